@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firsttouch.harness.app import App
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.rows import Published
-    from firsttouch.profile.summary import Summary
+    from firsttouch.profile.summary import ProfileSummary
     from firsttouch.records.schema import DeviceInfo, Machine
     from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
@@ -226,7 +226,7 @@ class Report:
     paths: Sequence[Path]
     directories: Sequence[Path]
     conclusions: Sequence[Conclusions] = ()
-    profiles: Sequence[Summary] = ()
+    profiles: Sequence[ProfileSummary] = ()
 
     def as_data(self) -> dict[str, Any]:
         import msgspec

@@ -19,7 +19,7 @@ def header(**changes):
 
 
 def gpu(name="gpu:0", **changes):
-    return s.Gpu(**{"name": name, "model": "M", "before": s.GpuMemory(600 * MiB), "source": "NVML", **changes})
+    return s.ProfiledGpu(**{"name": name, "model": "M", "before": s.GpuMemory(600 * MiB), "source": "NVML", **changes})
 
 
 def mark(t, name="", kind="begin", *, pid=100, thread=100, source="python", domain="", number=-1):
@@ -56,7 +56,7 @@ def write(directory, *lines, whole=True, **changes):
         data += [
             s.Ended(t=2.0, key=1, status=-9),
             s.Ended(t=3.99, key=0, status=3, peak=801 * MiB, minor=5000, major=1, with_children=True),
-            s.Cost(t=4.0, cpu=0.04, helper_cpu=0.02, lock=0.01, ticks=400, late=2),
+            s.ProfilingCost(t=4.0, cpu=0.04, helper_cpu=0.02, lock=0.01, ticks=400, late=2),
             s.End(t=4.0, status=3, why="the target ended"),
         ]
     (directory / s.FILE).write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in data))

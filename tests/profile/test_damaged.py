@@ -37,7 +37,7 @@ def hostile(number: int) -> str:
 
 
 def test_names_are_text(tmp_path: Path) -> None:
-    more: list[s.Line] = [
+    more: list[s.ProfileLine] = [
         s.Started(t=0.1, key=k, pid=k, parent=0, name=hostile(k), command=[hostile(k)] * 3) for k in range(2, 40)
     ]
     for number in range(20):
@@ -50,7 +50,7 @@ def test_names_are_text(tmp_path: Path) -> None:
     more += [
         s.Mappings(t=1.0, key=0, rows=[s.Mapping(hostile(k), 1, 1, 1, 1) for k in range(40)]),
         s.Faults(t=1.0, every=64, rows=[(k, 0, hostile(k), 5) for k in range(20)]),
-        s.Brief(t=1.0, count=5, names=dict.fromkeys(HOSTILE, 1)),
+        s.BriefProcesses(t=1.0, count=5, names=dict.fromkeys(HOSTILE, 1)),
         *[s.Notice(t=1.0, text=text) for text in HOSTILE],
         *[s.Notice(t=1.0, text=f"{number}") for number in range(1000)],
     ]
@@ -73,7 +73,7 @@ def test_the_largest_numbers_are_summed(tmp_path: Path) -> None:
         s.Samples(of="total", columns=["resident"], rows=[[3.0, 1e19]]),
         *[s.Samples(of=f"gpu:0/process:{'9' * 5000}", columns=["used"], rows=[[1.0, 5]])] * 2,
         s.Samples(of=f"process:{'9' * 5000}", columns=["resident"], rows=[[1.0, 5]]),
-        *[s.Brief(t=1.0, count=LARGEST, names={"a": LARGEST})] * 3,
+        *[s.BriefProcesses(t=1.0, count=LARGEST, names={"a": LARGEST})] * 3,
         *[s.Faults(t=1.0, every=LARGEST, rows=[(0, -1, "a", LARGEST)], lost=LARGEST)] * 3,
         s.Mappings(t=1.0, key=0, rows=[s.Mapping("a", LARGEST, LARGEST, LARGEST, LARGEST)] * 3),
     ]

@@ -20,7 +20,7 @@ from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, tree_
 
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import amdgpu, gpus, memory
-from firsttouch.profile.schema import Gpu, LayerState, Notice, Samples
+from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
 STANDIN = str(Path(__file__).parent / "pynvml_standin")
 NOBODY = 2**22 + 5
@@ -417,7 +417,7 @@ def test_four_apus(tmp_path: Path) -> None:
     found, states = sampler.start()
     assert only(states) == LayerState("gpus", True), "that NVML is not here is no lack on this machine"
     assert found == [
-        Gpu(
+        ProfiledGpu(
             name=f"gpu:{n}",
             model="gfx942",
             pci=bus,

@@ -16,7 +16,7 @@ from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, node,
 from firsttouch.machine.pages import HUGE_PAGE
 from firsttouch.machine.tree import READ_LIMIT, Tree
 from firsttouch.profile import memory
-from firsttouch.profile.schema import Gpu
+from firsttouch.profile.schema import ProfiledGpu
 
 _SIZE = 64 * MIB
 
@@ -193,19 +193,21 @@ def test_grace_hopper_counts_each_mapping_in_its_own_pages(tmp_path: Path) -> No
 
 def test_the_nodes_of_grace_hopper(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, GRACE_HOPPER)
-    gpu = Gpu(name="gpu:0", source="NVML", node=1)
+    gpu = ProfiledGpu(name="gpu:0", source="NVML", node=1)
     assert [(n.node, n.processors, n.gpu) for n in memory.nodes(tree, [gpu])] == [(0, True, ""), (1, False, "gpu:0")]
     assert memory.host_counters(tree, 50) == {"node0_free": 400 * GIB, "node1_free": 90 * GIB}
 
 
 def test_a_node_without_processors_is_no_gpu_unless_a_driver_says_so(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, {**node(0, GIB, MIB, "0-3"), **node(2, 4 * GIB, GIB, "")})
-    gpu = Gpu(name="gpu:0", source="NVML", node=None)
+    gpu = ProfiledGpu(name="gpu:0", source="NVML", node=None)
     assert [(n.node, n.gpu) for n in memory.nodes(tree, [gpu])] == [(0, ""), (2, "")]
 
 
 def test_the_nodes_of_four_apus_have_processors(tmp_path: Path) -> None:
-    gpus = [Gpu(name=f"gpu:{n}", source="x", pci=bus, node=n, shares_host_memory=True) for n, bus in enumerate(APUS)]
+    gpus = [
+        ProfiledGpu(name=f"gpu:{n}", source="x", pci=bus, node=n, shares_host_memory=True) for n, bus in enumerate(APUS)
+    ]
     found = memory.nodes(tree_of(tmp_path, MI300A), gpus)
     assert [(n.node, n.processors, n.gpu, n.total) for n in found] == [
         (n, True, f"gpu:{n}", 128 * GIB) for n in range(4)

@@ -9,7 +9,7 @@ from firsttouch.profile.headline import headline, how_ended
 from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import MOST_PROCESSES, summarise
-from firsttouch.profile.summary import Summary
+from firsttouch.profile.summary import ProfileSummary
 
 PHASES = [
     mark(0.1, "load"),
@@ -52,7 +52,7 @@ def test_it_is_written_as_json_and_read_again(tmp_path):
     summary = summary_of(tmp_path, *PHASES, gpus=[gpu()])
     plain = msgspec.json.decode(msgspec.json.encode(summary))
     assert plain["host"]["peak"] == {"bytes": 1048576000, "t": 1.0, "phase": "solve"}
-    assert msgspec.convert(plain, Summary) == summary
+    assert msgspec.convert(plain, ProfileSummary) == summary
 
 
 def test_phases_have_their_growth_peaks_and_faults(tmp_path):
@@ -183,7 +183,7 @@ def test_the_rise_is_taken_from_free_memory_if_used_is_not_stated(tmp_path):
 
 def test_what_was_not_seen_is_told_once_with_the_line_to_type(tmp_path):
     notices = [s.Notice(t=1.0, text="the GPU's library hangs")] * 2
-    summary = summary_of(tmp_path, *notices, s.Brief(t=1.0, count=3, names={"true": 3}), whole=False)
+    summary = summary_of(tmp_path, *notices, s.BriefProcesses(t=1.0, count=3, names={"true": 3}), whole=False)
     assert [(part.layer, part.mend) for part in summary.unseen] == [("trace", "pip install it"), ("", ""), ("", "")]
     assert "profiler ended" in summary.unseen[1].why
     assert summary.unseen[2].why == "the GPU's library hangs"

@@ -271,7 +271,7 @@ def test_children_are_found_without_perf_events(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(profiler, "open_processes", lambda *_, **__: (None, []))
     program = build(tmp_path, "children", CHILDREN)
-    profiler.profile(profiler.Call(command=[str(program)], out=tmp_path / "out"))
+    profiler.profile(profiler.ProfileCall(command=[str(program)], out=tmp_path / "out"))
     names = [process.name for process in read(tmp_path / "out").processes.values()]
     assert names.count("sleep") == 1
     assert names.count("children") >= 2  # the parent, and the one whose own parent had ended

@@ -137,7 +137,7 @@ def test_a_failing_profiler_leaves_the_target_alone(
     for number, name in enumerate(("Sampler", "open_processes")):
         with monkeypatch.context() as patched:
             patched.setattr(profiler, name, fail)
-            call = profiler.Call(command=["sh", "-c", "echo on; exit 4"], out=tmp_path / str(number))
+            call = profiler.ProfileCall(command=["sh", "-c", "echo on; exit 4"], out=tmp_path / str(number))
             outcome = profiler.profile(call)
         assert (outcome.status, outcome.failure) == (4, "sampling failed: MemoryError: none left")
         assert capfd.readouterr().out == "on\n"
@@ -149,7 +149,7 @@ def test_a_program_that_cannot_be_forked_was_not_started(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "fork", fail)
     with pytest.raises(launch.NotStarted, match="can't start true: Resource temporarily unavailable"):
-        profiler.profile(profiler.Call(command=["true"], out=tmp_path / "out"))
+        profiler.profile(profiler.ProfileCall(command=["true"], out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -193,7 +193,7 @@ class TestAttached:
 
             monkeypatch.setattr(profiler, "_check_pid", end)
             with pytest.raises(UsageError, match="has ended already"):
-                profiler.profile(profiler.Call(pid=target.pid, out=tmp_path / "out"))
+                profiler.profile(profiler.ProfileCall(pid=target.pid, out=tmp_path / "out"))
         assert not (tmp_path / "out").exists()
 
     def test_a_kernel_thread_is_refused(self, tmp_path: Path) -> None:

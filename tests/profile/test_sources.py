@@ -15,7 +15,7 @@ from firsttouch import _core
 from firsttouch.machine import libraries
 from firsttouch.machine.tree import Tree
 from firsttouch.profile.schema import LayerState
-from firsttouch.profile.sources import Source, sources
+from firsttouch.profile.sources import LayerSource, sources
 
 OWN: Mapping[str, str] = {
     "proc/self/statm": "1 1 1 1 0 1 0",
@@ -42,7 +42,7 @@ def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **plan: Any) -> None:
     monkeypatch.setenv("PYNVML_STANDIN", str(file))
 
 
-def of(found: Sequence[Source], layer: str) -> list[Source]:
+def of(found: Sequence[LayerSource], layer: str) -> list[LayerSource]:
     return [row for row in found if row.state.layer == layer]
 
 
@@ -67,7 +67,7 @@ def test_perf_events_are_tried_on_this_process_where_a_function_is_given() -> No
     found = sources(Tree(), open_perf=open_perf)
     assert tried == [(os.getpid(), True)]
     assert of(found, "processes")[0].sees.startswith("starts and ends of processes")
-    assert of(found, "faults") == [Source(LayerState("faults", False, "refused", "type this"))]
+    assert of(found, "faults") == [LayerSource(LayerState("faults", False, "refused", "type this"))]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,9 @@ def test_grace_hopper_names_the_node_of_its_gpu(monkeypatch: pytest.MonkeyPatch,
     (nodes,) = (row for row in of(found, "sampling") if "NUMA" in row.sees)
     assert nodes.sees == "pages by NUMA node (numa_maps; 2 nodes; node 1 is the memory of gpu:0)"
     assert of(found, "gpus") == [
-        Source(LayerState("gpus", True), "gpu:0, NVIDIA GH200 480GB: memory used, free, reserved, by process (NVML)")
+        LayerSource(
+            LayerState("gpus", True), "gpu:0, NVIDIA GH200 480GB: memory used, free, reserved, by process (NVML)"
+        )
     ]
 
 
@@ -127,11 +129,13 @@ def test_four_apus_share_the_memory_of_the_host(tmp_path: Path) -> None:
 def test_gpus_that_are_not_seen_have_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tree = tree_of(tmp_path / "tree", {**OWN, "proc/driver/nvidia/version": "x"})
     assert of(sources(tree), "gpus") == [
-        Source(LayerState("gpus", False, "NVIDIA GPUs are not seen: NVML: Driver Not Loaded", "sudo modprobe nvidia"))
+        LayerSource(
+            LayerState("gpus", False, "NVIDIA GPUs are not seen: NVML: Driver Not Loaded", "sudo modprobe nvidia")
+        )
     ]
     play(monkeypatch, tmp_path, fail="hang")
     assert of(sources(tree, timeout=0.5), "gpus") == [
-        Source(LayerState("gpus", False, "NVIDIA GPUs are not seen: NVML did not answer within 0.5 s"))
+        LayerSource(LayerState("gpus", False, "NVIDIA GPUs are not seen: NVML did not answer within 0.5 s"))
     ]
     silent = {"name": "NVIDIA GB10", "total": 1, "memory": "Not Supported"}
     play(monkeypatch, tmp_path, gpus=[silent, {"total": GIB, "lists": "Insufficient Permissions"}])

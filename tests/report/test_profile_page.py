@@ -80,7 +80,7 @@ def test_tables_have_the_numbers_of_the_summary(tmp_path):
     lines = [
         s.Samples(of="process:0", columns=["huge", "anonymous"], rows=[[0.9, 64 * MiB, 700 * MiB]]),
         s.Mappings(t=1.1, key=0, rows=[s.Mapping("[heap]", 1, 900 * MiB, 700 * MiB, 64 * MiB)]),
-        s.Brief(t=1.0, count=30, names={"true": 29, "ls": 1}),
+        s.BriefProcesses(t=1.0, count=30, names={"true": 29, "ls": 1}),
     ]
     text = words(page_of(tmp_path, *MARKS, *lines, gpus=[gpu()]))
     assert "load 100 ms 900 ms 1000 MiB +920 MiB 0 B 0 990 0" in text
@@ -132,7 +132,7 @@ def test_names_of_the_target_are_text(tmp_path):
         s.Started(t=0.0, key=0, pid=100, name=EVIL, command=[EVIL]),
         s.Mappings(t=1.0, key=0, rows=[s.Mapping(EVIL, 1, 1, 1, 1)]),
         s.Notice(t=1.0, text=EVIL),
-        s.Brief(t=1.0, count=1, names={EVIL: 1}),
+        s.BriefProcesses(t=1.0, count=1, names={EVIL: 1}),
         s.Samples(of="machine", columns=[EVIL], rows=[[1.0, 2]]),
     ]
     changes = {"command": [EVIL], "host": EVIL, "rank": EVIL, "started": EVIL}

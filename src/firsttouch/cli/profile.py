@@ -18,7 +18,7 @@ from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
-    from firsttouch.profile.profiler import Call
+    from firsttouch.profile.profiler import ProfileCall
 
 EVERY = 64
 """Of how many page faults one is sampled, if --faults does not say."""
@@ -139,9 +139,9 @@ def command(
         return
     _check(words or [], attach, lasting, trace=trace, no_inject=no_inject)
     with _signals_for_this_thread():
-        from firsttouch.profile.profiler import INTERVAL, Call
+        from firsttouch.profile.profiler import INTERVAL, ProfileCall
 
-    call = Call(
+    call = ProfileCall(
         command=words or [],
         pid=attach or 0,
         duration=lasting,
@@ -170,7 +170,7 @@ def _check(words: Sequence[str], attach: int | None, lasting: float | None, *, t
         raise UsageError("--trace and --no-inject were given; --trace loads a library into the target")
 
 
-def _profile(call: Call, as_json: bool) -> int:
+def _profile(call: ProfileCall, as_json: bool) -> int:
     """Profiles, prints the summary, and returns the target's exit status, whatever happens to the summary."""
     with _signals_for_this_thread():
         from firsttouch.profile.launch import NotStarted
@@ -224,7 +224,7 @@ def _show_sources(as_json: bool) -> None:
             print_stdout(f"{head}  {text}")
 
 
-def _show(call: Call, directory: Path, failure: str, as_json: bool) -> None:
+def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
     """Writes the views of a profile, and prints the summary."""
     # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from firsttouch.profile.headline import headline, how_ended, short
-from firsttouch.profile.summary import Brief, PhaseRow, ProcessRow, Summary
+from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.profile_tables import named_touch, touched
@@ -22,7 +22,7 @@ _LONGEST = 1000
 _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 
 
-def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
+def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     """The summary in words. files: the paths of what was written, named last.
 
     All ranks of an MPI launcher print to one terminal: those but the first one have one line.
@@ -35,7 +35,7 @@ def lines(summary: Summary, files: Sequence[str] = ()) -> list[str]:
     return [*found[: MOST_LINES - len(last)], *last]
 
 
-def of_rank(summary: Summary) -> str:
+def of_rank(summary: ProfileSummary) -> str:
     """The answer in one line, with the number of the rank and how it ended if it did not end well."""
     ended = f"; exit status {summary.status}" if summary.rank and summary.status else ""
     return f"{f'rank {summary.rank}: ' if summary.rank else ''}{headline(summary)}{ended}"
@@ -54,7 +54,7 @@ def _row(head: str, text: str) -> str:
     return f"{head:<{_HEAD}}{text}"
 
 
-def _memory(summary: Summary) -> Iterator[str]:
+def _memory(summary: ProfileSummary) -> Iterator[str]:
     host = summary.host
     if host.peak is not None:
         text = f"{format_size(host.peak.bytes, 3)} resident at {format_seconds(host.peak.t)}"
@@ -91,7 +91,7 @@ def _within(phase: str) -> str:
     return f" in {short(phase, 40)}" if phase else ""
 
 
-def _phases(summary: Summary) -> Iterator[str]:
+def _phases(summary: ProfileSummary) -> Iterator[str]:
     every = summary.phases
     if len(every) > _MOST_PHASES and not summary.phases_found:
         every = summary.phases_by_name
@@ -147,7 +147,7 @@ def _faults_of(row: PhaseRow) -> str:
     return "?" if row.minor is None else f"{row.minor:,}"
 
 
-def _processes(summary: Summary) -> Iterator[str]:
+def _processes(summary: ProfileSummary) -> Iterator[str]:
     rows = summary.processes
     known = len(rows) + summary.processes_left_out
     if known == 1 and not summary.brief.count:
@@ -163,7 +163,7 @@ def _command(row: ProcessRow) -> str:
     return " ".join(row.command) or row.name
 
 
-def _brief(brief: Brief) -> str:
+def _brief(brief: BriefRow) -> str:
     if not brief.count:
         return ""
     names = sorted(brief.names.items(), key=lambda item: -item[1])
@@ -172,7 +172,7 @@ def _brief(brief: Brief) -> str:
     return f", and {brief.count:,} that ended between two readings ({named}{more})"
 
 
-def _faults(summary: Summary) -> Iterator[str]:
+def _faults(summary: ProfileSummary) -> Iterator[str]:
     if summary.minor is not None:
         yield _row("faults", f"{summary.minor:,} minor, {summary.major or 0:,} major")
     touches = summary.touches
@@ -185,7 +185,7 @@ def _faults(summary: Summary) -> Iterator[str]:
     yield _row("", " ".join(touched(touches)))
 
 
-def _trace(summary: Summary) -> Iterator[str]:
+def _trace(summary: ProfileSummary) -> Iterator[str]:
     """What CUDA did, and what was alive at the peak of each GPU."""
     trace = summary.trace
     if trace is None:
@@ -239,7 +239,7 @@ def _end(path: str, most: int) -> str:
     return path if len(path) <= most else f"...{path[3 - most :]}"
 
 
-def _pages(summary: Summary) -> Iterator[str]:
+def _pages(summary: ProfileSummary) -> Iterator[str]:
     pages = summary.pages
     if pages is not None and pages.huge is not None and pages.resident:
         text = f"{format_size(pages.huge, 3)} of {format_size(pages.resident, 3)} in huge pages"
@@ -251,7 +251,7 @@ def _pages(summary: Summary) -> Iterator[str]:
         yield _row("nodes", ", ".join(used))
 
 
-def _unseen(summary: Summary) -> Iterator[str]:
+def _unseen(summary: ProfileSummary) -> Iterator[str]:
     rows = list({(row.why, row.mend): row for row in summary.unseen}.values())  # two layers may lack the same
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
@@ -259,7 +259,7 @@ def _unseen(summary: Summary) -> Iterator[str]:
         yield _row("not seen" if not number else "", f"{row.why}{mend}{more}")
 
 
-def _cost(summary: Summary) -> Iterator[str]:
+def _cost(summary: ProfileSummary) -> Iterator[str]:
     cost = summary.cost
     if cost is None:
         return

@@ -112,7 +112,7 @@ class PointSampler:
 class _Gpus(GpuSampler):
     """The GPUs with what was last read of each, since the sampler tells only what has changed."""
 
-    def start(self, timeout: float = 10.0) -> tuple[list[schema.Gpu], list[schema.LayerState]]:
+    def start(self, timeout: float = 10.0) -> tuple[list[schema.ProfiledGpu], list[schema.LayerState]]:
         self.latest: dict[str, schema.Samples] = {}
         self.found, self.layers = super().start(timeout)
         for gpu in self.found:
@@ -125,7 +125,7 @@ class _Gpus(GpuSampler):
         self.latest |= {line.of: line for line in lines if isinstance(line, schema.Samples) and "/" not in line.of}
         return lines
 
-    def now(self) -> list[schema.Gpu]:
+    def now(self) -> list[schema.ProfiledGpu]:
         """The GPUs with the memory that was last read."""
         seen = [gpu for gpu in self.found if not (self.is_lost and _by_nvml(gpu))]
         return [msgspec.structs.replace(gpu, before=self._memory(gpu)) for gpu in seen]
@@ -134,13 +134,13 @@ class _Gpus(GpuSampler):
         lost = self.is_lost and any(map(_by_nvml, self.found))
         return [schema.LayerState("gpus", False, f"{LOST}.")] if lost else self.layers
 
-    def _memory(self, gpu: schema.Gpu) -> schema.GpuMemory:
+    def _memory(self, gpu: schema.ProfiledGpu) -> schema.GpuMemory:
         line = self.latest[gpu.name]
         known = zip(line.columns, line.rows[-1][1:], strict=True)
         return schema.GpuMemory(**{name: int(value) for name, value in known if value is not None})
 
 
-def _by_nvml(gpu: schema.Gpu) -> bool:
+def _by_nvml(gpu: schema.ProfiledGpu) -> bool:
     return gpu.source.startswith("NVML")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from firsttouch.machine import amd, usage
 from firsttouch.machine.tree import Facts, Tree, parse_int
-from firsttouch.profile.schema import Gpu, GpuMemory
+from firsttouch.profile.schema import GpuMemory, ProfiledGpu
 
 _DEVICES = "sys/bus/pci/devices"
 _ENOUGH = 32
@@ -39,7 +39,7 @@ class AmdGpu:
                 self._files.append(file)
             self._opened = opened.pop_all()
         node = tree.integer(f"{folder}/numa_node") if shared else None
-        self.gpu = Gpu(
+        self.gpu = ProfiledGpu(
             name=name,
             model=tree.text(f"{folder}/product_name") or str(facts.get("arch", "")),
             uuid=tree.text(f"{folder}/unique_id") or "",

@@ -102,7 +102,7 @@ def read_maps(pid: int, proc: Path = Path("/proc")) -> list[Mapped]:
 
 
 @dataclass
-class _Process:
+class _FaultingProcess:
     space: AddressSpace
     key: int | None = None
     looked_up: float = 0.0
@@ -128,7 +128,7 @@ class FaultRecorder:
         self._of_site: Counter[int] = Counter()
         self._counts: Counter[tuple[int, int, str]] = Counter()
         self._lost = 0
-        self._processes = {pid: _Process(self._space_of(pid)) for pid in attached}
+        self._processes = {pid: _FaultingProcess(self._space_of(pid)) for pid in attached}
 
     def take(self, batch: PerfBatch) -> None:
         """Adds what perf events told. Call it when the batch's starts have keys, and its ends still have theirs."""
@@ -146,21 +146,21 @@ class FaultRecorder:
     def _space_of(self, pid: int) -> AddressSpace:
         return AddressSpace([row._replace(name=self._name(row.name)) for row in read_maps(pid)])
 
-    def _process(self, pid: int) -> _Process:
+    def _process(self, pid: int) -> _FaultingProcess:
         process = self._processes.get(pid)
         if process is None:
-            process = self._processes[pid] = _Process(self._space_of(pid), looked_up=time.monotonic())
+            process = self._processes[pid] = _FaultingProcess(self._space_of(pid), looked_up=time.monotonic())
         return process
 
     def _start(self, start: ProcessStart) -> None:
         space = self._process(start.parent).space
         space.owners += 1
-        self._processes[start.pid] = _Process(space)
+        self._processes[start.pid] = _FaultingProcess(space)
 
     def _execute(self, change: NameChange) -> None:
         if (process := self._processes.get(change.pid)) is not None:
             process.space.owners -= 1
-        self._processes[change.pid] = _Process(AddressSpace())
+        self._processes[change.pid] = _FaultingProcess(AddressSpace())
 
     def _end(self, end: ProcessEnd) -> None:
         if (process := self._processes.pop(end.pid, None)) is not None:
@@ -191,7 +191,7 @@ class FaultRecorder:
         key = BRIEF if process.key is None else process.key
         self._counts[site, key, UNKNOWN if mapping is None else mapping.name] += 1
 
-    def _look_up(self, pid: int, process: _Process, address: int) -> Mapped | None:
+    def _look_up(self, pid: int, process: _FaultingProcess, address: int) -> Mapped | None:
         now = time.monotonic()
         if now < process.looked_up + 1.0:
             return None
@@ -308,15 +308,15 @@ def fault_table(lines: Iterable[AnyLine]) -> list[FaultRow]:
                 sums[number].faults += count * line.every
                 sums[number].mappings[mapping] += count * line.every
     rows: defaultdict[tuple[str, str, int, str, str], _Sum] = defaultdict(_Sum)
-    for number, one in sums.items():
+    for number, sum_of_site in sums.items():
         site, through = sites.get(number) or Site(site=number, file=UNKNOWN, offset=0), ""
         if site.caller is not None and (caller := sites.get(site.caller)) is not None:
             through = symbols[number].function if number in symbols else ""
             through, site = through or Path(site.file).name, caller
         symbol = symbols.get(site.site) or Symbol(site=site.site)
         row = rows[symbol.function, symbol.source, symbol.number, site.file, through]
-        row.faults += one.faults
-        row.mappings.update(one.mappings)
+        row.faults += sum_of_site.faults
+        row.mappings.update(sum_of_site.mappings)
     total = sum(row.faults for row in rows.values())
     table = [
         FaultRow(
@@ -336,21 +336,21 @@ def fault_table(lines: Iterable[AnyLine]) -> list[FaultRow]:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenShare:
     """Which part of a target's page faults perf events saw. share: None if there were none at all."""
 
     share: float | None
     sentence: str
 
 
-def seen_share(seen: int, faults: int) -> Seen:
+def seen_share(seen: int, faults: int) -> SeenShare:
     """seen: page faults in user mode, as the events counted them or estimated from samples; faults: all minor and major
     faults of the target's processes.
     """
     if faults <= 0:
-        return Seen(None, "The kernel states no page faults of these processes.")
+        return SeenShare(None, "The kernel states no page faults of these processes.")
     share = min(1.0, seen / faults)
-    return Seen(
+    return SeenShare(
         share,
         f"{100 * share:.1f} % of the {faults:,} page faults were in user mode and could be sampled; "
         "those inside system calls are not seen.",

@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.phases import Phase
+from firsttouch.profile.phases import TargetPhase
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ _SURE = 6.0
 
 
 @dataclass(frozen=True)
-class _Span:
+class _CurveSpan:
     """A span of time, and the values at its ends. error: the standard error of their difference."""
 
     start: float
@@ -64,7 +64,7 @@ class _Span:
         return RISING if self.change > 0 else FALLING
 
 
-def found_phases(curve: Curve, start: float, end: float) -> list[Phase]:
+def found_phases(curve: Curve, start: float, end: float) -> list[TargetPhase]:
     """The spans of a curve from `start` to `end`, at most MOST_SPANS, without gaps between them. Neighbours have
     different names. A curve without significant change is one flat span; without readings it has none.
     """
@@ -77,12 +77,12 @@ def found_phases(curve: Curve, start: float, end: float) -> list[Phase]:
         LEAST_OF_PEAK * max(map(abs, values)),
     )
     if max(values) - min(values) <= least or end <= begin:
-        return [Phase(FLAT, begin, end, source=SOURCE)]
+        return [TargetPhase(FLAT, begin, end, source=SOURCE)]
     spans = _joined(list(_with_jumps(_segments(readings, begin, end, least), least)), least)
     while len(spans) > MOST_SPANS:
         spans = _joined(_without_least(spans), least)
     sure = max(2 * least, _SURE * _noise(_resampled(readings, begin, end, FEWEST_STEPS)))
-    return _told(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS))
+    return _named(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS))
 
 
 def _noise(y: Numbers) -> float:
@@ -93,7 +93,7 @@ def _noise(y: Numbers) -> float:
 
 
 def _as_read(
-    curve: Curve, spans: list[_Span], least: float, sure: float, step: float
+    curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float
 ) -> Iterator[tuple[str, float, float]]:
     """The names and the ends of spans. An end near a jump is moved to the reading after it, so that one span has all of
     the jump. What was read at the ends overrules the fitted line where it is sure, or where the signs differ.
@@ -118,18 +118,18 @@ def _as_read(
         yield name, first, last
 
 
-def _told(spans: Iterable[tuple[str, float, float]]) -> list[Phase]:
+def _named(spans: Iterable[tuple[str, float, float]]) -> list[TargetPhase]:
     """The spans as phases, neighbours of one name as one."""
-    found: list[Phase] = []
+    found: list[TargetPhase] = []
     for name, start, end in spans:
         if found and found[-1].name == name:
             found[-1] = replace(found[-1], end=end)
         else:
-            found.append(Phase(name, start, end, source=SOURCE))
+            found.append(TargetPhase(name, start, end, source=SOURCE))
     return found
 
 
-def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_Span]:
+def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_CurveSpan]:
     """The segments of the best piecewise linear function, with its values at their ends."""
     import numpy as np
 
@@ -159,7 +159,9 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
         )
         ends = float(level), float(level + slope * (last - first - 1))
         until = end if last == steps else start + last * width
-        found.append(_Span(start + first * width, until, *ends, residual * math.sqrt(12 * repeated / (last - first))))
+        found.append(
+            _CurveSpan(start + first * width, until, *ends, residual * math.sqrt(12 * repeated / (last - first)))
+        )
     return found
 
 
@@ -208,7 +210,7 @@ def _best(costs: Numbers, most: int) -> tuple[list[float], list[Numbers]]:
     return errors, choices
 
 
-def _with_jumps(segments: list[_Span], least: float) -> Iterator[_Span]:
+def _with_jumps(segments: list[_CurveSpan], least: float) -> Iterator[_CurveSpan]:
     """The segments, and between two that do not meet, the step of time in which the value jumps."""
     for before, after in zip(segments, [*segments[1:], None], strict=True):
         if after is None or abs(after.first - before.last) < least:
@@ -217,14 +219,14 @@ def _with_jumps(segments: list[_Span], least: float) -> Iterator[_Span]:
             step = min((before.end - before.start), (after.end - after.start)) / 4
             step = min(step, (segments[-1].end - segments[0].start) / MOST_STEPS)
             yield replace(before, end=before.end - step)
-            yield _Span(before.end - step, after.start, before.last, after.first)
+            yield _CurveSpan(before.end - step, after.start, before.last, after.first)
 
 
-def _merged(one: _Span, other: _Span) -> _Span:
-    return replace(one, end=other.end, last=other.last, error=max(one.error, other.error))
+def _merged(first: _CurveSpan, second: _CurveSpan) -> _CurveSpan:
+    return replace(first, end=second.end, last=second.last, error=max(first.error, second.error))
 
 
-def _joined(spans: list[_Span], least: float) -> list[_Span]:
+def _joined(spans: list[_CurveSpan], least: float) -> list[_CurveSpan]:
     """The spans, neighbours of one name as one."""
     while True:
         found = spans[:1]
@@ -238,7 +240,7 @@ def _joined(spans: list[_Span], least: float) -> list[_Span]:
         spans = found  # two flat spans may be a rising one together
 
 
-def _without_least(spans: list[_Span]) -> list[_Span]:
+def _without_least(spans: list[_CurveSpan]) -> list[_CurveSpan]:
     """The spans, that with the least change joined with its smaller neighbour."""
     place = min(range(len(spans)), key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))
     near = [i for i in (place - 1, place + 1) if 0 <= i < len(spans)]

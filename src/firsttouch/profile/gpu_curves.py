@@ -8,7 +8,7 @@ from firsttouch.profile.curves import Curve
 from firsttouch.profile.reading import Profile
 
 
-def rise_of(profile: Profile, gpu: schema.Gpu) -> Curve | None:
+def rise_of(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
     """The memory of a GPU over the reading before the target was started, by all programs. None if it is not known.
 
     From used memory where the source states it, else from free memory.
@@ -56,7 +56,7 @@ def gpu_curves(profile: Profile, gpu: str) -> dict[int, Curve]:
     }
 
 
-def why_not_added(gpu: schema.Gpu) -> str:
+def why_not_added(gpu: schema.ProfiledGpu) -> str:
     """Why the memory of a GPU and that of the host must not be added, '' if they may."""
     if gpu.shares_host_memory:
         return f"{gpu.name} uses the host's memory, so that a page may be in both counts; they are not added."

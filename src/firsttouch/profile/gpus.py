@@ -21,7 +21,7 @@ import msgspec
 from firsttouch.machine import host
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import amdgpu, nvml
-from firsttouch.profile.schema import Gpu, LayerState, Notice, Samples
+from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
 SILENCE = 2.0
 """Seconds without a line of the process that asks NVML, after which it is said that NVML does not answer."""
@@ -54,7 +54,7 @@ class GpuSampler:
         self._text = b""
         self._decoder = msgspec.json.Decoder(nvml.AnyLine)
         self._heard = 0.0
-        self._told = False
+        self._is_lost = False
         self._lines: list[Samples | Notice] = []
         self._held: dict[tuple[str, int], deque[nvml.Row]] = {}
         self._amd: list[amdgpu.AmdGpu] = []
@@ -72,13 +72,13 @@ class GpuSampler:
     @property
     def is_lost(self) -> bool:
         """Whether NVML no longer answers, or the process that asks it has ended."""
-        return self._told
+        return self._is_lost
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process is not None else None
 
-    def start(self, timeout: float = 10.0) -> tuple[list[Gpu], list[LayerState]]:
+    def start(self, timeout: float = 10.0) -> tuple[list[ProfiledGpu], list[LayerState]]:
         """The GPUs with their memory now, and what can be seen of them.
 
         Waits up to `timeout` seconds for NVML's first answer.
@@ -147,7 +147,7 @@ class GpuSampler:
             assert self._process.stdin is not None
             self._process.stdin.close()
             end = time.monotonic() + _STOP_TIMEOUT
-            self._told = True
+            self._is_lost = True
             while self._process is not None and (left := end - time.monotonic()) > 0:
                 self._wait(left)
                 self._receive()
@@ -158,7 +158,7 @@ class GpuSampler:
 
     # ------------------------------------------------------------------------------------------------------ the process
 
-    def _first_answer(self, timeout: float) -> nvml.Found:
+    def _first_answer(self, timeout: float) -> nvml.NvmlGpus:
         try:
             self._process = process = subprocess.Popen(
                 self._command,
@@ -170,7 +170,7 @@ class GpuSampler:
                 bufsize=0,
             )
         except OSError as error:
-            return nvml.Found(reason=f"the process that asks NVML did not start: {error.strerror}")
+            return nvml.NvmlGpus(reason=f"the process that asks NVML did not start: {error.strerror}")
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         end = time.monotonic() + timeout
@@ -178,16 +178,16 @@ class GpuSampler:
             self._wait(left)
             answers = self._received()
             self._take(answers)
-            found = next((line for line in answers if isinstance(line, nvml.Found)), None)
+            found = next((line for line in answers if isinstance(line, nvml.NvmlGpus)), None)
             if found is not None:
                 self._heard = time.monotonic()
                 if not found.gpus:
                     self._end()
                 return found
             if process.poll() is not None:
-                return nvml.Found(reason=self._end())
+                return nvml.NvmlGpus(reason=self._end())
         self._end()
-        return nvml.Found(reason=f"NVML did not answer within {timeout:g} s")
+        return nvml.NvmlGpus(reason=f"NVML did not answer within {timeout:g} s")
 
     def _receive(self) -> None:
         """Takes what the process has written, and notices that it is silent or has ended."""
@@ -200,14 +200,14 @@ class GpuSampler:
         self._take(answers)
         if self._process.poll() is not None:
             reason = self._end()
-            if not self._told:
+            if not self._is_lost:
                 self._notice(now, f"{reason[0].upper()}{reason[1:]}; from now on, {_NOT_KNOWN}.")
-        elif now - self._heard > SILENCE and not self._told:
+        elif now - self._heard > SILENCE and not self._is_lost:
             self._notice(now, f"NVML has not answered for {SILENCE:g} s; until it does, {_NOT_KNOWN}.")
 
     def _take(self, answers: Iterable[nvml.AnyLine]) -> None:
         for line in answers:
-            if isinstance(line, nvml.Beat | nvml.Found):
+            if isinstance(line, nvml.Beat | nvml.NvmlGpus):
                 self.cpu_seconds = line.cpu
             elif isinstance(line, Samples) and "/" in line.of:
                 name, _, process = line.of.partition("/process:")
@@ -216,7 +216,7 @@ class GpuSampler:
                 self._lines.append(line)
 
     def _notice(self, now: float, text: str) -> None:
-        self._told = True
+        self._is_lost = True
         self._lines.append(Notice(t=now, text=text))
 
     def _wait(self, seconds: float) -> None:
@@ -268,7 +268,7 @@ class GpuSampler:
         self._held.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
 
 
-def _with_node(tree: Tree, gpu: Gpu) -> Gpu:
+def _with_node(tree: Tree, gpu: ProfiledGpu) -> ProfiledGpu:
     """The GPU with its NUMA node by NVIDIA's kernel module, if NVML does not state it."""
     if gpu.node is not None:
         return gpu
@@ -276,7 +276,7 @@ def _with_node(tree: Tree, gpu: Gpu) -> Gpu:
     return gpu if node is None else msgspec.structs.replace(gpu, node=node)
 
 
-def _state(gpus: Sequence[Gpu], found: nvml.Found, *, has_nvidia: bool) -> LayerState:
+def _state(gpus: Sequence[ProfiledGpu], found: nvml.NvmlGpus, *, has_nvidia: bool) -> LayerState:
     """Whether the memory of any GPU is stated, and of which it is not. `Gpu.by_process` has what else is missing."""
     if not gpus and not has_nvidia:
         return LayerState("gpus", False, f"no GPU was found: {found.reason}; and no amdgpu driver counts memory")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 
-from firsttouch.profile.summary import ProcessRow, Summary
+from firsttouch.profile.summary import ProcessRow, ProfileSummary
 from firsttouch.units import format_seconds, format_size
 
 MOST_NAMED = 3
@@ -13,7 +13,7 @@ MOST_NAMED = 3
 LONGEST_COMMAND = 60
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: ProfileSummary) -> str:
     """The answer in one line: './app: peak 1.2 GiB on the host at 3.1 s in solve, 500 MiB on gpu:0'."""
     parts = []
     if summary.host.stated is not None:
@@ -33,7 +33,7 @@ def headline(summary: Summary) -> str:
     return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}"
 
 
-def title(summary: Summary) -> str:
+def title(summary: ProfileSummary) -> str:
     """What was profiled: its command line, or the process that was attached to."""
     if summary.command:
         return short(shlex.join(summary.command), LONGEST_COMMAND)
@@ -41,7 +41,7 @@ def title(summary: Summary) -> str:
     return f"process {summary.pid}{f' ({short(name, 40)})' if name else ''}"
 
 
-def how_long(summary: Summary) -> str:
+def how_long(summary: ProfileSummary) -> str:
     """For how long the target was seen."""
     return f"{'attached for' if summary.attached else 'ran for'} {format_seconds(summary.seconds)}"
 

@@ -87,8 +87,8 @@ def _execute(
             os.dup2(2, 1)
         for changed in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(changed, signal.SIG_DFL)
-        for one in ignored:
-            signal.signal(one, signal.SIG_IGN)
+        for number_ignored in ignored:
+            signal.signal(number_ignored, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), dict(environment))
@@ -111,5 +111,5 @@ def why_not(command: Sequence[str]) -> NotStarted | None:
     """Why a command can't be executed, as far as that is known before it is tried."""
     if shutil.which(command[0]) is not None:
         return None
-    there = os.path.exists(command[0]) if "/" in command[0] else False
-    return NotStarted(command[0], errno.EACCES if there else errno.ENOENT)
+    exists = os.path.exists(command[0]) if "/" in command[0] else False
+    return NotStarted(command[0], errno.EACCES if exists else errno.ENOENT)

@@ -164,7 +164,7 @@ def host_counters(tree: Tree, pid: int) -> dict[str, int]:
     return found | {name: value for name in _KERNEL_COUNTERS if (value := parse_int(counted.get(name))) is not None}
 
 
-def nodes(tree: Tree, gpus: Iterable[schema.Gpu] = ()) -> list[schema.Node]:
+def nodes(tree: Tree, gpus: Iterable[schema.ProfiledGpu] = ()) -> list[schema.Node]:
     """The NUMA nodes that have memory or processors. gpus: those whose `node` is known give that node their name.
 
     A node without processors may also be memory on another bus (CXL), so its `gpu` is '' unless a GPU's driver states

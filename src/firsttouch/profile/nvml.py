@@ -20,7 +20,7 @@ import msgspec
 
 from firsttouch.machine.gpus import MEMORY_V2, NOT_AVAILABLE, Nvml, open_nvml
 from firsttouch.machine.links import pci_address
-from firsttouch.profile.schema import Gpu, GpuMemory, Line, Notice, Samples
+from firsttouch.profile.schema import GpuMemory, Notice, ProfiledGpu, ProfileLine, Samples
 
 FLUSH = 0.2
 """Seconds between two writes."""
@@ -42,26 +42,26 @@ _NO_SIZES = "NVML lists the processes but not their memory"
 Row: TypeAlias = list["float | int | None"]
 
 
-class Found(Line, kw_only=True, tag="found"):
+class NvmlGpus(ProfileLine, kw_only=True, tag="found"):
     """The first line. unstated: for each GPU whose memory NVML does not state, why. reason: why there are no GPUs.
 
     cpu: seconds of processor time of this process until now.
     """
 
-    gpus: list[Gpu] = []
+    gpus: list[ProfiledGpu] = []
     unstated: dict[str, str] = {}
     reason: str = ""
     cpu: float = 0.0
 
 
-class Beat(Line, kw_only=True, tag="beat"):
+class Beat(ProfileLine, kw_only=True, tag="beat"):
     """A sign of life. cpu: seconds of processor time of this process since its start."""
 
     t: float
     cpu: float
 
 
-AnyLine: TypeAlias = Found | Beat | Samples | Notice
+AnyLine: TypeAlias = NvmlGpus | Beat | Samples | Notice
 
 
 class Watched:
@@ -77,7 +77,7 @@ class Watched:
         self._last: list[int | None] | None = None
         self._last_of: dict[int, int | None] = {}
 
-    def describe(self) -> Gpu:
+    def describe(self) -> ProfiledGpu:
         """The GPU and its memory now. Looks a second time if ids of processes are listed that are not here."""
         node = self._nvml.query("DeviceGetNumaNodeId", self._handle)
         memory = self._memory()
@@ -87,7 +87,7 @@ class Watched:
             time.sleep(_PROCESSES_INTERVAL)
             self.processes()
         self._last_of = {}
-        return Gpu(
+        return ProfiledGpu(
             name=self.name,
             model=_text(self._nvml.query("DeviceGetName", self._handle)),
             uuid=_text(self._nvml.query("DeviceGetUUID", self._handle)),
@@ -205,7 +205,9 @@ def _mig_devices(nvml: Nvml, handle: Any) -> Iterator[Any]:
                 yield device
 
 
-def sample(devices: Sequence[Watched], interval: float, send: Callable[[Line], None], stop: threading.Event) -> None:
+def sample(
+    devices: Sequence[Watched], interval: float, send: Callable[[ProfileLine], None], stop: threading.Event
+) -> None:
     """Reads the memory of all GPUs each `interval` if that takes at most a tenth of it, otherwise not more often than
     ten times its own cost; memory by process each 100 ms, and not more often than 50 times its own cost. A cost is the
     least of the last few, since a reading may wait while the driver does something else.
@@ -298,7 +300,7 @@ def _main(interval: float) -> None:
     pipe = os.dup(1)
     os.dup2(2, 1)  # libraries may print
 
-    def send(line: Line) -> None:
+    def send(line: ProfileLine) -> None:
         text = memoryview(msgspec.json.encode(line) + b"\n")
         while text:
             text = text[os.write(pipe, text) :]
@@ -311,13 +313,13 @@ def _main(interval: float) -> None:
                 nvml = opened.enter_context(open_nvml())
             except Exception as error:
                 why = reason_of(error)
-                send(Found(reason=why if why.startswith("NVML") else f"NVML: {why}"))
+                send(NvmlGpus(reason=why if why.startswith("NVML") else f"NVML: {why}"))
                 return
             devices = watched(nvml)
             gpus = [device.describe() for device in devices]
             unstated = {device.name: device.unstated for device in devices if device.unstated}
             reason = "" if gpus else "NVML lists no GPU"
-            send(Found(gpus=gpus, unstated=unstated, reason=reason, cpu=time.process_time()))
+            send(NvmlGpus(gpus=gpus, unstated=unstated, reason=reason, cpu=time.process_time()))
             if devices:
                 sample(devices, interval, send, stop)
     except BrokenPipeError:

@@ -17,8 +17,8 @@ import msgspec
 from firsttouch.events.trace import TraceEvent
 from firsttouch.files import write_atomically
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.phases import Phase
-from firsttouch.profile.reading import Process, Profile
+from firsttouch.profile.phases import TargetPhase
+from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer
 from firsttouch.records.schema import Scalar
 
@@ -62,14 +62,14 @@ class Numbers:
 
     def __init__(self, profile: Profile) -> None:
         self._slack = profile.header.interval
-        self._by_pid: dict[int, list[Process]] = {}
+        self._by_pid: dict[int, list[ProfiledProcess]] = {}
         self._by_key: dict[int, int] = {}
         for process in profile.processes.values():
             same = self._by_pid.setdefault(process.pid, [])
             self._by_key[process.key] = process.pid + len(same) * _AGAIN
             same.append(process)
 
-    def of(self, process: Process) -> int:
+    def of(self, process: ProfiledProcess) -> int:
         return self._by_key[process.key]
 
     def at(self, pid: int, t: float) -> int:
@@ -109,13 +109,13 @@ def _name(text: str) -> str:
     return text[:_LONGEST_NAME]
 
 
-def _shown(profile: Profile) -> list[Process]:
+def _shown(profile: Profile) -> list[ProfiledProcess]:
     """The processes of the trace, the largest ones if there are too many."""
     largest = sorted(profile.processes.values(), key=lambda process: -(process.peak or 0))[:MOST_PROCESSES]
     return sorted(largest, key=lambda process: process.key)
 
 
-def _names(profile: Profile, numbers: Numbers, shown: Sequence[Process]) -> Iterator[TraceEvent]:
+def _names(profile: Profile, numbers: Numbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
     """The names of processes and tracks, in the order in which viewers show them."""
     groups = [(_TARGET, "all processes of the target")]
     groups += [(_FIRST_GPU + i, _name(f"{gpu.name} {gpu.model}".strip())) for i, gpu in enumerate(profile.header.gpus)]
@@ -131,7 +131,7 @@ def _names(profile: Profile, numbers: Numbers, shown: Sequence[Process]) -> Iter
 # ---------------------------------------------------------------------------------------------------------- counters
 
 
-def _counters(profile: Profile, numbers: Numbers, shown: Sequence[Process]) -> Iterator[TraceEvent]:
+def _counters(profile: Profile, numbers: Numbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
     clock = profile.header.clock
     nodes = [f"node{node.node}_free" for node in profile.header.nodes]
     tracks = [(_TARGET, "total", "resident"), (_TARGET, "total", "pss")]
@@ -164,7 +164,7 @@ def _phases(profile: Profile, numbers: Numbers) -> Iterator[TraceEvent]:
     """Phases by process and thread. Viewers nest the slices of a track, so those that overlap get further tracks."""
     clock = profile.header.clock
     longest = sorted(profile.phases, key=lambda phase: -phase.seconds)[:MOST_PHASES]
-    threads: dict[tuple[int, int], list[Phase]] = {}
+    threads: dict[tuple[int, int], list[TargetPhase]] = {}
     for phase in longest:
         number = numbers.at(phase.pid, phase.start)
         threads.setdefault((number, phase.thread or phase.pid), []).append(phase)
@@ -182,7 +182,7 @@ def _phases(profile: Profile, numbers: Numbers) -> Iterator[TraceEvent]:
             yield TraceEvent(_name(phase.name), "X", number, track, start, round(end - start, 3), args=about)
 
 
-def lanes(phases: Iterable[Phase]) -> Iterator[tuple[Phase, int]]:
+def lanes(phases: Iterable[TargetPhase]) -> Iterator[tuple[TargetPhase, int]]:
     """The phases in the order of their begin, each with the first track on which it nests."""
     stacks: list[list[float]] = []
     for phase in sorted(phases, key=lambda phase: (phase.start, -phase.end, phase.depth)):
@@ -193,7 +193,7 @@ def lanes(phases: Iterable[Phase]) -> Iterator[tuple[Phase, int]]:
         yield phase, number
 
 
-def _fits(stack: list[float], phase: Phase) -> bool:
+def _fits(stack: list[float], phase: TargetPhase) -> bool:
     """Whether a phase lies after or inside those of a track, whose ends are `stack`."""
     while stack and stack[-1] <= phase.start:
         stack.pop()

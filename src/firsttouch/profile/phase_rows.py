@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.found import found_phases
-from firsttouch.profile.phases import Phase
+from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.readings import integer, whole
 from firsttouch.profile.summary import PhaseGpu, PhaseRow
@@ -15,7 +15,7 @@ from firsttouch.profile.summary import PhaseGpu, PhaseRow
 MOST_PHASES = 200
 
 
-def phases_of(profile: Profile) -> tuple[list[Phase], bool]:
+def phases_of(profile: Profile) -> tuple[list[TargetPhase], bool]:
     """The ranges of the target; if it named none, those found in its memory, and True."""
     if profile.phases:
         return profile.phases, False
@@ -23,7 +23,7 @@ def phases_of(profile: Profile) -> tuple[list[Phase], bool]:
     return (found_phases(curve, 0.0, profile.seconds), True) if curve is not None and len(curve) else ([], False)
 
 
-def phase_rows(profile: Profile, phases: Sequence[Phase], rises: Sequence[Curve | None]) -> list[PhaseRow]:
+def phase_rows(profile: Profile, phases: Sequence[TargetPhase], rises: Sequence[Curve | None]) -> list[PhaseRow]:
     """A row for each range. rises: of the GPUs, as in the header."""
     known = {c: _Largest(v) for c, v in profile.columns("total").items() if len(v)}
     of_gpus = [(gpu.name, _Largest(rise)) for gpu, rise in zip(profile.header.gpus, rises, strict=True) if rise]
@@ -57,10 +57,14 @@ class _Largest:
         first, last = max(0, bisect_right(times, start) - 1), bisect_right(times, end)
         if first >= last:
             return None
-        one, other = -(-first // size), last // size
-        if one >= other:
+        first_block, last_block = -(-first // size), last // size
+        if first_block >= last_block:
             return max(values[first:last])
-        return max(*values[first : one * size], *self._blocks[one:other], *values[other * size : last])
+        return max(
+            *values[first : first_block * size],
+            *self._blocks[first_block:last_block],
+            *values[last_block * size : last],
+        )
 
     def growth(self, start: float, end: float) -> float | None:
         """The value at `end` less that at `start`, or less the first one after it."""
@@ -70,7 +74,7 @@ class _Largest:
 
 
 def _phase_row(
-    number: int, phase: Phase, known: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]
+    number: int, phase: TargetPhase, known: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]
 ) -> PhaseRow:
     def of(column: str, what: Callable[[_Largest], float | None]) -> int | None:
         return whole(what(known[column])) if column in known else None
@@ -104,19 +108,19 @@ def _joined(rows: Sequence[PhaseRow]) -> PhaseRow:
     """The ranges of one name as one row."""
 
     def total(values: Iterable[int | None]) -> int | None:
-        found = [value for value in values if value is not None]
-        return integer(sum(found)) if found else None
+        known = [value for value in values if value is not None]
+        return integer(sum(known)) if known else None
 
     def most(values: Iterable[int | None]) -> int | None:
         return max((value for value in values if value is not None), default=None)
 
-    one = len({(row.pid, row.thread) for row in rows}) == 1
+    is_one_thread = len({(row.pid, row.thread) for row in rows}) == 1
     return PhaseRow(
         name=rows[0].name,
         source=rows[0].source,
         domain=rows[0].domain,
-        pid=rows[0].pid if one else 0,
-        thread=rows[0].thread if one else 0,
+        pid=rows[0].pid if is_one_thread else 0,
+        thread=rows[0].thread if is_one_thread else 0,
         depth=min(row.depth for row in rows),
         count=len(rows),
         start=rows[0].start,

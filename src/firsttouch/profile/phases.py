@@ -9,7 +9,7 @@ from firsttouch.profile import schema
 
 
 @dataclass(frozen=True)
-class Phase:
+class TargetPhase:
     """A range of time with a name. depth: how many ranges of the same thread (or, of ranges that are not nested by
     thread, of the same process) it lies in. source: 'python', 'mark', 'nvtx' or 'app', or 'found' for a span in which
     memory rises, falls or stays level. open: its end was not seen.
@@ -30,17 +30,19 @@ class Phase:
         return self.end - self.start
 
 
-def ranges(marks: Iterable[schema.Mark], until: float) -> list[Phase]:
+def ranges(marks: Iterable[schema.Mark], until: float) -> list[TargetPhase]:
     """The ranges of marks in the order of time. Those that did not end last until `until`; ends without a begin are
     ignored. A new mark of `firsttouch mark` ends the one before.
     """
     stacks: dict[tuple[object, ...], list[schema.Mark]] = {}
     single: dict[tuple[object, ...], schema.Mark] = {}
-    found: list[Phase] = []
+    found: list[TargetPhase] = []
 
     def close(mark: schema.Mark, end: float, depth: int, *, is_open: bool = False) -> None:
         found.append(
-            Phase(mark.name, mark.t, max(end, mark.t), depth, mark.pid, mark.thread, mark.source, mark.domain, is_open)
+            TargetPhase(
+                mark.name, mark.t, max(end, mark.t), depth, mark.pid, mark.thread, mark.source, mark.domain, is_open
+            )
         )
 
     for mark in marks:

@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from firsttouch.profile import schema
-from firsttouch.profile.reading import Process, Profile
+from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer, last, near, whole
-from firsttouch.profile.summary import Brief, GpuRow, Host, MappedProcess, MappingRow, PageSizes, ProcessRow
+from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess, MappingRow, PageSizes, ProcessRow
 
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
@@ -20,7 +20,7 @@ def process_rows(profile: Profile) -> list[ProcessRow]:
     return sorted(rows, key=lambda row: (row.parent is not None, -(row.peak or 0), row.started))
 
 
-def _process(profile: Profile, process: Process) -> ProcessRow:
+def _process(profile: Profile, process: ProfiledProcess) -> ProcessRow:
     of = f"process:{process.key}"
     curve = profile.curve(of, "resident")
     t, read = curve.peak if curve is not None and len(curve) else (None, None)
@@ -46,12 +46,12 @@ def _process(profile: Profile, process: Process) -> ProcessRow:
     )
 
 
-def brief_processes(profile: Profile) -> Brief:
+def brief_processes(profile: Profile) -> BriefRow:
     names: dict[str, int] = {}
     for line in profile.brief:
         for name, number in line.names.items():
             names[name] = integer(names.get(name, 0) + number)
-    return Brief(count=integer(sum(line.count for line in profile.brief)), names=names)
+    return BriefRow(count=integer(sum(line.count for line in profile.brief)), names=names)
 
 
 def page_sizes(profile: Profile, t: float) -> PageSizes | None:
@@ -71,7 +71,7 @@ def page_sizes(profile: Profile, t: float) -> PageSizes | None:
     return PageSizes(t=seen[largest][0], resident=sum(resident.values()) if resident else None, **sums)
 
 
-def mappings_at_peaks(profile: Profile, host: Host, gpus: Sequence[GpuRow]) -> list[MappedProcess]:
+def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -> list[MappedProcess]:
     """The mappings that were read nearest to each peak, of the processes that were there at it."""
     by_key: dict[int, list[schema.Mappings]] = {}
     for line in profile.mappings:

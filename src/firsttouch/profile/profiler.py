@@ -53,7 +53,7 @@ _BY_KERNEL = 0x80
 
 
 @dataclass
-class Call:
+class ProfileCall:
     """What to profile: a command, or the process `pid` for at most `duration` seconds.
 
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
@@ -75,7 +75,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProfileOutcome:
     """How a profile ended. status: the target's, as a shell states it; None if the target goes on."""
 
     directory: Path
@@ -91,7 +91,7 @@ def rank_of(environment: Mapping[str, str]) -> str:
     return next((rank for rank in found if rank.isascii() and rank.isdecimal()), "")
 
 
-def default_directory(call: Call) -> Path:
+def default_directory(call: ProfileCall) -> Path:
     """The directory of a profile that the call does not name; those of ranks lie beside each other."""
     name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
     # Ranks begin one after the other, but their launcher began once.
@@ -106,14 +106,14 @@ def _age(tree: Tree, pid: int) -> float:
     return 0.0 if started is None else max(0.0, time.monotonic() - started / os.sysconf("SC_CLK_TCK"))
 
 
-def directory_of(call: Call) -> Path:
+def directory_of(call: ProfileCall) -> Path:
     """The directory of this process's profile: with a rank, a folder of that name in the directory of the call."""
     rank = rank_of(call.environment)
     directory = call.out or default_directory(call)
     return directory / f"rank-{rank}" if rank else directory
 
 
-def profile(call: Call) -> Outcome:
+def profile(call: ProfileCall) -> ProfileOutcome:
     """Carries out a call.
 
     Raises:
@@ -140,7 +140,7 @@ def _check_pid(tree: Tree, pid: int) -> None:
 
 
 class _Profiler:
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ProfileCall) -> None:
         self.call = call
         self.directory = directory_of(call)
         self.writer = Writer(self.directory)
@@ -151,7 +151,7 @@ class _Profiler:
         self._terminal_stops = False
         """Whether the terminal has sent SIGTSTP, as for Ctrl-Z."""
 
-    def run(self) -> Outcome:
+    def run(self) -> ProfileOutcome:
         call = self.call
         gpus, found = self._open_gpus()
         environment, layers = self._environment() if call.command else ({}, [])
@@ -192,7 +192,7 @@ class _Profiler:
             signal.signal(signal.SIGCHLD, of_children)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             gpus.stop()
-        return Outcome(self.directory, status, self.writer.failure)
+        return ProfileOutcome(self.directory, status, self.writer.failure)
 
     def _discard(self) -> None:
         """Removes what was written before it turned out that there is nothing to profile."""
@@ -203,7 +203,7 @@ class _Profiler:
 
     # ------------------------------------------------------------------------------- layers
 
-    def _open_gpus(self) -> tuple[GpuSampler, list[schema.Gpu]]:
+    def _open_gpus(self) -> tuple[GpuSampler, list[schema.ProfiledGpu]]:
         """Begins to read the GPUs, before the target is started."""
         gpus = GpuSampler(self.call.tree, self.call.interval)
         found, layers = gpus.start()
@@ -225,7 +225,7 @@ class _Profiler:
 
     # ------------------------------------------------------------------------------- begin and end
 
-    def _begin(self, pid: int, gpus: GpuSampler, found: list[schema.Gpu]) -> None:
+    def _begin(self, pid: int, gpus: GpuSampler, found: list[schema.ProfiledGpu]) -> None:
         """Writes the header and begins to sample. The target waits, or has run for a while."""
         call = self.call
         perf = self._open_perf(pid)

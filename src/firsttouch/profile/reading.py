@@ -21,7 +21,7 @@ from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import FILE as MARKS
-from firsttouch.profile.phases import Phase, ranges
+from firsttouch.profile.phases import TargetPhase, ranges
 
 _DETAILED = ("total", "gpu:")
 """Curves of these keep all readings of a run of 20 minutes; of others, less."""
@@ -36,7 +36,7 @@ _UNWRITTEN = 1.0
 
 
 @dataclass
-class Process:
+class ProfiledProcess:
     """A process of the target. command: that of the last program that it executed. peak: its largest resident size in
     bytes, by readings or as the kernel stated it at its end.
     """
@@ -68,19 +68,19 @@ class Profile:
     seconds: float = 0.0
     largest: int | None = None
     """The largest resident size of the first process or of one that it waited for, as the kernel stated at the end."""
-    processes: dict[int, Process] = field(default_factory=dict)
+    processes: dict[int, ProfiledProcess] = field(default_factory=dict)
     curves: dict[tuple[str, str], Curve] = field(default_factory=dict)
     marks: list[schema.Mark] = field(default_factory=list)
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[TargetPhase] = field(default_factory=list)
     mappings: list[schema.Mappings] = field(default_factory=list)
     sites: dict[int, schema.Site] = field(default_factory=dict)
     symbols: dict[int, schema.Symbol] = field(default_factory=dict)
     callers: dict[tuple[str, int], schema.Caller] = field(default_factory=dict)
     """By file and offset."""
     faults: list[schema.Faults] = field(default_factory=list)
-    brief: list[schema.Brief] = field(default_factory=list)
+    brief: list[schema.BriefProcesses] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
-    cost: schema.Cost | None = None
+    cost: schema.ProfilingCost | None = None
     journals: list[ProcessJournal] = field(default_factory=list)
     """What the injected library wrote. Its times are those of CLOCK_MONOTONIC."""
 
@@ -92,7 +92,7 @@ class Profile:
         return {column: curve for (name, column), curve in self.curves.items() if name == of}
 
     @property
-    def first(self) -> Process | None:
+    def first(self) -> ProfiledProcess | None:
         """The process that was started or attached to."""
         return next((p for p in self.processes.values() if p.parent is None), None)
 
@@ -213,11 +213,11 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
             profile.callers[line.file, line.offset] = line
         case schema.Faults():
             profile.faults.append(line)
-        case schema.Brief():
+        case schema.BriefProcesses():
             profile.brief.append(line)
         case schema.Notice():
             profile.notices.append(line.text)
-        case schema.Cost():
+        case schema.ProfilingCost():
             profile.cost = line
         case schema.End():
             profile.end = line
@@ -229,7 +229,7 @@ def _take_start(profile: Profile, line: schema.Started) -> None:
     if process := profile.processes.get(line.key):
         process.name, process.command = line.name, line.command
     else:
-        profile.processes[line.key] = Process(line.key, line.pid, line.parent, line.name, line.command, line.t)
+        profile.processes[line.key] = ProfiledProcess(line.key, line.pid, line.parent, line.name, line.command, line.t)
 
 
 def _take_samples(profile: Profile, line: schema.Samples) -> None:

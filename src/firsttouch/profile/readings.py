@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.phases import Phase
+from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.summary import Peak
 
@@ -34,7 +34,7 @@ def peak_of(profile: Profile, curve: Curve | None) -> Peak | None:
     return Peak(bytes=integer(value), t=t, phase=phase_at(profile.phases, t))
 
 
-def phase_at(phases: Iterable[Phase], t: float) -> str:
+def phase_at(phases: Iterable[TargetPhase], t: float) -> str:
     """The name of the innermost range at a time: of those around it, the one that began last. '' if there is none."""
     around = [p for p in phases if p.start <= t < p.end or (p.start <= t == p.end)]
     inside = [p for p in around if t < p.end] or around
@@ -57,10 +57,10 @@ def _reading_near(curve: Curve, t: float) -> tuple[float, int]:
 
 def near(profile: Profile, column: str, t: float) -> dict[int, tuple[float, int]]:
     """For each process that was there at a time, its reading of `column` nearest to it."""
-    found = {}
+    readings = {}
     for process in profile.processes.values():
         curve = profile.curve(f"process:{process.key}", column)
-        there = process.started <= t and (process.ended is None or t < process.ended)
-        if curve is not None and len(curve) and there:
-            found[process.key] = _reading_near(curve, t)
-    return found
+        was_running = process.started <= t and (process.ended is None or t < process.ended)
+        if curve is not None and len(curve) and was_running:
+            readings[process.key] = _reading_near(curve, t)
+    return readings

@@ -40,7 +40,7 @@ class Writer:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(directory / schema.FILE, flags, 0o644)
 
-    def add(self, line: schema.Line) -> None:
+    def add(self, line: schema.ProfileLine) -> None:
         self._lines.append(msgspec.json.encode(line))
 
     def flush(self) -> None:
@@ -65,7 +65,7 @@ def header(
     clock: float,
     interval: float,
     layers: Iterable[schema.LayerState],
-    gpus: Sequence[schema.Gpu],
+    gpus: Sequence[schema.ProfiledGpu],
     nodes: Sequence[schema.Node],
     rank: str = "",
     environment: Mapping[str, str] | None = None,

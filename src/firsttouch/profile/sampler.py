@@ -60,18 +60,18 @@ class Sampler:
         self._helper_before = self.gpus.cpu_seconds if self.gpus is not None else 0.0
         self._flushed = self._scanned = self._cost_written = self.began
         self._due = self.began
-        self._lost = self._told_lost = False
+        self._lost = self._lost_is_noticed = False
 
     def begin(self, pid: int, *, is_child: bool = False, wake: int = 0) -> bool:
         """Begins with the first process. Returns False if it is gone. is_child: whether its end is told to this
         process. wake: the signal that asks for a step at once.
         """
         self.root, self.processes.first_is_child = pid, is_child
-        there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+        is_there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
         if not is_child:  # it has perhaps started others already
             self.processes.scan(max(0.0, time.monotonic() - self.began))
         self.processes.start(self.interval, self.perf, wake)
-        return there
+        return is_there
 
     def wait(self) -> float:
         """Seconds until the next step."""
@@ -98,22 +98,22 @@ class Sampler:
         """Seconds until the next step: few at first, so that short targets are seen well."""
         return min(STEP, max(FIRST_STEP, (now - self.began) / 10))
 
-    def _take_events(self, told: PerfBatch, now: float) -> None:
-        if told.lost:
+    def _take_events(self, batch: PerfBatch, now: float) -> None:
+        if batch.lost:
             self._lost = True
-            if self.faults is None and not self._told_lost:  # with faults, it is told how many samples were lost
-                self._told_lost = True
+            if self.faults is None and not self._lost_is_noticed:  # with faults, it is told how many samples were lost
+                self._lost_is_noticed = True
                 text = (
                     "So many processes were started at once that the kernel did not tell of all; some are not counted."
                 )
                 self.writer.add(schema.Notice(t=round(max(0.0, now - self.began), 5), text=text))
-        for start in told.starts:
+        for start in batch.starts:
             self.processes.started(start.pid, start.parent)
-        for change in told.names:
+        for change in batch.names:
             self.processes.executed(max(0.0, change.t - self.began), change.pid, change.name)
         self.processes.add_started(now - self.began)
         if self.faults is not None:
-            self.faults.take(told)
+            self.faults.take(batch)
 
     def _take_gpus(self, gpus: GpuSampler) -> None:
         """Takes what was read of the GPUs, whose times are those of CLOCK_MONOTONIC."""
@@ -145,14 +145,14 @@ class Sampler:
 
     def _write_faults(self, faults: FaultRecorder, now: float, *, last: bool) -> None:
         t = round(now - self.began, 5)
-        lines: list[schema.Line] = [*faults.flush(t)]
+        lines: list[schema.ProfileLine] = [*faults.flush(t)]
         if last and self.perf is not None:
             lines += [schema.Faults(t=t, every=faults.every, rows=[], counted=self.perf.counted()), *faults.symbols()]
         for line in lines:
             self.writer.add(line)
 
-    def cost(self, now: float) -> schema.Cost:
-        return schema.Cost(
+    def cost(self, now: float) -> schema.ProfilingCost:
+        return schema.ProfilingCost(
             t=round(now - self.began, 5),
             cpu=round(time.process_time() - self._cpu_before, 4),
             helper_cpu=round(self.gpus.cpu_seconds - self._helper_before, 4) if self.gpus is not None else 0.0,

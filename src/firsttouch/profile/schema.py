@@ -29,7 +29,7 @@ from perf events. phases: ranges of NVTX. faults: sampled page faults. trace: re
 """
 
 
-class Line(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, tag_field="line"):
+class ProfileLine(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, tag_field="line"):
     """What all lines have in common: their kind."""
 
 
@@ -53,7 +53,7 @@ class GpuMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """Kept by the driver; part of neither `used` nor `free` where the source states it separately."""
 
 
-class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class ProfiledGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A GPU of this machine. name: 'gpu:0', ...; before: its memory before the target was started."""
 
     name: str
@@ -83,7 +83,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     gpu: str = ""
 
 
-class Header(Line, kw_only=True, tag="header"):
+class Header(ProfileLine, kw_only=True, tag="header"):
     """The first line. command: what was started, empty if a process was attached to (of a point that was sampled, its
     experiment and its factors); pid: of the first process.
 
@@ -105,11 +105,11 @@ class Header(Line, kw_only=True, tag="header"):
     environment: dict[str, str] = {}
     settings: dict[str, str] = {}
     layers: list[LayerState] = []
-    gpus: list[Gpu] = []
+    gpus: list[ProfiledGpu] = []
     nodes: list[Node] = []
 
 
-class Started(Line, kw_only=True, tag="started"):
+class Started(ProfileLine, kw_only=True, tag="started"):
     """A process of the target was seen for the first time, or executed another program. key: its number in this file,
     since the kernel uses pids again. parent: the key of the process that started it, None for the first one.
     """
@@ -122,7 +122,7 @@ class Started(Line, kw_only=True, tag="started"):
     command: list[str] = []
 
 
-class Ended(Line, kw_only=True, tag="ended"):
+class Ended(ProfileLine, kw_only=True, tag="ended"):
     """A process ended. status: of its exit, minus the number of the signal that killed it; None if nobody told.
 
     peak: its largest resident size, as the kernel states it at the end. minor, major: page faults of it and of the
@@ -138,7 +138,7 @@ class Ended(Line, kw_only=True, tag="ended"):
     with_children: bool = False
 
 
-class Brief(Line, kw_only=True, tag="brief"):
+class BriefProcesses(ProfileLine, kw_only=True, tag="brief"):
     """Processes that started and ended between two ticks, so that no memory of theirs was read. names: how many of each
     program.
     """
@@ -148,7 +148,7 @@ class Brief(Line, kw_only=True, tag="brief"):
     names: dict[str, Count] = {}
 
 
-class Samples(Line, kw_only=True, tag="samples"):
+class Samples(ProfileLine, kw_only=True, tag="samples"):
     """Readings of some counters of one thing. rows: the time, then a value for each column; None: not read.
 
     of: 'total' (all processes of the target together), 'process:KEY', 'gpu:N', 'gpu:N/process:KEY' or 'machine'. A row
@@ -176,7 +176,7 @@ class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     huge: Size
 
 
-class Mappings(Line, kw_only=True, tag="mappings"):
+class Mappings(ProfileLine, kw_only=True, tag="mappings"):
     """What a process had mapped, the largest resident sizes first. others: the sum of those that are not listed."""
 
     t: Seconds
@@ -185,7 +185,7 @@ class Mappings(Line, kw_only=True, tag="mappings"):
     others: Mapping | None = None
 
 
-class Mark(Line, kw_only=True, tag="mark"):
+class Mark(ProfileLine, kw_only=True, tag="mark"):
     """The begin or the end of a range of the target, or an instant. range: tells the ranges of a process apart that are
     not nested by thread; -1 for those that are.
     """
@@ -200,7 +200,7 @@ class Mark(Line, kw_only=True, tag="mark"):
     source: Literal["python", "mark", "nvtx", "app"]
 
 
-class Site(Line, kw_only=True, tag="site"):
+class Site(ProfileLine, kw_only=True, tag="site"):
     """A place in a program at which pages were touched first. file: the program or library; offset: in that file.
 
     caller: the site that called it, if it is in the C or C++ library and that is known; such a site need not have
@@ -213,7 +213,7 @@ class Site(Line, kw_only=True, tag="site"):
     caller: Count | None = None
 
 
-class Symbol(Line, kw_only=True, tag="symbol"):
+class Symbol(ProfileLine, kw_only=True, tag="symbol"):
     """What a site is: its function, and the line of the source if the file has debug information."""
 
     site: Count
@@ -222,7 +222,7 @@ class Symbol(Line, kw_only=True, tag="symbol"):
     number: Count = 0
 
 
-class Caller(Line, kw_only=True, tag="caller"):
+class Caller(ProfileLine, kw_only=True, tag="caller"):
     """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`."""
 
     file: str
@@ -232,7 +232,7 @@ class Caller(Line, kw_only=True, tag="caller"):
     number: Count = 0
 
 
-class Faults(Line, kw_only=True, tag="faults"):
+class Faults(ProfileLine, kw_only=True, tag="faults"):
     """Sampled page faults since the last such line. rows: site, process key, name of the mapping, sampled faults.
 
     every: one of how many was sampled. lost: how many samples there was no room for. counted: all page faults in user
@@ -246,7 +246,7 @@ class Faults(Line, kw_only=True, tag="faults"):
     counted: Count | None = None
 
 
-class Cost(Line, kw_only=True, tag="cost"):
+class ProfilingCost(ProfileLine, kw_only=True, tag="cost"):
     """What profiling cost since the start. cpu: seconds of this process; helper_cpu: of the one that asks the GPUs;
     lock: seconds for which reads may have held the target's memory lock. late: ticks that came more than one interval
     late.
@@ -260,14 +260,14 @@ class Cost(Line, kw_only=True, tag="cost"):
     late: Count = 0
 
 
-class Notice(Line, kw_only=True, tag="notice"):
+class Notice(ProfileLine, kw_only=True, tag="notice"):
     """Something that could not be seen from now on, in one sentence."""
 
     t: Seconds
     text: str
 
 
-class End(Line, kw_only=True, tag="end"):
+class End(ProfileLine, kw_only=True, tag="end"):
     """The last line. status: the target's exit status, as a shell states it; None if it goes on. why: how the profile
     ended. still_running: processes of the target that go on.
     """
@@ -279,5 +279,18 @@ class End(Line, kw_only=True, tag="end"):
 
 
 AnyLine: TypeAlias = (
-    Header | Started | Ended | Brief | Samples | Mappings | Mark | Site | Symbol | Caller | Faults | Cost | Notice | End
+    Header
+    | Started
+    | Ended
+    | BriefProcesses
+    | Samples
+    | Mappings
+    | Mark
+    | Site
+    | Symbol
+    | Caller
+    | Faults
+    | ProfilingCost
+    | Notice
+    | End
 )

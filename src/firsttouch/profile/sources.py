@@ -19,7 +19,7 @@ from firsttouch.profile import memory
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.perf import open_processes
-from firsttouch.profile.schema import Gpu, LayerState, Node
+from firsttouch.profile.schema import LayerState, Node, ProfiledGpu
 
 OpenPerf: TypeAlias = Callable[[int, int], tuple[Any, Sequence[LayerState]]]
 """Opens perf events on a process, which sample one of so many faults: profile.perf.open_processes."""
@@ -39,7 +39,7 @@ _SEES = {
 }
 
 
-class Source(NamedTuple):
+class LayerSource(NamedTuple):
     """A layer, or a part of it. sees: what it sees here, such as 'PSS, huge pages and swap (smaps_rollup)'."""
 
     state: LayerState
@@ -52,7 +52,7 @@ class Source(NamedTuple):
         return [text for text in (self.sees, f"{self.state.why}{mend}") if text]
 
 
-def of_this_machine() -> list[Source]:
+def of_this_machine() -> list[LayerSource]:
     """What this machine offers, with perf events tried on this process."""
     injected = inject_environment(Path(), nvtx=True, trace=True, current=os.environ)[1]
     return sources(Tree(), open_perf=open_processes, injected=injected)
@@ -65,7 +65,7 @@ def sources(
     injected: Sequence[LayerState] = (),
     is_root: bool | None = None,
     timeout: float = 10.0,
-) -> list[Source]:
+) -> list[LayerSource]:
     """Rows in the order of `schema.Layer`: several of sampling and gpus, one of each other layer.
 
     open_perf: tries perf events; None where that makes no sense, as on a test's copy of a machine. injected: whether
@@ -82,7 +82,7 @@ def sources(
     ]
 
 
-def read_gpus(tree: Tree, timeout: float = 10.0) -> tuple[list[Gpu], list[LayerState]]:
+def read_gpus(tree: Tree, timeout: float = 10.0) -> tuple[list[ProfiledGpu], list[LayerState]]:
     """The GPUs and their memory now, and what can be seen of them."""
     sampler = GpuSampler(tree, _INTERVAL)
     try:
@@ -91,7 +91,7 @@ def read_gpus(tree: Tree, timeout: float = 10.0) -> tuple[list[Gpu], list[LayerS
         sampler.stop()
 
 
-def _sampling(tree: Tree, nodes: Sequence[Node]) -> Iterator[Source]:
+def _sampling(tree: Tree, nodes: Sequence[Node]) -> Iterator[LayerSource]:
     rows = (
         ("proc/self/statm", "resident size and page faults (statm, stat)", "/proc is not mounted"),
         ("proc/self/smaps_rollup", "PSS, huge pages and swap (smaps_rollup)", "the kernel is older than Linux 4.14"),
@@ -108,11 +108,11 @@ def _sampling(tree: Tree, nodes: Sequence[Node]) -> Iterator[Source]:
     yield _row("memory of the control group", "" if charged is not None else "no group that is visible here states it")
 
 
-def _row(what: str, missing: str) -> Source:
+def _row(what: str, missing: str) -> LayerSource:
     """A part of the layer sampling. missing: why it is not seen, '' if it is."""
     if missing:
-        return Source(LayerState("sampling", False, f"{what.partition(' (')[0]}: not seen, since {missing}"))
-    return Source(LayerState("sampling", True), what)
+        return LayerSource(LayerState("sampling", False, f"{what.partition(' (')[0]}: not seen, since {missing}"))
+    return LayerSource(LayerState("sampling", True), what)
 
 
 def _described(nodes: Sequence[Node]) -> str:
@@ -120,25 +120,25 @@ def _described(nodes: Sequence[Node]) -> str:
     return "; ".join([f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}", *of_gpus])
 
 
-def _gpus(gpus: Sequence[Gpu], states: Sequence[LayerState]) -> Iterator[Source]:
+def _gpus(gpus: Sequence[ProfiledGpu], states: Sequence[LayerState]) -> Iterator[LayerSource]:
     """The states that say what is missing, then a row for each GPU whose memory is stated."""
-    yield from (Source(state) for state in states if state.why)
+    yield from (LayerSource(state) for state in states if state.why)
     for gpu in gpus:
         values = [name for name in ("used", "free", "reserved") if getattr(gpu.before, name) is not None]
         if values:
             what = f"{gpu.name}, {gpu.model}: memory {', '.join(values)}{'' if gpu.by_process else ', by process'}"
             why = f"memory of {gpu.name} by process: not seen, since {gpu.by_process}" if gpu.by_process else ""
             shared = "; it is memory of the host" if gpu.shares_host_memory else ""
-            yield Source(LayerState("gpus", True, why), f"{what} ({gpu.source}){shared}")
+            yield LayerSource(LayerState("gpus", True, why), f"{what} ({gpu.source}){shared}")
 
 
-def _perf(tree: Tree, open_perf: OpenPerf | None) -> list[Source]:
+def _perf(tree: Tree, open_perf: OpenPerf | None) -> list[LayerSource]:
     if open_perf is not None:
         events, states = open_perf(os.getpid(), _EVERY)
         del events  # closes them
     else:
         states = _by_level(tree.integer(_PARANOID))
-    return [Source(state, _SEES[state.layer] if state.active else "") for state in states]
+    return [LayerSource(state, _SEES[state.layer] if state.active else "") for state in states]
 
 
 def _by_level(level: int | None) -> list[LayerState]:
@@ -153,10 +153,10 @@ def _by_level(level: int | None) -> list[LayerState]:
     return [LayerState("processes", not why, why, mend), LayerState("faults", not why, why, mend)]
 
 
-def _injected(tree: Tree, state: LayerState, root: bool) -> Source:
+def _injected(tree: Tree, state: LayerState, root: bool) -> LayerSource:
     if state.layer == "trace" and state.active:
         state = _trace(tree, state, root)
-    return Source(state, _SEES[state.layer] if state.active else "")
+    return LayerSource(state, _SEES[state.layer] if state.active else "")
 
 
 def _trace(tree: Tree, state: LayerState, root: bool) -> LayerState:

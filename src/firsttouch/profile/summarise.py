@@ -10,12 +10,22 @@ from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, own_of, rise_of, why_not_added
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
-from firsttouch.profile.phases import Phase
+from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.process_rows import brief_processes, mappings_at_peaks, page_sizes, process_rows
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.readings import around, integer, last, near, peak_of, whole
-from firsttouch.profile.summary import Cost, Counter, GpuProcess, GpuRow, Host, NodeRow, Summary, Touches, Unseen
-from firsttouch.profile.traced import Trace, device_numbers, traced
+from firsttouch.profile.summary import (
+    CostRow,
+    CounterRow,
+    GpuProcess,
+    GpuRow,
+    HostRow,
+    NodeRow,
+    ProfileSummary,
+    Touches,
+    Unseen,
+)
+from firsttouch.profile.traced import TraceSummary, device_numbers, traced
 from firsttouch.units import format_seconds, format_size
 
 MOST_PROCESSES = 200
@@ -26,7 +36,7 @@ _STATED = 1.02
 """How many times what was read the kernel's peak of one process must be to be told."""
 
 
-def summarise(profile: Profile) -> Summary:
+def summarise(profile: Profile) -> ProfileSummary:
     """The numbers of a profile."""
     header, end = profile.header, profile.end
     host = _host(profile)
@@ -38,7 +48,7 @@ def summarise(profile: Profile) -> Summary:
     seen = process_rows(profile)
     when = host.peak.t if host.peak else profile.seconds
     trace = _trace(profile, phases, gpus)
-    return Summary(
+    return ProfileSummary(
         directory=str(profile.directory),
         command=header.command,
         pid=header.pid,
@@ -74,7 +84,7 @@ def summarise(profile: Profile) -> Summary:
     )
 
 
-def _host(profile: Profile) -> Host:
+def _host(profile: Profile) -> HostRow:
     resident, processes = profile.curve("total", "resident"), profile.curve("total", "processes")
     peak = peak_of(profile, resident)
     number = processes.at(peak.t) if peak and processes is not None else None
@@ -85,7 +95,7 @@ def _host(profile: Profile) -> Host:
     stated = profile.largest
     if stated is None or peak is None or stated <= _STATED * peak.bytes:
         stated = None
-    return Host(
+    return HostRow(
         peak=peak,
         pss=pss,
         pss_resident=whole(beside),
@@ -95,7 +105,7 @@ def _host(profile: Profile) -> Host:
     )
 
 
-def _gpu(profile: Profile, gpu: schema.Gpu, rise: Curve | None) -> GpuRow:
+def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRow:
     rows = []
     for key, curve in gpu_curves(profile, gpu.name).items():
         process, peak = profile.processes.get(key), peak_of(profile, curve)
@@ -145,16 +155,16 @@ def _node(profile: Profile, node: schema.Node, t: float) -> NodeRow:
     )
 
 
-def _counters(profile: Profile) -> list[Counter]:
+def _counters(profile: Profile) -> list[CounterRow]:
     nodes = {f"node{node.node}_free" for node in profile.header.nodes}
     return [
-        Counter(name=name, first=c.values[0], last=c.values[-1], least=min(c.values), most=max(c.values))
+        CounterRow(name=name, first=c.values[0], last=c.values[-1], least=min(c.values), most=max(c.values))
         for name, c in profile.columns("machine").items()
         if name not in nodes and len(c)
     ]
 
 
-def _trace(profile: Profile, phases: Sequence[Phase], gpus: Sequence[GpuRow]) -> Trace | None:
+def _trace(profile: Profile, phases: Sequence[TargetPhase], gpus: Sequence[GpuRow]) -> TraceSummary | None:
     numbers = device_numbers(profile.header)
     peaks = {g.name: (numbers[g.name], g.rise.t) for g in gpus if g.rise is not None and g.name in numbers}
     return traced(profile.journals, profile.callers, phases, peaks, profile.header.clock)
@@ -182,39 +192,39 @@ def _touches(profile: Profile) -> Touches | None:
     )
 
 
-def _unseen(profile: Profile, trace: Trace | None) -> list[Unseen]:
+def _unseen(profile: Profile, trace: TraceSummary | None) -> list[Unseen]:
     """What could not be seen: layers that are absent or incomplete, GPUs without memory by process, notices."""
-    found = [Unseen(layer=s.layer, why=s.why, mend=s.mend) for s in profile.header.layers if s.why or not s.active]
-    found += [
+    unseen = [Unseen(layer=s.layer, why=s.why, mend=s.mend) for s in profile.header.layers if s.why or not s.active]
+    unseen += [
         Unseen(layer="gpus", why=f"{gpu.name} is not known by process: {gpu.by_process}")
         for gpu in profile.header.gpus
         if gpu.by_process
     ]
     if profile.end is None:
         why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
-        found.append(Unseen(layer="", why=why))
+        unseen.append(Unseen(layer="", why=why))
     tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
     if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
-        found.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
+        unseen.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
     if trace is not None and trace.missing:
         why = (
             f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "
             "come faster than CUPTI takes them"
         )
-        found.append(Unseen(layer="trace", why=why))
-    told = [notice for journal in profile.journals for notice in journal.notices]
-    found += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in told)]
-    found += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]
-    more = [Unseen(layer="", why=f"There are {len(found) - MOST_UNSEEN:,} further notices.")]
-    return found if len(found) <= MOST_UNSEEN else [*found[:MOST_UNSEEN], *more]
+        unseen.append(Unseen(layer="trace", why=why))
+    of_journals = [notice for journal in profile.journals for notice in journal.notices]
+    unseen += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in of_journals)]
+    unseen += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]
+    more = [Unseen(layer="", why=f"There are {len(unseen) - MOST_UNSEEN:,} further notices.")]
+    return unseen if len(unseen) <= MOST_UNSEEN else [*unseen[:MOST_UNSEEN], *more]
 
 
-def _cost(profile: Profile) -> Cost | None:
+def _cost(profile: Profile) -> CostRow | None:
     line = profile.cost
     if line is None:
         return None
     wall = line.t or None
-    return Cost(
+    return CostRow(
         cpu=line.cpu,
         helper_cpu=line.helper_cpu,
         lock=line.lock,

@@ -8,16 +8,16 @@ from __future__ import annotations
 import msgspec
 
 from firsttouch.profile.faults import FaultRow
-from firsttouch.profile.traced import Trace
+from firsttouch.profile.traced import TraceSummary
 
 SCHEMA = "firsttouch-profile-summary/1"
 
 
-class Part(msgspec.Struct, frozen=True):
+class SummaryPart(msgspec.Struct, frozen=True):
     """A part of the summary."""
 
 
-class Peak(Part, frozen=True, kw_only=True):
+class Peak(SummaryPart, frozen=True, kw_only=True):
     """The largest value of a curve, and when. phase: in which range of the target, '' if in none."""
 
     bytes: int
@@ -25,7 +25,7 @@ class Peak(Part, frozen=True, kw_only=True):
     phase: str = ""
 
 
-class GpuProcess(Part, frozen=True, kw_only=True):
+class GpuProcess(SummaryPart, frozen=True, kw_only=True):
     """The memory of a process on a GPU, as the driver tells it."""
 
     key: int
@@ -34,7 +34,7 @@ class GpuProcess(Part, frozen=True, kw_only=True):
     peak: Peak
 
 
-class GpuRow(Part, frozen=True, kw_only=True):
+class GpuRow(SummaryPart, frozen=True, kw_only=True):
     """The memory of a GPU.
 
     before: used by all programs before the target was started; peak: used by all programs at most; rise: the most over
@@ -58,7 +58,7 @@ class GpuRow(Part, frozen=True, kw_only=True):
     shared: str = ""
 
 
-class Host(Part, frozen=True, kw_only=True):
+class HostRow(SummaryPart, frozen=True, kw_only=True):
     """The resident memory of all processes together, in which a page that two processes share counts twice.
 
     stated: the largest resident size of one process, as the kernel stated at the end, if that is more than was read.
@@ -74,7 +74,7 @@ class Host(Part, frozen=True, kw_only=True):
     stated: int | None = None
 
 
-class ProcessRow(Part, frozen=True, kw_only=True):
+class ProcessRow(SummaryPart, frozen=True, kw_only=True):
     """A process of the target. started, ended: None if it goes on. status: minus a signal's number if one killed it.
 
     peak: its largest resident size, t: when it was read, None if the kernel stated it at the end.
@@ -94,7 +94,7 @@ class ProcessRow(Part, frozen=True, kw_only=True):
     major: int | None = None
 
 
-class PhaseGpu(Part, frozen=True, kw_only=True):
+class PhaseGpu(SummaryPart, frozen=True, kw_only=True):
     """What a GPU's memory, by all programs, did in a phase: the most over the reading before, and the growth."""
 
     name: str
@@ -102,7 +102,7 @@ class PhaseGpu(Part, frozen=True, kw_only=True):
     growth: int | None = None
 
 
-class PhaseRow(Part, frozen=True, kw_only=True):
+class PhaseRow(SummaryPart, frozen=True, kw_only=True):
     """A range of the target, or all of one name, which are `count`. number: of a range, in the order of their begin.
 
     source: as in phases.Phase. seconds: of all; start, end: from the first begin to the last end. peak, growth: of the
@@ -128,7 +128,7 @@ class PhaseRow(Part, frozen=True, kw_only=True):
     major: int | None = None
 
 
-class PageSizes(Part, frozen=True, kw_only=True):
+class PageSizes(SummaryPart, frozen=True, kw_only=True):
     """Sums over the processes, of each the reading nearest to the host's peak. t: that of the largest process.
 
     resident: of the same processes at these times.
@@ -142,7 +142,7 @@ class PageSizes(Part, frozen=True, kw_only=True):
     pss: int | None = None
 
 
-class NodeRow(Part, frozen=True, kw_only=True):
+class NodeRow(SummaryPart, frozen=True, kw_only=True):
     """A NUMA node. used: by the target, nearest to its peak; free: the least and the last of the whole node.
 
     gpu: the GPU whose memory it is, '' if it is none's or that is unknown.
@@ -158,7 +158,7 @@ class NodeRow(Part, frozen=True, kw_only=True):
     last_free: int | None = None
 
 
-class Counter(Part, frozen=True, kw_only=True):
+class CounterRow(SummaryPart, frozen=True, kw_only=True):
     """A counter of the machine, by all programs."""
 
     name: str
@@ -168,7 +168,7 @@ class Counter(Part, frozen=True, kw_only=True):
     most: float
 
 
-class MappingRow(Part, frozen=True, kw_only=True):
+class MappingRow(SummaryPart, frozen=True, kw_only=True):
     """Mappings of one name: how many, address space, resident bytes, and those in huge pages."""
 
     name: str
@@ -178,7 +178,7 @@ class MappingRow(Part, frozen=True, kw_only=True):
     huge: int
 
 
-class MappedProcess(Part, frozen=True, kw_only=True):
+class MappedProcess(SummaryPart, frozen=True, kw_only=True):
     """What a process had mapped. of: of what it was near to the peak: 'host' or a GPU. t: when it was read."""
 
     of: list[str]
@@ -190,14 +190,14 @@ class MappedProcess(Part, frozen=True, kw_only=True):
     others: MappingRow | None = None
 
 
-class Brief(Part, frozen=True, kw_only=True):
+class BriefRow(SummaryPart, frozen=True, kw_only=True):
     """Processes that started and ended between two ticks."""
 
     count: int
     names: dict[str, int]
 
 
-class Touches(Part, frozen=True, kw_only=True):
+class Touches(SummaryPart, frozen=True, kw_only=True):
     """Where pages were touched first, from sampled page faults. every: one of how many was sampled; lost: samples.
 
     counted: page faults in user mode, which could be sampled; share: their part of all page faults, None if unknown.
@@ -211,7 +211,7 @@ class Touches(Part, frozen=True, kw_only=True):
     rows_left_out: int
 
 
-class Unseen(Part, frozen=True, kw_only=True):
+class Unseen(SummaryPart, frozen=True, kw_only=True):
     """What could not be seen: a sentence, and the line to type that mends it, '' if there is none.
 
     layer: the layer that is absent or incomplete, '' for a notice.
@@ -222,7 +222,7 @@ class Unseen(Part, frozen=True, kw_only=True):
     mend: str = ""
 
 
-class Cost(Part, frozen=True, kw_only=True):
+class CostRow(SummaryPart, frozen=True, kw_only=True):
     """What profiling cost: seconds of the processor, of a helper's, and under the target's memory lock.
 
     busy, locked: these as parts of the wall time. late: ticks that came more than an interval late.
@@ -237,7 +237,7 @@ class Cost(Part, frozen=True, kw_only=True):
     locked: float | None = None
 
 
-class Summary(Part, frozen=True, kw_only=True):
+class ProfileSummary(SummaryPart, frozen=True, kw_only=True):
     """A profile in numbers. status: the target's, as a shell states it; ended: how the profile ended, '' if the
     profiler was killed. phases_found: the phases were found in the curve, since the target named none.
 
@@ -258,13 +258,13 @@ class Summary(Part, frozen=True, kw_only=True):
     status: int | None
     ended: str
     still_running: int
-    host: Host
+    host: HostRow
     gpus: list[GpuRow]
     minor: int | None
     major: int | None
     processes: list[ProcessRow]
     processes_left_out: int
-    brief: Brief
+    brief: BriefRow
     phases: list[PhaseRow]
     phases_left_out: int
     phases_by_name: list[PhaseRow]
@@ -272,9 +272,9 @@ class Summary(Part, frozen=True, kw_only=True):
     phases_found: bool
     pages: PageSizes | None
     nodes: list[NodeRow]
-    counters: list[Counter]
+    counters: list[CounterRow]
     mappings: list[MappedProcess]
     touches: Touches | None
-    trace: Trace | None
+    trace: TraceSummary | None
     unseen: list[Unseen]
-    cost: Cost | None
+    cost: CostRow | None

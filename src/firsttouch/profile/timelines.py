@@ -11,7 +11,7 @@ from firsttouch.machine.links import pci_address
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import why_not_added
-from firsttouch.profile.phases import Phase as Range
+from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, read
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings
@@ -41,13 +41,13 @@ def why_no_device(record: Record) -> str | None:
     return source.removeprefix(NONE) if isinstance(source, str) and source.startswith(NONE) else None
 
 
-def gpu_of(gpus: Sequence[schema.Gpu], device: DeviceInfo) -> schema.Gpu | None:
+def gpu_of(gpus: Sequence[schema.ProfiledGpu], device: DeviceInfo) -> schema.ProfiledGpu | None:
     """The GPU of a profile that is the device: by its UUID, else by its PCI address if one GPU alone has it."""
     uuid, pci = str(device.facts.get("uuid") or ""), pci_address(str(device.facts.get("pci_bus") or ""))
     if same := [gpu for gpu in gpus if uuid and gpu.uuid == uuid]:
         return same[0]
-    there = [gpu for gpu in gpus if pci and pci_address(gpu.pci) == pci]
-    return there[0] if len(there) == 1 else None
+    at_address = [gpu for gpu in gpus if pci and pci_address(gpu.pci) == pci]
+    return at_address[0] if len(at_address) == 1 else None
 
 
 def read_course(directory: Path, device: DeviceInfo | None, why: str | None = "") -> MemoryCourse:
@@ -94,7 +94,7 @@ def read_courses(
     return found, problems
 
 
-def _used(profile: Profile, gpu: schema.Gpu | None, device: DeviceInfo | None) -> tuple[Curve | None, str]:
+def _used(profile: Profile, gpu: schema.ProfiledGpu | None, device: DeviceInfo | None) -> tuple[Curve | None, str]:
     """The memory of the GPU in use, or why it is not known."""
     if gpu is not None:
         used = profile.curve(gpu.name, "used")
@@ -109,7 +109,7 @@ def _used(profile: Profile, gpu: schema.Gpu | None, device: DeviceInfo | None) -
     return None, unseen if unseen[1:2].isupper() else unseen[:1].lower() + unseen[1:]
 
 
-def _on_axis(ranges: Sequence[Range]) -> list[Phase]:
+def _on_axis(ranges: Sequence[TargetPhase]) -> list[Phase]:
     """The phases one after another, each followed by its parts."""
     found: list[Phase] = []
     until = 0.0
@@ -122,7 +122,7 @@ def _on_axis(ranges: Sequence[Range]) -> list[Phase]:
     return found
 
 
-def _during(curve: Curve | None, ranges: Sequence[Range]) -> Readings:
+def _during(curve: Curve | None, ranges: Sequence[TargetPhase]) -> Readings:
     """The readings during the phases, less the value at the beginning of the first; none if that is not known."""
     phases = [r for r in ranges if r.depth == 0]
     before = curve.at(phases[0].start) if curve is not None else None

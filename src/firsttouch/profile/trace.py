@@ -96,7 +96,7 @@ class UnifiedMemory(msgspec.Struct):
             self.remote_map_bytes += event.bytes
 
 
-class Copies(msgspec.Struct):
+class CopyTotals(msgspec.Struct):
     """Copies that the program asked for, or fills, in one direction."""
 
     direction: str
@@ -114,7 +114,7 @@ class OfPhase(msgspec.Struct):
     start: float
     end: float
     unified: UnifiedMemory
-    copies: list[Copies]
+    copies: list[CopyTotals]
 
 
 class OfSite(msgspec.Struct):
@@ -166,11 +166,11 @@ def unified_memory(events: Iterable[MemoryEvent]) -> UnifiedMemory:
     return sums
 
 
-def copies_by_direction(copies: Iterable[CudaCopy]) -> list[Copies]:
+def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
     """Copies by direction, the most bytes first."""
-    found: dict[str, Copies] = {}
+    found: dict[str, CopyTotals] = {}
     for copy in copies:
-        sums = found.setdefault(copy.direction, Copies(copy.direction, smallest=copy.bytes))
+        sums = found.setdefault(copy.direction, CopyTotals(copy.direction, smallest=copy.bytes))
         sums.records += 1
         sums.bytes += copy.bytes
         sums.smallest, sums.largest = min(sums.smallest, copy.bytes), max(sums.largest, copy.bytes)
@@ -197,7 +197,7 @@ def by_phase(events: Sequence[MemoryEvent], copies: Sequence[CudaCopy], phases: 
 
 
 @dataclass
-class _Block:
+class _LiveBlock:
     """An allocation and its end."""
 
     allocation: CudaAllocation
@@ -213,13 +213,13 @@ class _Heap:
     """The allocations of one process at a time that goes forward."""
 
     def __init__(self) -> None:
-        self.blocks: list[_Block] = []
-        self._alive: dict[int, _Block] = {}
+        self.blocks: list[_LiveBlock] = []
+        self._alive: dict[int, _LiveBlock] = {}
         self._addresses: list[int] = []
 
     def allocate(self, allocation: CudaAllocation) -> None:
         self.release(allocation.address, allocation.t)  # its end was not recorded
-        block = _Block(allocation)
+        block = _LiveBlock(allocation)
         self.blocks.append(block)
         self._alive[block.address] = block
         insort(self._addresses, block.address)
@@ -230,7 +230,7 @@ class _Heap:
             block.end = t
             del self._addresses[bisect_left(self._addresses, address)]
 
-    def find(self, address: int, size: int) -> _Block | None:
+    def find(self, address: int, size: int) -> _LiveBlock | None:
         """The block that contains the address, or else the first one that begins within the region."""
         i = bisect_right(self._addresses, address)
         if i > 0:
@@ -244,7 +244,7 @@ class _Heap:
 
 def _replay(
     allocations: Iterable[CudaAllocation], frees: Iterable[CudaFree], events: Iterable[MemoryEvent]
-) -> tuple[list[_Block], UnifiedMemory]:
+) -> tuple[list[_LiveBlock], UnifiedMemory]:
     """All blocks with their ends and the events in them, and the events in no block. At one time, memory is released
     first, and an event comes last.
     """
@@ -266,9 +266,9 @@ def _replay(
     return heap.blocks, elsewhere
 
 
-def _add(into: UnifiedMemory, other: UnifiedMemory) -> None:
+def _add(into: UnifiedMemory, more: UnifiedMemory) -> None:
     for name in ("h2d", "d2h", "d2d"):
-        ours, theirs = getattr(into, name), getattr(other, name)
+        ours, theirs = getattr(into, name), getattr(more, name)
         if not theirs.records:
             continue
         ours.smallest = min(ours.smallest, theirs.smallest) if ours.records else theirs.smallest
@@ -278,7 +278,7 @@ def _add(into: UnifiedMemory, other: UnifiedMemory) -> None:
         ours.seconds += theirs.seconds
         ours.by_cause = dict(Counter(ours.by_cause) + Counter(theirs.by_cause))
     for name in UnifiedMemory.__struct_fields__[3:]:
-        setattr(into, name, getattr(into, name) + getattr(other, name))
+        setattr(into, name, getattr(into, name) + getattr(more, name))
 
 
 def _moved(sums: UnifiedMemory) -> tuple[int, int]:

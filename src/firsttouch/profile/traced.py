@@ -11,10 +11,10 @@ from firsttouch import _core
 from firsttouch.events.trace import TraceEvent
 from firsttouch.profile import schema
 from firsttouch.profile.cuda import CallSite, ProcessJournal
-from firsttouch.profile.phases import Phase
+from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.symbols.lookup import symbolize
 from firsttouch.profile.trace import (
-    Copies,
+    CopyTotals,
     OfKernel,
     OfPhase,
     UnifiedMemory,
@@ -72,14 +72,14 @@ class AliveAt(msgspec.Struct, frozen=True, kw_only=True):
     rows_left_out: int
 
 
-class Trace(msgspec.Struct, frozen=True, kw_only=True):
+class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What CUDA did in the target. processes: those that were traced. lost: records for which CUPTI had no room;
     left_out: those for which the journal had none. Times are seconds.
     """
 
     processes: int
     unified: UnifiedMemory
-    copies: list[Copies]
+    copies: list[CopyTotals]
     allocations: int
     kernels: int
     kernel_seconds: float
@@ -131,27 +131,27 @@ def place_of(site: CallSite, names: Callers) -> CallLocation:
 def traced(
     journals: Iterable[ProcessJournal],
     names: Callers,
-    phases: Iterable[Phase],
+    phases: Iterable[TargetPhase],
     peaks: Mapping[str, tuple[int, float]],
     clock: float,
-) -> Trace | None:
+) -> TraceSummary | None:
     """The trace of a profile; None if none of its processes was traced.
 
     peaks: by the name of a GPU, its number in the program and the time of its peak. clock: the time 0 of `phases`, of
     `peaks` and of the result.
     """
-    found = [journal for journal in journals if journal.traced]
-    if not found:
+    traced_journals = [journal for journal in journals if journal.traced]
+    if not traced_journals:
         return None
-    events = [event for journal in found for event in journal.events]
-    copies = [copy for journal in found for copy in journal.copies]
-    kernels = [kernel for journal in found for kernel in journal.kernels]
+    events = [event for journal in traced_journals for event in journal.events]
+    copies = [copy for journal in traced_journals for copy in journal.copies]
+    kernels = [kernel for journal in traced_journals for kernel in journal.kernels]
     spans = [(phase.name, phase.start + clock, phase.end + clock) for phase in phases]
     unified = unified_memory(events)
-    managed = sum(a.bytes for journal in found for a in journal.allocations if a.kind in _MANAGED)
+    managed = sum(a.bytes for journal in traced_journals for a in journal.allocations if a.kind in _MANAGED)
     of_phases = by_phase(events, copies, spans)
-    for one in of_phases:
-        one.start, one.end = round(one.start - clock, 6), round(one.end - clock, 6)
+    for of_phase in of_phases:
+        of_phase.start, of_phase.end = round(of_phase.start - clock, 6), round(of_phase.end - clock, 6)
     sites = [
         Allocated(
             place=place_of(of.site, names),
@@ -161,24 +161,24 @@ def traced(
             bytes=of.bytes,
             unified=of.unified,
         )
-        for of in by_site(found)
+        for of in by_site(traced_journals)
     ]
-    of_kernels = [row for journal in found for row in by_kernel(journal)]
+    of_kernels = [row for journal in traced_journals for row in by_kernel(journal)]
     for row in of_kernels:
         row.name = _core.demangle(row.name)
-    return Trace(
-        processes=len(found),
+    return TraceSummary(
+        processes=len(traced_journals),
         unified=unified,
         copies=copies_by_direction(copies),
-        allocations=sum(len(journal.allocations) for journal in found),
+        allocations=sum(len(journal.allocations) for journal in traced_journals),
         kernels=len(kernels),
         kernel_seconds=sum(kernel.end - kernel.start for kernel in kernels),
         phases=of_phases[:MOST_ROWS],
         sites=sites[:MOST_ROWS],
         by_kernel=of_kernels[:MOST_ROWS],
-        alive=[_alive(found, names, gpu, device, t, clock) for gpu, (device, t) in peaks.items()],
-        lost=sum(journal.lost for journal in found),
-        left_out=sum(journal.left_out for journal in found),
+        alive=[_alive(traced_journals, names, gpu, device, t, clock) for gpu, (device, t) in peaks.items()],
+        lost=sum(journal.lost for journal in traced_journals),
+        left_out=sum(journal.left_out for journal in traced_journals),
         missing=missing_bytes(unified, managed),
     )
 
@@ -193,16 +193,16 @@ def missing_bytes(unified: UnifiedMemory, allocated: int) -> int:
 def _alive(
     journals: Iterable[ProcessJournal], names: Callers, gpu: str, device: int, t: float, clock: float
 ) -> AliveAt:
-    found = alive(journals, t + clock, device)
+    allocations = alive(journals, t + clock, device)
     rows = [
         Allocated(
             place=place_of(of.site, names), kind=of.kind, name=of.name, allocations=of.allocations, bytes=of.bytes
         )
-        for of in found
+        for of in allocations
         if of.kind not in _STATIC
     ]
     for kind in _STATIC:  # modules may have hundreds
-        if variables := [of for of in found if of.kind == kind]:
+        if variables := [of for of in allocations if of.kind == kind]:
             number, size = sum(of.allocations for of in variables), sum(of.bytes for of in variables)
             rows.append(
                 Allocated(place=CallLocation(), kind=kind, name="static variables", allocations=number, bytes=size)
@@ -217,7 +217,7 @@ def device_numbers(header: schema.Header) -> dict[str, int]:
     visible = header.environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
         return {gpu.name: number for number, gpu in enumerate(nvidia)}
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number, word in enumerate(visible.split(",")):
         chosen = [
             gpu
@@ -226,8 +226,8 @@ def device_numbers(header: schema.Header) -> dict[str, int]:
         ]
         if not chosen:
             break  # CUDA ignores what follows an invalid entry
-        found[chosen[0].name] = number
-    return found
+        numbers[chosen[0].name] = number
+    return numbers
 
 
 # ------------------------------------------------------------------------------------------------------ for Perfetto

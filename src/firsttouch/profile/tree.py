@@ -77,7 +77,7 @@ class Processes:
         """How many processes there are descriptors for."""
         self._unread: set[int] = set()
         """Those that are there and cannot be read."""
-        self._told_unread = 0.0
+        self._noticed_at = 0.0
         self._by_key: dict[int, Member] = {}
         self._seen: set[int] = set()
 
@@ -191,23 +191,23 @@ class Processes:
                 continue
             self._of_brief[pid] = key, name
             if self._is_running(pid):
-                self._tell_unread(t, pid)
+                self._notice_unread(t, pid)
             else:
                 names[name] += 1
         self._newborn.clear()
         if len(self._of_brief) > _MOST_REMEMBERED:
             self._of_brief.clear()
         if names:
-            self._writer.add(schema.Brief(t=round(t, 5), count=names.total(), names=dict(names)))
+            self._writer.add(schema.BriefProcesses(t=round(t, 5), count=names.total(), names=dict(names)))
 
-    def _tell_unread(self, t: float, pid: int) -> None:
+    def _notice_unread(self, t: float, pid: int) -> None:
         """Says once, of the first one, that there are processes whose memory cannot be read."""
         if not self._unread:
             few = len(self.members) >= self._room()
             why = f"this process may have no more descriptors than for {self._room()}" if few else "/proc refuses it"
             text = f"The memory of some processes was not read, of {pid} as the first: {why}."
-            self._told_unread = round(t, 5)
-            self._writer.add(schema.Notice(t=self._told_unread, text=text))
+            self._noticed_at = round(t, 5)
+            self._writer.add(schema.Notice(t=self._noticed_at, text=text))
         self._unread.add(pid)
 
     def end(self, t: float, member: Member, line: schema.Ended | None = None) -> None:
@@ -232,7 +232,7 @@ class Processes:
             added = [self.add(t, pid, self.key_of(parents[pid])) for pid in found]
             for pid, is_added in zip(found, added, strict=True):
                 if not is_added and pid != os.getpid() and self._is_running(pid):
-                    self._tell_unread(t, pid)
+                    self._notice_unread(t, pid)
             if not any(added):
                 break
         for pid in parents.keys() - self.members.keys() - {os.getpid()}:
@@ -247,7 +247,7 @@ class Processes:
         """The rows since the last call."""
         if last and self._unread:
             text = f"{len(self._unread):,} processes that were not read are in no number."
-            self._writer.add(schema.Notice(t=self._told_unread, text=text))
+            self._writer.add(schema.Notice(t=self._noticed_at, text=text))
         tracks = [self._total]
         for member in self.members.values():
             tracks += [track for track in (member.track, member.memory, member.nodes) if track is not None]

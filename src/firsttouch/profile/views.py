@@ -10,13 +10,13 @@ from firsttouch.files import write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
-from firsttouch.profile.summary import Summary
+from firsttouch.profile.summary import ProfileSummary
 from firsttouch.profile.traced import trace_events
 
 SUMMARY, TRACE = "profile.json", "trace.json"
 
 
-def write(directory: Path) -> tuple[Summary, str]:
+def write(directory: Path) -> tuple[ProfileSummary, str]:
     """Writes both files into the directory of a profile. Returns the numbers, and why the files can't be written.
 
     Raises:

@@ -12,7 +12,7 @@ from firsttouch.files import write_atomically, write_output
 from firsttouch.profile.headline import headline, how_long, title
 from firsttouch.profile.reading import Profile, is_profile, read
 from firsttouch.profile.summarise import summarise
-from firsttouch.profile.summary import Summary
+from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.export import csv_cell
@@ -30,22 +30,22 @@ def render(profiles: Mapping[str, Profile]) -> str:
     summaries = {name: summarise(profile) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
     drawing = Drawing(_caption(figure), specification(figure) if figure.panels else None, notes=notes)
-    one = next(iter(summaries.values())) if len(summaries) == 1 else None
-    tables = words.tables(one) if one else [words.peaks(summaries)]
+    only = next(iter(summaries.values())) if len(summaries) == 1 else None
+    tables = words.tables(only) if only else [words.peaks(summaries)]
     return environment().from_string(packaged("profile.html.j2")).render(
         **assets(),
-        title=plain(headline(one) if one else _compared(summaries), 300),
-        about=_about(one) if one else "",
-        answer=words.answer(one) if one else [],
+        title=plain(headline(only) if only else _compared(summaries), 300),
+        about=_about(only) if only else "",
+        answer=words.answer(only) if only else [],
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
         tables=tables,
         unseen=_unseen(summaries),
-        costs=[("" if one else plain(name), words.cost(s)) for name, s in summaries.items()],
+        costs=[("" if only else plain(name), words.cost(s)) for name, s in summaries.items()],
     )  # fmt: skip
 
 
-def _unseen(summaries: Mapping[str, Summary]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _unseen(summaries: Mapping[str, ProfileSummary]) -> list[tuple[str, list[tuple[str, str]]]]:
     """What could not be seen: for the names of the profiles to which the same applies, '' for all, the sentences."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, summary in summaries.items():
@@ -53,7 +53,7 @@ def _unseen(summaries: Mapping[str, Summary]) -> list[tuple[str, list[tuple[str,
     return [("" if len(groups) == 1 else "; ".join(names), [*found]) for found, names in groups.items()]
 
 
-def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -> tuple[Figure, list[str]]:
+def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[Figure, list[str]]:
     """The figure of one profile or of several, and sentences on it."""
     if len(profiles) == 1:
         (name,) = profiles
@@ -67,7 +67,7 @@ def _caption(figure: Figure) -> str:
     return "Memory over time, and the phases" if figure.bands else "Memory over time"
 
 
-def _about(summary: Summary) -> str:
+def _about(summary: ProfileSummary) -> str:
     """When and where the target ran, and how it ended."""
     rank = f", rank {summary.rank}" if summary.rank else ""
     ended = words.ended(summary)
@@ -78,7 +78,7 @@ def _about(summary: Summary) -> str:
     )
 
 
-def _compared(summaries: Mapping[str, Summary]) -> str:
+def _compared(summaries: Mapping[str, ProfileSummary]) -> str:
     """The title of several profiles: the largest and the least peak on the host."""
     peaks = {name: s.host.peak.bytes for name, s in summaries.items() if s.host.peak}
     head = f"{count(len(summaries), 'profile')}"

@@ -9,9 +9,9 @@ from firsttouch.profile.curves import Curve
 from firsttouch.profile.found import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.gpu_curves import own_of, rise_of
 from firsttouch.profile.phase_rows import phases_of
-from firsttouch.profile.phases import Phase
-from firsttouch.profile.reading import Process, Profile
-from firsttouch.profile.summary import Summary
+from firsttouch.profile.phases import TargetPhase
+from firsttouch.profile.reading import Profile, ProfiledProcess
+from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report.memory import MOST_READINGS, Band, Figure, Instant, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.units import format_seconds, format_size
@@ -30,7 +30,7 @@ _FAULT_SPANS = 240
 """The most spans of time for which faults per second are drawn."""
 
 
-def figure_of(profile: Profile, summary: Summary) -> tuple[Figure, list[str]]:
+def figure_of(profile: Profile, summary: ProfileSummary) -> tuple[Figure, list[str]]:
     """The figure of one profile, and sentences on what it leaves out."""
     notes: list[str] = []
     panels = [_host(profile, summary, notes), *_gpus(profile, summary, notes), _fault_panel(profile)]
@@ -45,7 +45,7 @@ def figure_of(profile: Profile, summary: Summary) -> tuple[Figure, list[str]]:
 # ------------------------------------------------------------------------------------------------------------- host
 
 
-def _host(profile: Profile, summary: Summary, notes: list[str]) -> Panel | None:
+def _host(profile: Profile, summary: ProfileSummary, notes: list[str]) -> Panel | None:
     total = profile.curve("total", "resident")
     if total is None or not len(total):
         return None
@@ -76,7 +76,7 @@ def _host(profile: Profile, summary: Summary, notes: list[str]) -> Panel | None:
     return Panel("host", "Host: resident memory", series, height=190)
 
 
-def readings_of(profile: Profile, process: Process) -> list[tuple[float, float]]:
+def readings_of(profile: Profile, process: ProfiledProcess) -> list[tuple[float, float]]:
     """The resident memory of a process, with none after its end."""
     curve = profile.curve(f"process:{process.key}", "resident")
     if curve is None or not len(curve):
@@ -85,7 +85,7 @@ def readings_of(profile: Profile, process: Process) -> list[tuple[float, float]]
     return [*readings, (max(process.ended, readings[-1][0]), 0.0)] if process.ended is not None else readings
 
 
-def name_of(process: Process) -> str:
+def name_of(process: ProfiledProcess) -> str:
     return f"{plain(process.name, 15) or 'process'} {process.pid}"
 
 
@@ -96,7 +96,7 @@ def _about(t: float, phase: str) -> list[str]:
 # -------------------------------------------------------------------------------------------------------------- GPUs
 
 
-def _gpus(profile: Profile, summary: Summary, notes: list[str]) -> list[Panel]:
+def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[Panel]:
     """The GPUs whose memory changed, those that changed most first if there are many."""
     found: list[tuple[float, Panel]] = []
     unchanged = []
@@ -118,7 +118,7 @@ def _gpus(profile: Profile, summary: Summary, notes: list[str]) -> list[Panel]:
     return [panel for _, panel in found]
 
 
-def _gpu_panel(gpu: schema.Gpu, rise: Curve, own: Curve | None, about: Sequence[str]) -> Panel:
+def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve, own: Curve | None, about: Sequence[str]) -> Panel:
     before = f", over the {format_size(gpu.before.used, 3)} used before" if gpu.before.used is not None else ""
     series = [Series("all programs", rise.thinned(MOST_READINGS), COLOURS[1], width=2.0, peak=rise.peak, about=about)]
     if own is not None:
@@ -183,21 +183,21 @@ def _bands(profile: Profile, notes: list[str]) -> list[Band]:
     ]
 
 
-def told(phase: Phase) -> list[str]:
+def told(phase: TargetPhase) -> list[str]:
     """What is said about a phase where it is pointed at."""
     span = f"{when(phase.start)} to {when(phase.end)}, {format_seconds(phase.seconds)}"
     where = [] if phase.source == SOURCE else [f"process {phase.pid}" + f", thread {phase.thread}" * bool(phase.thread)]
     return [span, *(["its end was not seen"] if phase.open else []), *where]
 
 
-def rows_of(phases: Sequence[Phase]) -> tuple[list[tuple[int, Phase, int]], int]:
+def rows_of(phases: Sequence[TargetPhase]) -> tuple[list[tuple[int, TargetPhase, int]], int]:
     """The phases with their numbers and the row of each, and how many have no room. Each thread has rows of its own, by
     depth; the thread whose phases cover most time is the first.
     """
-    groups: dict[tuple[int, int], list[tuple[int, Phase]]] = {}
+    groups: dict[tuple[int, int], list[tuple[int, TargetPhase]]] = {}
     for i, phase in enumerate(phases):
         groups.setdefault((phase.pid, phase.thread), []).append((i, phase))
-    placed: list[tuple[int, Phase, int]] = []
+    placed: list[tuple[int, TargetPhase, int]] = []
     base = left_out = 0
     for group in sorted(groups.values(), key=_covered, reverse=True):
         used = 0
@@ -211,7 +211,7 @@ def rows_of(phases: Sequence[Phase]) -> tuple[list[tuple[int, Phase, int]], int]
     return placed, left_out
 
 
-def _covered(group: Iterable[tuple[int, Phase]]) -> float:
+def _covered(group: Iterable[tuple[int, TargetPhase]]) -> float:
     """The time that phases of a thread cover."""
     covered = until = 0.0
     for _, phase in group:
@@ -220,7 +220,7 @@ def _covered(group: Iterable[tuple[int, Phase]]) -> float:
     return covered
 
 
-def _lanes(group: Iterable[tuple[int, Phase]]) -> Iterable[tuple[int, Phase, int]]:
+def _lanes(group: Iterable[tuple[int, TargetPhase]]) -> Iterable[tuple[int, TargetPhase, int]]:
     """The phases of a thread, each in the first row that is free when it begins."""
     free: list[float] = []
     for i, phase in sorted(group, key=lambda pair: (pair[1].start, -pair[1].end)):
@@ -232,7 +232,7 @@ def _lanes(group: Iterable[tuple[int, Phase]]) -> Iterable[tuple[int, Phase, int
 # ---------------------------------------------------------------------------------------------------------- overlays
 
 
-def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, Summary]) -> tuple[Figure, list[str]]:
+def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[Figure, list[str]]:
     """Several profiles over one another, by their short names: a panel for the host and one for each GPU."""
     notes = ["Each profile begins at zero."]
     shown = list(profiles)
@@ -266,10 +266,10 @@ def _whole_run(name: str, profile: Profile, curve: Curve, colour: str, about: Se
     return Series(name, readings, colour, width=1.5, peak=curve.peak, about=about, ended=True)
 
 
-def _host_peak(summary: Summary) -> int:
+def _host_peak(summary: ProfileSummary) -> int:
     return summary.host.peak.bytes if summary.host.peak else 0
 
 
-def _peak_of(summary: Summary) -> list[str]:
+def _peak_of(summary: ProfileSummary) -> list[str]:
     peak = summary.host.peak
     return _about(peak.t, peak.phase) if peak else []

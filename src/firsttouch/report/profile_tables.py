@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import how_ended
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, Summary, Touches
+from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
 from firsttouch.profile.trace import Moves, UnifiedMemory
-from firsttouch.profile.traced import Allocated, Trace
+from firsttouch.profile.traced import Allocated, TraceSummary
 from firsttouch.report.memory import plain, when
 from firsttouch.text import compact, count, join_names
 from firsttouch.units import format_number, format_seconds, format_size
@@ -55,7 +55,7 @@ def whole(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
-def tables(summary: Summary) -> list[Table]:
+def tables(summary: ProfileSummary) -> list[Table]:
     """The tables of one profile that have something to say."""
     found = [
         *phases(summary),
@@ -70,7 +70,7 @@ def tables(summary: Summary) -> list[Table]:
     return [table for table in found if table.rows or table.notes]
 
 
-def answer(summary: Summary) -> list[str]:
+def answer(summary: ProfileSummary) -> list[str]:
     """Sentences that complete the title."""
     found = []
     peak, pss = summary.host.peak, summary.host.pss
@@ -108,7 +108,7 @@ def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
-def phases(summary: Summary) -> list[Table]:
+def phases(summary: ProfileSummary) -> list[Table]:
     """What memory did in the phases. If names repeat, those of one name are one row of a first table."""
     if not summary.phases:
         return []
@@ -125,13 +125,13 @@ def phases(summary: Summary) -> list[Table]:
     return [joined, each]
 
 
-def _about_phases(summary: Summary) -> str:
+def _about_phases(summary: ProfileSummary) -> str:
     if summary.phases_found:
         return "The target named no phases. These are spans in which its resident memory rose, stayed or fell."
     return "Memory and faults are those of all processes while the phase lasted; phases that overlap share them."
 
 
-def _phases(anchor: str, title: str, summary: Summary, rows: Sequence[PhaseRow], left_out: int) -> Table:
+def _phases(anchor: str, title: str, summary: ProfileSummary, rows: Sequence[PhaseRow], left_out: int) -> Table:
     table = Table(anchor, title)
     gpus = list(dict.fromkeys(gpu.name for row in rows for gpu in row.gpus))
     mixed = len({_named_by(row) for row in rows}) > 1
@@ -177,7 +177,7 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
     ]
 
 
-def processes(summary: Summary) -> Table:
+def processes(summary: ProfileSummary) -> Table:
     """The processes: their life, peaks and faults."""
     table = Table("processes", "Processes")
     table.heads = ["pid", "name", "command", "start", "duration", "peak", "minor faults", "major", "end"]
@@ -208,7 +208,7 @@ def processes(summary: Summary) -> Table:
     return table
 
 
-def mappings(summary: Summary) -> list[Table]:
+def mappings(summary: ProfileSummary) -> list[Table]:
     """What was mapped nearest to each peak."""
     found = []
     for i, mapped in enumerate(summary.mappings):
@@ -233,13 +233,13 @@ def _places(of: Sequence[str]) -> str:
     return join_names(["the host" if place == "host" else place for place in of])
 
 
-def _peak(summary: Summary, of: str) -> Peak | None:
+def _peak(summary: ProfileSummary, of: str) -> Peak | None:
     if of == "host":
         return summary.host.peak
     return next((gpu.rise for gpu in summary.gpus if gpu.name == of), None)
 
 
-def pages(summary: Summary) -> Table:
+def pages(summary: ProfileSummary) -> Table:
     """Page sizes, PSS and swap near the host's peak."""
     table, page = Table("pages", "Page sizes"), summary.pages
     if page is None:
@@ -257,7 +257,7 @@ def pages(summary: Summary) -> Table:
     return table
 
 
-def nodes(summary: Summary) -> Table:
+def nodes(summary: ProfileSummary) -> Table:
     """The NUMA nodes, if there are several."""
     table = Table("nodes", "NUMA nodes")
     if len(summary.nodes) < 2:
@@ -273,7 +273,7 @@ def nodes(summary: Summary) -> Table:
     return table
 
 
-def first_touches(summary: Summary) -> Table:
+def first_touches(summary: ProfileSummary) -> Table:
     """Where pages were touched first."""
     touches = summary.touches
     if touches is None:
@@ -313,7 +313,7 @@ def touched(touches: Touches) -> list[str]:
     return found
 
 
-def trace_tables(trace: Trace) -> list[Table]:
+def trace_tables(trace: TraceSummary) -> list[Table]:
     """What CUDA did: as a whole, in each phase, by allocation and by kernel, and what was alive."""
     moved = Table("moves", "What the driver moved")
     moved.heads = ["direction", "moves", "bytes", "by cause", "smallest", "largest", "time"]
@@ -336,11 +336,11 @@ def trace_tables(trace: Trace) -> list[Table]:
     return [moved, copies, *_of_parts(trace), *_alive(trace)]
 
 
-def _of_parts(trace: Trace) -> Iterator[Table]:
+def _of_parts(trace: TraceSummary) -> Iterator[Table]:
     heads = ["to device", "to host", "groups of GPU faults", "CPU faults", "by cause"]
     phases = Table("moves-by-phase", "What the driver moved in each phase", ["phase", "copied", *heads])
     for of in trace.phases:
-        copied = size(sum(one.bytes for one in of.copies))
+        copied = size(sum(copies.bytes for copies in of.copies))
         phases.rows.append([plain(of.name, 60), copied, *_moved(of.unified)])
     sites = Table("moves-by-allocation", "What the driver moved, by the call that allocated the memory")
     sites.heads = ["allocated by", "kind", "bytes", *heads]
@@ -355,7 +355,7 @@ def _of_parts(trace: Trace) -> Iterator[Table]:
     yield from (table for table in (phases, sites, kernels) if table.rows)
 
 
-def _alive(trace: Trace) -> Iterator[Table]:
+def _alive(trace: TraceSummary) -> Iterator[Table]:
     for of in trace.alive:
         table = Table(f"alive-{of.device}", f"What was allocated at the peak of {plain(of.gpu)}")
         table.heads = ["allocated by", "kind", "allocations", "bytes"]
@@ -389,7 +389,7 @@ def _allocated(row: Allocated) -> str:
     return plain(" ".join(filter(None, [row.name, place.function, where])), 160) or "unknown"
 
 
-def counters(summary: Summary) -> Table:
+def counters(summary: ProfileSummary) -> Table:
     """Counters of the machine, by all programs."""
     table = Table("counters", "Counters of the machine, all programs", folded=True)
     if not summary.counters:
@@ -403,7 +403,7 @@ def counters(summary: Summary) -> Table:
     return table
 
 
-def unseen(summary: Summary) -> list[tuple[str, str]]:
+def unseen(summary: ProfileSummary) -> list[tuple[str, str]]:
     """What could not be seen: sentences, each with the line to type, or ''."""
     return [
         ((f"{part.layer}: " if part.layer else "") + plain(part.why, 400), plain(part.mend, 300))
@@ -411,7 +411,7 @@ def unseen(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def cost(summary: Summary) -> str:
+def cost(summary: ProfileSummary) -> str:
     """What profiling cost, in a sentence."""
     spent = summary.cost
     if spent is None:
@@ -433,7 +433,7 @@ def percent(part: float) -> str:
 # ---------------------------------------------------------------------------------------------------------- overlays
 
 
-def peaks(summaries: Mapping[str, Summary]) -> Table:
+def peaks(summaries: Mapping[str, ProfileSummary]) -> Table:
     """The peaks of several profiles."""
     table = Table("peaks", "Peaks")
     names = list(dict.fromkeys(gpu.name for summary in summaries.values() for gpu in summary.gpus if gpu.rise))[:16]
@@ -461,7 +461,7 @@ def peaks(summaries: Mapping[str, Summary]) -> Table:
     return table
 
 
-def ended(summary: Summary) -> str:
+def ended(summary: ProfileSummary) -> str:
     """How the target ended."""
     if not summary.ended:
         return "the profiler was killed"

@@ -71,7 +71,7 @@ _LAYOUTS = {
 
 
 @dataclass(frozen=True)
-class Section:
+class ElfSection:
     """type, flags, link: as in the file. size: bytes in the file."""
 
     type: int
@@ -145,7 +145,7 @@ class Elf:
         dtype = _fields(self._order, spec)
         return np.frombuffer(self.data, dtype, count, offset) if count else np.empty(0, dtype)
 
-    def _read_sections(self, header: Any) -> tuple[list[Section], dict[str, Section]]:
+    def _read_sections(self, header: Any) -> tuple[list[ElfSection], dict[str, ElfSection]]:
         """All sections, and those with names."""
         offset, count, names = int(header["shoff"]), int(header["shnum"]), int(header["shstrndx"])
         if offset == 0:
@@ -153,7 +153,7 @@ class Elf:
         first = self._table(self._layout.section, offset, 1)[0]  # has what the header has no room for
         table = self._table(self._layout.section, offset, count or int(first["size"]))
         sections = [
-            Section(type, flags, begin, 0 if type == _NOBITS else size, link)
+            ElfSection(type, flags, begin, 0 if type == _NOBITS else size, link)
             for type, flags, begin, size, link in table[["type", "flags", "offset", "size", "link"]].tolist()
         ]
         strings = sections[int(first["link"]) if names == 0xFFFF else names]
@@ -190,7 +190,7 @@ class Elf:
             raise ValueError("compressed by another method than zlib, or too large")
         return memoryview(zlib.decompressobj().decompress(raw[dtype.itemsize :], size))
 
-    def _bytes(self, section: Section) -> memoryview:
+    def _bytes(self, section: ElfSection) -> memoryview:
         return self.data[section.offset : section.offset + section.size]
 
     def functions(self) -> Functions:

@@ -41,7 +41,7 @@ def find_lines(elf: Elf, addresses: Sequence[int], until: float, *, calls: bool 
     found: dict[int, SourceLine] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
-            program = _Program(elf, unit.lines, unit.directory)
+            program = _LineProgram(elf, unit.lines, unit.directory)
             found |= _lines(program, inside, until)
             for address, places in (unit.calls(inside, until) if calls else {}).items():
                 chain = [SourceLine(program.path(file), line) for file, line in places if line > 0]
@@ -72,12 +72,12 @@ def _units(elf: Elf, addresses: Sequence[int], until: float) -> Iterator[tuple[_
     left = sorted(rest)
     at, size = 0, len(elf.content(".debug_info"))
     while left and at < size and time.monotonic() < until:
-        one = _Unit(elf, at)
-        ranges = one.ranges() if at not in by_unit else ()
-        at = one.end
+        next_unit = _Unit(elf, at)
+        ranges = next_unit.ranges() if at not in by_unit else ()
+        at = next_unit.end
         ours = {address for begin, end in ranges for address in left[bisect_left(left, begin) : bisect_left(left, end)]}
         if ours:
-            yield one, sorted(ours)
+            yield next_unit, sorted(ours)
             left = [address for address in left if address not in ours]
 
 
@@ -103,7 +103,7 @@ _Values: TypeAlias = dict[str, tuple[int, "bytes | int"]]
 """Attributes of an entry: (form, value)."""
 
 
-class _Declaration(NamedTuple):
+class _Abbreviation(NamedTuple):
     """What an abbreviation stands for. attributes: (name, form, implicit constant)."""
 
     tag: int
@@ -123,7 +123,7 @@ class _Unit:
 
     def __init__(self, elf: Elf, offset: int) -> None:
         self._elf, self._offset = elf, offset
-        reader = self._reader = _Reader(elf, elf.content(".debug_info"))
+        reader = self._reader = _DebugReader(elf, elf.content(".debug_info"))
         reader.at = offset
         self.end = reader.length()
         self._version = version = reader.unsigned(2)
@@ -139,7 +139,7 @@ class _Unit:
         self.lines: int | None = None
         self.directory = b""
         self._own: _Values = {}
-        self._known: dict[int, _Declaration] = {}
+        self._known: dict[int, _Abbreviation] = {}
         self._declarations = self._read_declarations(abbreviations)
         if kind not in (1, 3, 4):  # compile, partial, skeleton; types have no code
             return
@@ -153,7 +153,7 @@ class _Unit:
             self.lines = _number(self._own, "lines")
         self.directory = self._directory()
 
-    def _declaration(self, code: int) -> _Declaration | None:
+    def _declaration(self, code: int) -> _Abbreviation | None:
         """Reads no more of the table than is needed: the first entry is mostly the unit's."""
         while code not in self._known:
             following = next(self._declarations, None)
@@ -162,8 +162,8 @@ class _Unit:
             self._known[following[0]] = following[1]
         return self._known[code]
 
-    def _read_declarations(self, offset: int) -> Iterator[tuple[int, _Declaration]]:
-        reader = _Reader(self._elf, self._elf.content(".debug_abbrev"))
+    def _read_declarations(self, offset: int) -> Iterator[tuple[int, _Abbreviation]]:
+        reader = _DebugReader(self._elf, self._elf.content(".debug_abbrev"))
         reader.at = offset
         while (code := reader.uleb()) != 0:
             tag, children = reader.uleb(), reader.unsigned(1) != 0
@@ -174,9 +174,9 @@ class _Unit:
                 if name == form == 0:
                     break
                 attributes.append((name, form, constant))
-            yield code, _Declaration(tag, children, attributes)
+            yield code, _Abbreviation(tag, children, attributes)
 
-    def _read(self, declaration: _Declaration) -> _Values:
+    def _read(self, declaration: _Abbreviation) -> _Values:
         reader, names, values = self._reader, self._NAMES, {}
         for name, form, constant in declaration.attributes:
             value = constant if form == 0x21 else reader.form(form)
@@ -188,7 +188,7 @@ class _Unit:
         form, value = self._own.get("directory", (0, b""))
         if isinstance(value, bytes):
             return value
-        offsets = _Reader(self._elf, self._elf.content(".debug_str_offsets"))  # value is a place in this table
+        offsets = _DebugReader(self._elf, self._elf.content(".debug_str_offsets"))  # value is a place in this table
         width = self._reader.offset_bytes
         offsets.at = _number(self._own, "strings", 8 if width == 4 else 16) + value * width
         return _text_at(self._elf.content(".debug_str"), offsets.unsigned(width)) if form in _INDEXED_STRINGS else b""
@@ -234,7 +234,7 @@ class _Unit:
 
     def _address(self, place: int) -> int:
         """An address of the unit's table of addresses."""
-        table = _Reader(self._elf, self._elf.content(".debug_addr"))
+        table = _DebugReader(self._elf, self._elf.content(".debug_addr"))
         table.at = _number(self._own, "addresses", 8) + place * self._address_bytes
         return table.unsigned(self._address_bytes)
 
@@ -257,7 +257,7 @@ class _Unit:
         return self._new_list(form, place, base) if self._version == 5 else self._old_list(place, base)
 
     def _old_list(self, place: int, base: int) -> Iterator[tuple[int, int]]:
-        reader = _Reader(self._elf, self._elf.content(".debug_ranges"))
+        reader = _DebugReader(self._elf, self._elf.content(".debug_ranges"))
         reader.at = place
         last = (1 << 8 * self._address_bytes) - 1
         while True:
@@ -270,7 +270,7 @@ class _Unit:
                 yield base + begin, base + end
 
     def _new_list(self, form: int, place: int, base: int) -> Iterator[tuple[int, int]]:
-        reader = _Reader(self._elf, self._elf.content(".debug_rnglists"))
+        reader = _DebugReader(self._elf, self._elf.content(".debug_rnglists"))
         reader.at = place
         if form == 0x23:  # DW_FORM_rnglistx: a place in the unit's table of lists
             lists, width = _number(self._own, "lists"), self._reader.offset_bytes
@@ -302,14 +302,14 @@ def _number(values: _Values, name: str, otherwise: int = 0) -> int:
     return value if isinstance(value, int) else otherwise
 
 
-def _lines(program: _Program, wanted: list[int], until: float) -> dict[int, SourceLine]:
+def _lines(program: _LineProgram, wanted: list[int], until: float) -> dict[int, SourceLine]:
     """Runs a line program and keeps the lines of the wanted addresses, which are sorted."""
     found: dict[int, tuple[int, int]] = {}
     last: tuple[int, int, int] | None = None
     for count, (address, file, line, ends) in enumerate(program.rows()):
         if last is not None and last[0] < address:
-            for one in wanted[bisect_left(wanted, last[0]) : bisect_left(wanted, address)]:
-                found.setdefault(one, last[1:])
+            for sought in wanted[bisect_left(wanted, last[0]) : bisect_left(wanted, address)]:
+                found.setdefault(sought, last[1:])
         last = None if ends else (address, file, line)
         if count % 4096 == 0 and time.monotonic() > until:
             break
@@ -317,7 +317,7 @@ def _lines(program: _Program, wanted: list[int], until: float) -> dict[int, Sour
     return {address: SourceLine(program.path(file), line) for address, (file, line) in found.items() if line > 0}
 
 
-class _Reader:
+class _DebugReader:
     """Reads values of DWARF one after the other. Raises IndexError at the end. Source: DWARF 5, 7.5.6 and 7.6."""
 
     def __init__(self, elf: Elf, data: memoryview) -> None:
@@ -402,12 +402,12 @@ def _text_at(data: memoryview, at: int) -> bytes:
     return bytes(data[at : at + _LONGEST_PATH]).partition(b"\0")[0]
 
 
-class _Program:
+class _LineProgram:
     """A line program. Sources: DWARF 5, 6.2.4 and 6.2.5; DWARF 4, 6.2.4."""
 
     def __init__(self, elf: Elf, offset: int, directory: bytes) -> None:
         """directory: the compiler's working directory."""
-        reader = self._reader = _Reader(elf, elf.content(".debug_line")[offset:])
+        reader = self._reader = _DebugReader(elf, elf.content(".debug_line")[offset:])
         reader.data = reader.data[: reader.length()]
         self._version = reader.unsigned(2)
         if not 2 <= self._version <= 5:
