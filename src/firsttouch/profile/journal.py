@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from inspect import signature
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -62,12 +64,19 @@ class Structure:
     def __init__(self, name: str, kind: int, layout: str, fields: tuple[str, ...]) -> None:
         form = struct.Struct(layout)
         self.kind, self.size = kind, form.size
-        self._unpack = form.unpack_from
+        self._fields, self.unpack = fields, form.unpack_from
         self._make: Callable[[tuple[Any, ...]], Any] = namedtuple(name, fields)._make  # type: ignore[attr-defined]
 
     def read(self, content: bytes | memoryview, offset: int = 0) -> Any:
         """The fields by name. Raises struct.error if the content is too short."""
-        return self._make(self._unpack(content, offset))
+        return self._make(self.unpack(content, offset))
+
+    def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
+        """A function that calls `receive` with the fields that its parameters name; quicker than `read`."""
+        places = [self._fields.index(name) for name in signature(receive).parameters]
+        chosen = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
+        unpack = self.unpack
+        return lambda content: receive(*chosen(unpack(content)))
 
 
 @cache
@@ -131,16 +140,15 @@ class JournalFile:
     def _of_block(self, block: bytes) -> Iterator[tuple[int, memoryview]]:
         view, at, form = memoryview(block), 0, self.layout["record"]
         while at + form.size <= len(block):
-            record = form.read(block, at)
-            end = at + record.size
-            if end == at or end > len(block):
+            size, kind = form.unpack(block, at)
+            if size == 0 or at + size > len(block):
                 return
-            if record.size % 8:
-                raise self._wrong(f"has a record of {record.size} bytes at {self._offset}")
-            self._offset += record.size
-            if record.kind:
-                yield record.kind, view[at + form.size : end]
-            at = end
+            if size % 8:
+                raise self._wrong(f"has a record of {size} bytes at {self._offset}")
+            self._offset += size
+            if kind:
+                yield kind, view[at + form.size : at + size]
+            at += size
 
     def _wrong(self, what: str) -> UsageError:
         return UsageError(f"{self.path} {what}; a profile's journals are those that its own run wrote")
@@ -234,17 +242,29 @@ class _Clock:
     def __init__(self, pairs: list[tuple[int, int]]) -> None:
         self._pairs = sorted(pairs)
         self._stamps = [stamp for stamp, _ in self._pairs]
+        self._between = range(0)
+        """The stamps between the two readings that were last used, which are mostly those of the next stamp too."""
+        self._first = self._first_time = 0
+        self._ratio = 0, 1
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
 
     def __call__(self, stamp: int) -> float:
+        if stamp not in self._between:
+            self._find(stamp)
+        time, stamps = self._ratio
+        return (self._first_time + (stamp - self._first) * time / stamps) * 1e-9
+
+    def _find(self, stamp: int) -> None:
         i = bisect_right(self._stamps, stamp)
-        first, first_time = self._pairs[max(i - 1, 0)]
+        self._first, self._first_time = self._pairs[max(i - 1, 0)]
         if i in (0, len(self._pairs)):
-            return (first_time + stamp - first) * 1e-9
-        last, last_time = self._pairs[i]
-        return (first_time + (stamp - first) * (last_time - first_time) / (last - first)) * 1e-9
+            self._between, self._ratio = range(0), (1, 1)
+        else:
+            last, last_time = self._pairs[i]
+            self._between = range(self._first, last)
+            self._ratio = last_time - self._first_time, last - self._first
 
 
 class _JournalReader:
@@ -278,23 +298,21 @@ class _JournalReader:
 
     def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
         """What adds the content of a record, by its kind."""
-
-        def of_fields(name: str, add: Callable[[Any], None]) -> Callable[[memoryview], None]:
-            read = layout[name].read
-            return lambda content: add(read(content))
-
-        adders: Mapping[str, Callable[[memoryview], None]] = {
+        adders: dict[str, Callable[[memoryview], None]] = {
             "mark": lambda content: self._into.marks.append(_mark(self._file, content)),
             "notice": lambda content: self._into.notices.append(_notice(self._file, content)),
             "text": self._add_text,
             "site": self._add_site,
-            "event": of_fields("event", self._add_event),
-            "memory": of_fields("memory", self._add_memory),
-            "copy": of_fields("copy", self._add_copy),
-            "kernel": of_fields("kernel", self._add_kernel),
-            "call": of_fields("call", self._add_call),
-            "lost": of_fields("lost", self._add_lost),
         }
+        of_fields: dict[str, Callable[..., None]] = {
+            "event": self._add_event,
+            "memory": self._add_memory,
+            "copy": self._add_copy,
+            "kernel": self._add_kernel,
+            "call": self._add_call,
+            "lost": self._add_lost,
+        }
+        adders |= {name: layout[name].passed_to(add) for name, add in of_fields.items()}
         return {layout[name].kind: add for name, add in adders.items()}
 
     def _add_text(self, content: memoryview) -> None:
@@ -310,11 +328,11 @@ class _JournalReader:
         frames = (frame.read(content, form.size + i * frame.size) for i in range(record.frames))
         self._sites[record.number] = tuple(CallFrame(self._text_of(f.file), f.offset) for f in frames)
 
-    def _add_call(self, record: Any) -> None:
-        self._calls[record.correlation] = record.site
+    def _add_call(self, correlation: int, site: int) -> None:
+        self._calls[correlation] = site
 
-    def _add_lost(self, record: Any) -> None:
-        self._into.lost += record.records
+    def _add_lost(self, records: int) -> None:
+        self._into.lost += records
 
     def _text_of(self, number: int) -> str:
         try:
@@ -333,68 +351,93 @@ class _JournalReader:
             raise self._file.broken()
         return self._clock(stamp)
 
-    def _span_of(self, record: Any) -> tuple[float, float]:
-        start, stamp = self._time_of(record.start_stamp), record.end_stamp
-        return start, start if stamp == record.start_stamp else max(start, self._clock(stamp))
+    def _span_of(self, start: int, end: int) -> tuple[float, float]:
+        t = self._time_of(start)
+        return t, t if end == start else max(t, self._clock(end))
 
-    def _add_event(self, record: Any) -> None:
-        kind = self._text_of(record.kind)
-        if kind not in _EVENT_KINDS:
+    def _add_event(
+        self,
+        kind: int,
+        start_stamp: int,
+        end_stamp: int,
+        address: int,
+        bytes: int,
+        count: int,
+        source: int,
+        target: int,
+        cause: int,
+        site: int,
+    ) -> None:
+        name = self._text_of(kind)
+        if name not in _EVENT_KINDS:
             raise self._file.broken()
-        start, end = self._span_of(record)
-        frames = self._site_of(record.site)
-        self._into.events.append(
-            MemoryEvent(
-                kind,  # type: ignore[arg-type]  # checked above
-                start,
-                end,
-                record.address,
-                record.bytes,
-                record.count,
-                self._text_of(record.source),
-                self._text_of(record.target),
-                self._text_of(record.cause),
-                f"{frames[0].file}+{frames[0].offset:#x}" if frames else "",
+        span = self._span_of(start_stamp, end_stamp)
+        frames = self._site_of(site)
+        texts = self._text_of(source), self._text_of(target), self._text_of(cause)
+        code = f"{frames[0].file}+{frames[0].offset:#x}" if frames else ""
+        event = MemoryEvent(name, *span, address, bytes, count, *texts, code)  # type: ignore[arg-type]  # checked above
+        self._into.events.append(event)
+
+    def _add_memory(
+        self,
+        stamp: int,
+        address: int,
+        bytes: int,
+        operation: int,
+        memory: int,
+        device: int,
+        correlation: int,
+        site: int,
+        name: int,
+    ) -> None:
+        t, kind = self._time_of(stamp), _memory_kind(memory)
+        if operation == 1:
+            self._into.allocations.append(
+                CudaAllocation(
+                    t=t,
+                    address=address,
+                    bytes=bytes,
+                    kind=kind,
+                    device=device,
+                    site=self._site_of(self._calls.get(correlation, 0) or site),
+                    name=self._text_of(name),
+                )
             )
-        )
+        elif operation == 2:
+            self._into.frees.append(CudaFree(t=t, address=address, bytes=bytes, kind=kind, device=device))
 
-    def _add_memory(self, record: Any) -> None:
-        about = {
-            "t": self._time_of(record.stamp),
-            "address": record.address,
-            "bytes": record.bytes,
-            "kind": _memory_kind(record.memory),
-            "device": record.device,
-        }
-        if record.operation == 1:
-            site = self._site_of(self._calls.get(record.correlation, 0) or record.site)
-            self._into.allocations.append(CudaAllocation(**about, site=site, name=self._text_of(record.name)))
-        elif record.operation == 2:
-            self._into.frees.append(CudaFree(**about))
-
-    def _add_copy(self, record: Any) -> None:
-        start, end = self._span_of(record)
-        devices = record.source_device, record.target_device
+    def _add_copy(
+        self,
+        start_stamp: int,
+        end_stamp: int,
+        bytes: int,
+        direction: int,
+        device: int,
+        stream: int,
+        source: int,
+        target: int,
+        source_device: int,
+        target_device: int,
+    ) -> None:
+        start, end = self._span_of(start_stamp, end_stamp)
         self._into.copies.append(
             CudaCopy(
                 start=start,
                 end=end,
-                bytes=record.bytes,
-                direction=_DIRECTIONS.get(record.direction, "unknown"),
-                device=record.device,
-                stream=record.stream,
-                source=_memory_kind(record.source),
-                target=_memory_kind(record.target),
-                peers=devices if devices[0] != devices[1] else None,
+                bytes=bytes,
+                direction=_DIRECTIONS.get(direction, "unknown"),
+                device=device,
+                stream=stream,
+                source=_memory_kind(source),
+                target=_memory_kind(target),
+                peers=(source_device, target_device) if source_device != target_device else None,
             )
         )
 
-    def _add_kernel(self, record: Any) -> None:
-        start, end = self._span_of(record)
-        name = self._text_of(record.name)
-        self._into.kernels.append(
-            CudaKernel(start=start, end=end, name=name, device=record.device, stream=record.stream)
-        )
+    def _add_kernel(self, start_stamp: int, end_stamp: int, name: int, device: int, stream: int) -> None:
+        start, end = self._span_of(start_stamp, end_stamp)
+        text = self._text_of(name)
+        self._into.kernels.append(CudaKernel(start=start, end=end, name=text, device=device, stream=stream))
 
 
 def _memory_kind(number: int) -> MemoryKind:

@@ -187,7 +187,8 @@ class _Profiler:
         finally:
             if self.sampler is not None:
                 self.sampler.processes.stop()
-            while signal.sigtimedwait({_WAKE}, 0) is not None:
+            of_target = _FROM_TERMINAL if call.command else ()
+            while signal.sigtimedwait({_WAKE, *of_target}, 0) is not None:
                 pass  # one that is pending would end this process now
             signal.signal(signal.SIGCHLD, of_children)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
