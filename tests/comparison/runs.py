@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import msgspec
+
 RESULTS = Path(__file__).parents[2] / "results"
 CPU = RESULTS / "xeon-vm-quick"
 
@@ -28,12 +30,12 @@ def copy(
         machine(document)
         (target / "machine.json").write_text(json.dumps(document))
     lines = []
-    for line in (source / "results.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    for line in (source / "results.jsonl").read_bytes().splitlines():
+        record = msgspec.json.decode(line)
         for change in changes:
             change(record)
-        lines.append(json.dumps(record))
-    (target / "results.jsonl").write_text("\n".join(lines) + "\n")
+        lines.append(msgspec.json.encode(record))
+    (target / "results.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     return str(target)
 
 
