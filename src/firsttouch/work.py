@@ -162,11 +162,9 @@ class ApplicationWork(Work):
 
 def without_processors(devices: Sequence[DeviceInfo]) -> Sequence[DeviceInfo]:
     """The devices without those that run kernels on the host's processor, if there is a GPU."""
-    from firsttouch.experiments.presets import runs_on
-
-    if not any(runs_on(device) == "gpu" for device in devices):
+    if not any(device.role == "gpu" for device in devices):
         return devices
-    return [device for device in devices if runs_on(device) != "processor"]
+    return [device for device in devices if device.role != "processor"]
 
 
 RUN, APP = ExperimentWork(), ApplicationWork()

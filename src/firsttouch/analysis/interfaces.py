@@ -14,7 +14,6 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import Quantity, are_apart, number, quantity, ratio_of
-from firsttouch.analysis.statistics import is_measured
 from firsttouch.records.reading import key_of, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
 
@@ -148,7 +147,7 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
 
 def counts(record: Record) -> bool:
     """Whether a point counts: it is ok, verified and not suspect."""
-    return is_measured(record) and record.verified is True
+    return record.is_measured and record.verified is True
 
 
 def is_about(records: Iterable[Record]) -> bool:

@@ -11,15 +11,8 @@ from firsttouch.records.schema import Record, Scalar
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
-    """The points that findings may use: those that are ok, have a summary, did not fail verification, and are not
-    suspect.
-    """
-    return [r for r in records if is_measured(r)]
-
-
-def is_measured(r: Record) -> bool:
-    """True of the points that findings may use."""
-    return r.status == "ok" and r.summary is not None and r.verified is not False and not r.suspect
+    """The points that findings may use."""
+    return [r for r in records if r.is_measured]
 
 
 def value(record: Record, name: str) -> Scalar:

@@ -18,11 +18,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.statistics import is_measured
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.records.reading import RESULTS, Results, load_results
-from firsttouch.records.schema import FAILURES, DeviceInfo, Factors, Machine, Record, Request, Scalar, Selection
+from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, Selection
 
 MANY = 16
 """From this many directories on, several processes read them."""
@@ -105,7 +104,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
     points, lost = [], []
     for r in results.records:
         factors = encode(r.factors).decode()
-        if is_measured(r):
+        if r.is_measured:
             definition = (r.experiment, r.unit, r.metric_version, r.better)
             place = definitions.setdefault(definition, len(definitions))
             points.append(ComparedPoint(place, r.device, factors, _interval(r)))
@@ -207,16 +206,6 @@ SHOULD_NOT_BE_LOST = (*FAILURES, "wrong data")
 """Why a point has no usable value although it could be measured."""
 
 
-HOST, PROCESSOR, GPU = "host", "processor", "gpu"
-"""The roles of devices: the host alone, kernels on the host's processor, and GPUs."""
-
-
-def role(device: DeviceInfo) -> str:
-    if not device.capabilities.runs_kernels:
-        return HOST
-    return PROCESSOR if device.capabilities.on_host_processor else GPU
-
-
 def _devices(results: Results) -> list[ComparedDevice]:
     """The devices with records, in the order of machine.json. One that it does not describe has its own role."""
     known = {d.name: d for d in results.machine.devices}
@@ -224,14 +213,14 @@ def _devices(results: Results) -> list[ComparedDevice]:
     devices = []
     for name in sorted(names, key=lambda n: ([*known].index(n) if n in known else len(known), n)):
         info = known.get(name)
-        devices.append(ComparedDevice(name, role(info) if info else name, info.title if info else ""))
+        devices.append(ComparedDevice(name, info.role if info else name, info.title if info else ""))
     return devices
 
 
 def _identity(machine: Machine) -> dict[str, Scalar]:
     """The host and its processor, and what each device is. A run finds only the devices that its call names."""
     facts = {f"{topic}.{name}": machine.facts.get(topic, {}).get(name) for topic, name in _IDENTIFYING}
-    devices = {d.name: f"{d.title} {d.facts.get('uuid') or ''}".strip() for d in machine.devices if d.available}
+    devices = {d.name: d.identity for d in machine.devices if d.available}
     return {"host": machine.host, **facts, **devices}
 
 

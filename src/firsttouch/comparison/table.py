@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 
 from firsttouch.comparison.runs import (
-    PROCESSOR,
     SHOULD_NOT_BE_LOST,
     ComparedDevice,
     ComparedRun,
@@ -221,7 +220,7 @@ def _stated(
     """
     by_experiment: dict[str, list[tuple[int, Factors]]] = {}
     for place, (experiment, device, factors) in enumerate(keys):
-        if roles.get(device) != PROCESSOR and any(value.experiment == experiment for value in values):
+        if roles.get(device) != "processor" and any(value.experiment == experiment for value in values):
             by_experiment.setdefault(experiment, []).append((place, factors_of(factors)))
     values_by_place: dict[int, Interval] = {}
     unmatched: Counter[str] = Counter()

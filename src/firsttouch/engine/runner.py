@@ -181,17 +181,13 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     identities = [("host", stored.host, socket.gethostname())]
     for device in devices:
         if (old := before.get(device.name)) is not None:
-            identities.append((device.name, _identity(old), _identity(device)))
+            identities.append((device.name, old.identity, device.identity))
     for what, there, here in identities:
         if there != here:
             raise UsageError(f"{store.directory} was measured on another machine ({what}: {there}, here {here}); "
                              "resume it there or choose another --out")  # fmt: skip
     stored.devices += [d for d in devices if d.name not in before]
     return stored
-
-
-def _identity(device: DeviceInfo) -> str:
-    return f"{device.title} {device.facts.get('uuid') or ''}".strip()
 
 
 def measure(

@@ -143,7 +143,7 @@ class Collective(Experiment):
         return [_processes([EACH])]
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        on_cpu = device.role != "gpu"
         sizes = {
             "quick": [NUMBER, 64 * KiB, MiB, 16 * MiB if on_cpu else 256 * MiB],
             "standard": [NUMBER, 64, 512, *(4 * KiB << (2 * k) for k in range(8 if on_cpu else 10))],

@@ -100,7 +100,7 @@ def measured_under_another_name(device: DeviceInfo, allocator: str, agent: str) 
     The allocators of a device on the host's processor are all host memory. The CPU's accesses to it are measured on the
     device `cpu`, and those of kernels for device memory and shared memory only.
     """
-    if not (device.capabilities.runs_kernels and device.capabilities.on_host_processor):
+    if device.role != "processor":
         return False
     return agent == "cpu" or not is_common(allocator) or role(allocator) not in ("device", "shared")
 

@@ -31,18 +31,13 @@ MOST = 8
 _LOAD = "; {load} for a load"
 
 
-def is_own_processor(device: DeviceInfo) -> bool:
-    """True of a device that runs kernels on a processor that is not the host's."""
-    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
-
-
 def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
-    """The numbers of the first device with its own processor, and of the host; without such a device the host's."""
+    """The numbers of the first GPU, and of the host; without a GPU the host's."""
     good = [r for r in measured(records) if not r.parties]
     run = Run(good, machine)
     names = {r.device for r in good}
-    host = next((d for d in machine.devices if not d.capabilities.runs_kernels), None)
-    gpu = next((d for d in machine.devices if is_own_processor(d) and d.name in names), None)
+    host = next((d for d in machine.devices if d.role == "host"), None)
+    gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
     of_host = [r for r in good if host is not None and r.device == host.name]
     of_gpu = [r for r in good if gpu is not None and r.device == gpu.name]
     found = _with_gpu(of_gpu, of_host, gpu, run) if gpu is not None else _of_host(of_host, run)

@@ -254,7 +254,7 @@ def _competitors(device: DeviceInfo) -> tuple[int, int]:
 
 def _has_concurrent_groups(device: DeviceInfo) -> bool:
     """Whether the threads of a group run at the same time; on a processor they are the iterations of a loop."""
-    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
+    return device.role == "gpu"
 
 
 def _max_resident_groups(device: DeviceInfo) -> int:

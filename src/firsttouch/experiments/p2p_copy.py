@@ -104,7 +104,7 @@ class P2pCopy(PairExperiment):
     properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
-        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        on_cpu = device.role != "gpu"
         return {
             "quick": [4 * KiB, 256 * KiB, 4 * MiB, 64 * MiB if on_cpu else 256 * MiB],
             "standard": [1, 64, *(4 * KiB << (2 * k) for k in range(9)), *([] if on_cpu else [GiB])],

@@ -98,7 +98,7 @@ class P2pMessage(PairExperiment):
         return factors[INTERFACE] != XCCL
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
-        on_cpu = device.capabilities.on_host_processor or not device.capabilities.runs_kernels
+        on_cpu = device.role != "gpu"
         return {
             "quick": [8, 4 * KiB, 64 * KiB, MiB, 16 * MiB if on_cpu else 64 * MiB],
             "standard": [1, 8, 64, 512, *(4 * KiB << (2 * k) for k in range(8)), *([] if on_cpu else [256 * MiB, GiB])],

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from firsttouch.allocators import properties as allocators
 from firsttouch.experiments import common
@@ -233,15 +233,8 @@ def _skipped(candidate: Candidate) -> bool:
     return candidate.experiment.skip(candidate.factors, candidate.device) is not None
 
 
-def runs_on(device: DeviceInfo) -> Literal["cpu", "processor", "gpu"]:
-    """The class of the device: the host alone, kernels on the host's processor, or a GPU."""
-    if not device.capabilities.runs_kernels:
-        return "cpu"
-    return "processor" if device.capabilities.on_host_processor else "gpu"
-
-
 PROPERTIES: Mapping[str, Property] = {
-    "runs_on": lambda candidate: runs_on(candidate.device),
+    "runs_on": lambda candidate: candidate.device.role,
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "varied": varied,
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set

@@ -24,7 +24,7 @@ from firsttouch.experiments.common import (
     line_bytes,
     unreachable,
 )
-from firsttouch.experiments.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, runs_on, take, take_only
+from firsttouch.experiments.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
 from firsttouch.figures import Bar, Line
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -58,7 +58,7 @@ def node_stride(stride: int, line: int) -> int:
 
 LARGEST_BYTES = {
     "processor": {"quick": 64 * MiB, "standard": 256 * MiB, "full": GiB},
-    "cpu": {"quick": 256 * MiB, "standard": GiB, "full": 4 * GiB},
+    "host": {"quick": 256 * MiB, "standard": GiB, "full": 4 * GiB},
     "host's": {"quick": 256 * MiB, "standard": 256 * MiB, "full": 2 * GiB},
     "gpu": {"quick": 8 * GiB, "standard": 32 * GiB, "full": 64 * GiB},
 }
@@ -66,7 +66,7 @@ LARGEST_BYTES = {
 
 
 def largest_bytes(device: DeviceInfo, allocator: str, preset: Preset) -> int:
-    where: str = runs_on(device)
+    where: str = device.role
     if where == "gpu" and (entry := device.allocator(allocator)) and (entry.host_memory or entry.managed):
         where = "host's"
     return LARGEST_BYTES[where][preset]
@@ -131,7 +131,7 @@ class Tlb(Experiment):
         # Quick: the curves that find the first level's reach and page.
         leave_out("the quick preset measures one agent", QUICK, first_agent=False),
         take("base and huge pages are measured with the shortest and the longest stride",
-             QUICK, runs_on="cpu", pages_asked=("policy", "huge"),
+             QUICK, runs_on="host", pages_asked=("policy", "huge"),
              stride=(BASE_PAGE, HUGE_PAGE)),
         take("kernels on the host's processor get one curve", QUICK, runs_on="processor", main=True, stride=BASE_PAGE),
         take("the device's own memory is measured with two strides",

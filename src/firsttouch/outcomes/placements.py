@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from firsttouch.analysis.findings import Claim, Finding, are_apart, compare, finding, quantity, ratio_of
-from firsttouch.analysis.statistics import median_of
+from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.outcomes.derive import EVENTS, application, is_events_run, strategy
 from firsttouch.records.schema import Record
 from firsttouch.text import count
@@ -75,7 +75,7 @@ def searches(records: Iterable[Record]) -> list[PlacementSearch]:
 
 
 def _search(group: Sequence[Record]) -> PlacementSearch | None:
-    good = sorted((r for r in group if _is_good(r)), key=median_of)
+    good = sorted(measured(group), key=median_of)
     as_is = [r for r in good if word_of(r) == AS_IS]
     if not as_is:
         return None
@@ -95,10 +95,6 @@ def word_of(record: Record) -> str:
 def conditions_of(record: Record) -> tuple[str, ...]:
     left_out = ("strategy", PLACEMENT, "repeat", EVENTS)
     return (record.device, *sorted(f"{name}={v!r}" for name, v in record.factors.items() if name not in left_out))
-
-
-def _is_good(record: Record) -> bool:
-    return record.status == "ok" and record.verified is not False and not record.suspect and record.summary is not None
 
 
 def finalists_of(tried: Mapping[str, Record], base: Record) -> list[str]:

@@ -70,11 +70,10 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
 
 
 def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:
-    has = device.capabilities
-    if has.runs_kernels and has.on_host_processor:
+    if device.role == "processor":
         return False
     shared = papers()[row.paper].platforms[row.platform].memory == "shared"
-    if not has.runs_kernels or shared == has.shares_host_memory:
+    if device.role == "host" or shared == device.capabilities.shares_host_memory:
         return True
     if record.experiment in _BETWEEN_MEMORIES:
         return False

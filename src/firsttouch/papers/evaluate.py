@@ -124,8 +124,8 @@ class _ClaimTests:
 
     def __init__(self, results: Results) -> None:
         devices = [device for device in results.machine.devices if device.available]
-        self.gpus = [d for d in devices if d.capabilities.runs_kernels and not d.capabilities.on_host_processor]
-        hosts = [d for d in devices if not d.capabilities.runs_kernels]
+        self.gpus = [d for d in devices if d.role == "gpu"]
+        hosts = [d for d in devices if d.role == "host"]
         self.hosts = hosts or [DeviceInfo(name=HOST, kind=HOST, title=HOST)]
         usable = measured(results.records)
         self.records = {experiment: rows for (experiment,), rows in _by_experiment(results.records).items()}

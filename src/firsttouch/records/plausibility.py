@@ -198,17 +198,13 @@ def _at_once(record: Record, run: Run, agent: str) -> float:
     """
     device, pages = run.devices.get(record.device), _number(record.factors.get("pages")) or 1
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
-    if device is None or entry is None or entry.managed or (agent == "gpu" and _has_own_processor(device)):
+    if device is None or entry is None or entry.managed or (agent == "gpu" and device.role == "gpu"):
         return pages
     if record.factors.get("scenario") == "cpu-1":
         return 1
     given = (record.counters.get("cpu_threads"), record.factors.get("threads"))
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
     return min(pages, next((n for v in (*given, usable) if (n := _number(v))), pages))
-
-
-def _has_own_processor(device: DeviceInfo) -> bool:
-    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
 
 
 # ---------------------------------------------------------------------------------------- bandwidth against a peak
@@ -251,7 +247,7 @@ def limit(record: Record, run: Run) -> Limit | None:
     """
     device, size = run.devices.get(record.device), _number(record.factors.get("size"))
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
-    if device is None or entry is None or not size or record.parties or not _has_own_processor(device):
+    if device is None or entry is None or not size or record.parties or device.role != "gpu":
         return None
     factor, cached = record.factors.get, _number(device.facts.get("l2_bytes")) or 0.0
     if record.experiment == "transfer":

@@ -41,6 +41,8 @@ SHARED = "shared"
 """The counter that says what several of these processes have in common."""
 PeerAccess: TypeAlias = Literal["direct", "copies", "none"]
 TimeClass: TypeAlias = Literal["host", "host-kernels", "gpu"]
+DeviceRole: TypeAlias = Literal["host", "processor", "gpu"]
+"""The host alone, the host's processor as a device that runs kernels, or a GPU."""
 
 
 class Factors(dict[str, Scalar]):
@@ -258,6 +260,11 @@ class Record(Stored):
     def __post_init__(self) -> None:
         check_integers((*self.factors.values(), *self.counters.values()))
 
+    @property
+    def is_measured(self) -> bool:
+        """True if it has a value that others may use: it is ok, its data were not wrong, and it is not suspect."""
+        return self.status == "ok" and self.summary is not None and self.verified is not False and not self.suspect
+
     def text(self, factor: str) -> str:
         """The value of a factor that is a word. Raises TypeError if it is not."""
         return Factors(self.factors).text(factor)
@@ -379,6 +386,17 @@ class DeviceInfo(Stored):
 
     def __post_init__(self) -> None:
         check_integers(self.facts.values())
+
+    @property
+    def role(self) -> DeviceRole:
+        if not self.capabilities.runs_kernels:
+            return "host"
+        return "processor" if self.capabilities.on_host_processor else "gpu"
+
+    @property
+    def identity(self) -> str:
+        """What tells it from the device of the same name of another machine."""
+        return f"{self.title} {self.facts.get('uuid') or ''}".strip()
 
     def peer(self, name: str) -> Peer | None:
         return next((p for p in self.peers if p.name == name), None)

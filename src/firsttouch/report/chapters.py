@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.experiments.base import Experiment
-from firsttouch.experiments.headlines import is_own_processor
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
@@ -125,13 +124,13 @@ def _questions(
     experiments: Mapping[str, Experiment],
     suffix: str,
 ) -> list[PageQuestion]:
-    """The sections by experiment. Devices with their own processor come first, and then the host; last come questions
+    """The sections by experiment. GPUs come first, and then the host; last come questions
     that only kernels on the host's processor answer. Anchors consist of names, so that a later run has the same.
     """
 
     def rank(section: PageSection) -> tuple[bool, int]:
         infos = [devices[name] for name in section.devices if name in devices]
-        ranks = [0 if is_own_processor(d) else 2 if d.capabilities.runs_kernels else 1 for d in infos]
+        ranks = [("gpu", "host", "processor").index(d.role) for d in infos]
         return not section.rows and not section.overview, min(ranks, default=0)
 
     taken: set[str] = set()

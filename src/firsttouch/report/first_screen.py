@@ -13,7 +13,7 @@ from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.findings import Finding, Quantity, at_shared
 from firsttouch.analysis.statistics import measured
-from firsttouch.experiments.headlines import MOST, headlines, is_own_processor
+from firsttouch.experiments.headlines import MOST, headlines
 from firsttouch.figures import Bar, Figure
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
@@ -103,7 +103,7 @@ def _number(finding: Finding) -> Number:
 def _runs(results: Results) -> list[Finding]:
     """The times of applications on the first device that ran any, one with its own processor if there is one."""
     runs = [r for r in results.records if r.experiment == "app"]
-    devices = sorted(results.machine.devices, key=lambda d: not is_own_processor(d))
+    devices = sorted(results.machine.devices, key=lambda d: d.role != "gpu")
     ran = {r.device for r in measured(runs)}
     first = next((d.name for d in devices if d.name in ran), None)
     return of_runs(derive(without_candidates([r for r in runs if r.device == first])))
@@ -135,8 +135,8 @@ def experiment_of(finding: Finding) -> str:
 def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record]]:
     """The latency of every memory by every agent, at the size that most of them share."""
     known = {d.name: d for d in machine.devices}
-    own = [d.name for d in machine.devices if is_own_processor(d)][:1]
-    hosts = [d.name for d in machine.devices if not d.capabilities.runs_kernels]
+    own = [d.name for d in machine.devices if d.role == "gpu"][:1]
+    hosts = [d.name for d in machine.devices if d.role == "host"]
     wanted = {*own, *hosts} or set(known)
     loads = [
         r
@@ -158,7 +158,7 @@ def _place(record: Record) -> str:
 
 def hardware(machine: Machine) -> str:
     """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16'. Several GPUs of one kind are counted."""
-    gpus = [_plain(d.title) for d in machine.devices if d.available and is_own_processor(d)]
+    gpus = [_plain(d.title) for d in machine.devices if d.available and d.role == "gpu"]
     kinds = [f"{n} x {name}" if (n := gpus.count(name)) > 1 else name for name in dict.fromkeys(gpus)]
     parts = [*kinds, _plain(str(machine.facts.get("cpu", {}).get("model") or _host_title(machine.devices)))]
     if gpus:
@@ -167,7 +167,7 @@ def hardware(machine: Machine) -> str:
 
 
 def _host_title(devices: Sequence[DeviceInfo]) -> str:
-    return next((d.title for d in devices if not d.capabilities.runs_kernels and d.available), "")
+    return next((d.title for d in devices if d.role == "host" and d.available), "")
 
 
 def _plain(name: str) -> str:

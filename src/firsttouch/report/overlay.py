@@ -13,7 +13,7 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.experiments.base import Experiment
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
@@ -57,7 +57,7 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     everything = [r for held in good.values() for r in held]
     experiment = _chosen("experiment", experiment, [r.experiment for r in everything])
     of_it = [r for r in everything if r.experiment == experiment]
-    gpus = {d.name: _is_gpu(d) for held in results.values() for d in held.machine.devices}
+    gpus = {d.name: d.role == "gpu" for held in results.values() for d in held.machine.devices}
     names = sorted(dict.fromkeys(r.device for r in of_it), key=lambda name: not gpus.get(name, False))
     device = _chosen("device", device, names)
     known = reportable_experiments().get(experiment)
@@ -93,10 +93,6 @@ def _drawings(
     yield from overlaid(
         experiment.figures, [with_factor(r, RUN, run) for run, held in derived.items() for r in held], RUN, Palette()
     )
-
-
-def _is_gpu(device: DeviceInfo) -> bool:
-    return device.capabilities.runs_kernels and not device.capabilities.on_host_processor
 
 
 def _chosen(what: str, given: str | None, measured_names: Sequence[str]) -> str:
