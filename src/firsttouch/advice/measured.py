@@ -19,7 +19,7 @@ from firsttouch.experiments.migration import Migration
 from firsttouch.experiments.pagefault import PageFault
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar
+from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.workspace.guidance import READ_MOSTLY
 
 TINY = 1e-9
@@ -341,12 +341,11 @@ def _keys(rows: Iterable[Record]) -> tuple[RecordKey, ...]:
 
 
 def _number(value: Scalar) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    return as_number(value) or 0.0
 
 
 def _counter(record: Record, name: str) -> float | None:
-    value = record.counters.get(name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return as_number(record.counters.get(name))
 
 
 def _first_pass(record: Record) -> float | None:

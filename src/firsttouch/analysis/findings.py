@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.schema import Record, Scalar, as_number
 
 Condition: TypeAlias = Scalar | tuple[Scalar, ...]
 """A factor's value, or several values for which a finding holds."""
@@ -104,8 +104,8 @@ def quantity(record: Record) -> Quantity:
 
 def counter(record: Record, name: str, unit: str) -> Quantity | None:
     """A counter as a quantity without an interval; None if it is absent or not a number."""
-    v = record.counters.get(name)
-    return None if isinstance(v, bool | str | None) else Quantity(float(v), unit)
+    value = as_number(record.counters.get(name))
+    return None if value is None else Quantity(value, unit)
 
 
 def finding(
@@ -158,8 +158,8 @@ def are_apart(a: Quantity, b: Quantity) -> bool:
 
 def number(record: Record, factor: str) -> float:
     """The value of a factor, or -1 if it is not a number."""
-    v = record.factors.get(factor)
-    return -1.0 if isinstance(v, bool | str | None) else float(v)
+    value = as_number(record.factors.get(factor))
+    return -1.0 if value is None else value
 
 
 def at_largest(records: Iterable[Record], factor: str = "size") -> list[Record]:

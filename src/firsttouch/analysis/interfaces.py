@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import Quantity, are_apart, number, quantity, ratio_of
 from firsttouch.records.reading import key_of, point_key
-from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
+from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar, as_number
 
 Measure: TypeAlias = Literal["blocking", "bandwidth"]
 """blocking: the time of one operation, until the receiver can use the data. bandwidth: of operations back to back."""
@@ -289,8 +289,7 @@ def _rate(rates: Sequence[str], time: Read) -> Read:
 
 
 def _counter(record: Record, name: str) -> float | None:
-    v = record.counters.get(name)
-    return None if isinstance(v, bool | str | None) else float(v)
+    return as_number(record.counters.get(name))
 
 
 KINDS: Sequence[MovementKind] = (

@@ -33,7 +33,7 @@ def median_of(record: Record) -> float:
 def distinct(records: Iterable[Record], name: str) -> list[Scalar]:
     """The values of `name`: numbers ascending, everything else in the order of the records."""
     seen = list(dict.fromkeys(value(r, name) for r in records))
-    numbers = [v for v in seen if isinstance(v, int | float) and not isinstance(v, bool)]
+    numbers = [v for v in seen if not isinstance(v, bool | str | None)]
     return [*sorted(numbers), *(v for v in seen if isinstance(v, bool | str | None))]
 
 

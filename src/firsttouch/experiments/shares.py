@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding
 from firsttouch.experiments.base import Factor
 from firsttouch.figures import Line
-from firsttouch.records.schema import Factors, Record, Scalar
+from firsttouch.records.schema import Factors, Record, Scalar, as_number
 
 BEST = "best"
 COARSE = (1.0, 0.75, 0.5, 0.25, 0.0)
@@ -101,7 +101,7 @@ def search(time_of: Callable[[float], float], limit: float = SEARCH_SECONDS) -> 
 def speedup(record: Record) -> Quantity | None:
     """How many times as fast as the GPU alone the best share is, by the record of a search; otherwise None."""
     values = [record.counters.get(f"best_speedup{bound}") for bound in ("", "_low", "_high")]
-    ratio, low, high = (None if isinstance(v, bool | str | None) else float(v) for v in values)
+    ratio, low, high = map(as_number, values)
     return None if ratio is None else Quantity(ratio, "", low, high)
 
 
@@ -120,8 +120,8 @@ def parts_of(ratio: Quantity) -> dict[str, Quantity]:
 
 def best_found(record: Record, where: str) -> list[Finding]:
     """What a search found, if the record is one of a search. where: its memory, in words."""
-    share, ratio = record.counters.get("best_share"), speedup(record)
-    if ratio is None or isinstance(share, bool | str | None):
+    share, ratio = as_number(record.counters.get("best_share")), speedup(record)
+    if ratio is None or share is None:
         return []
     claim = claim_of(share, ratio)
     return [finding(claim, record, ratio, details=parts_of(ratio), where=where, best=f"{share:g}")]

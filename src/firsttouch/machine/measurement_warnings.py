@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.gpus import Topics, gpu_topics
-from firsttouch.records.schema import Scalar
+from firsttouch.records.schema import Scalar, as_number
 from firsttouch.units import format_size
 
 _FEW_CORES = 4
@@ -25,8 +25,7 @@ class _FactLookup:
         return self.topics.get(topic, {}).get(key)
 
     def number(self, topic: str, key: str) -> float:
-        value = self(topic, key)
-        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+        return as_number(self(topic, key)) or 0
 
 
 def _nodes_total(fact: _FactLookup) -> float:

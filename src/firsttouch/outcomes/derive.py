@@ -15,7 +15,7 @@ import msgspec
 
 from firsttouch.analysis.findings import quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Record, as_number
 
 BASELINE, PINNED = "explicit", "explicit+pinned"
 """The strategies that others are compared with: copies from pageable host arrays, and from page-locked ones."""
@@ -61,8 +61,8 @@ def is_events_run(record: Record) -> bool:
 
 def non_negative(record: Record, name: str) -> float | None:
     """Returns a value if it is zero or positive, otherwise None."""
-    v = value(record, name)
-    return None if isinstance(v, bool | str | None) or not 0 <= v < math.inf else float(min(v, _HUGE))
+    v = as_number(value(record, name))
+    return None if v is None or not 0 <= v < math.inf else min(v, _HUGE)
 
 
 def positive(record: Record, name: str) -> float | None:

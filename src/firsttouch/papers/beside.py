@@ -8,7 +8,7 @@ from firsttouch.analysis.findings import Quantity, counter, quantity
 from firsttouch.analysis.statistics import measured
 from firsttouch.papers.rows import MEDIAN, PaperRow, PublishedValue, all_rows, papers, side
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
+from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, as_number
 
 _BETWEEN_MEMORIES = ("transfer", "migration", "concurrency", "caching", "locking")
 """Experiments whose values depend on whether CPU and GPU share one memory, whatever the allocator."""
@@ -93,7 +93,7 @@ def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
             for name, wanted in stated.factors.items()
             if isinstance(wanted, list) and all(isinstance(v, str) for v in wanted)
         ]
-        sizes = [-float(v) for v in record.factors.values() if isinstance(v, int | float) and not isinstance(v, bool)]
+        sizes = [-v for v in map(as_number, record.factors.values()) if v is not None]
         return listed, sizes
 
     return min(records, key=order)

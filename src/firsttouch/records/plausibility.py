@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import astuple
 
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary, as_number
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Run:
     def _find_load_ns(self, agent: str, device: str) -> float | None:
         fastest: dict[float, float] = {}
         for r in self._loads:
-            size = _number(r.factors.get("size"))
+            size = as_number(r.factors.get("size"))
             if size is not None and r.factors.get("agent") == agent and (agent == "cpu" or r.device == device):
                 fastest[size] = min(_summary(r).ci_low, fastest.get(size, math.inf))
         return fastest[max(fastest)] if fastest else None
@@ -82,10 +82,6 @@ def explain(name: str) -> str:
 def _summary(record: Record) -> Summary:
     assert record.summary is not None
     return record.summary
-
-
-def _number(value: Scalar) -> float | None:
-    return None if isinstance(value, bool | str | None) else float(value)
 
 
 def _is(*experiments: str) -> Callable[[Record], bool]:
@@ -157,7 +153,7 @@ PARTS = (
 def _whole(record: Record, name: str) -> float | None:
     if name in ("median", "max"):
         return float(getattr(record.summary, name))
-    return _number(record.counters.get(name, record.factors.get(name)))
+    return as_number(record.counters.get(name, record.factors.get(name)))
 
 
 @lru_cache(maxsize=4096)
@@ -175,7 +171,7 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
             continue
         for counter, value in record.counters.items():
             name = _name_of_whole(rule, counter)
-            if name is None or (part := _number(value)) is None:
+            if name is None or (part := as_number(value)) is None:
                 continue
             whole = _whole(record, name) if isinstance(name, str) else name
             if whole is not None and part > whole + rule.rounding * abs(whole):
@@ -196,7 +192,7 @@ def _at_once(record: Record, run: Run, agent: str) -> float:
     """The most pages whose faults can pass at the same time: one for each processor; all pages where a GPU touches
     them, or where one fault makes several pages present, as of managed memory.
     """
-    device, pages = run.devices.get(record.device), _number(record.factors.get("pages")) or 1
+    device, pages = run.devices.get(record.device), as_number(record.factors.get("pages")) or 1
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or entry.managed or (agent == "gpu" and device.role == "gpu"):
         return pages
@@ -204,7 +200,7 @@ def _at_once(record: Record, run: Run, agent: str) -> float:
         return 1
     given = (record.counters.get("cpu_threads"), record.factors.get("threads"))
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
-    return min(pages, next((n for v in (*given, usable) if (n := _number(v))), pages))
+    return min(pages, next((n for v in (*given, usable) if (n := as_number(v))), pages))
 
 
 # ---------------------------------------------------------------------------------------- bandwidth against a peak
@@ -245,11 +241,11 @@ def limit(record: Record, run: Run) -> Limit | None:
     """The limit of a copy or a stream; None if the record does not say what moves where, or if caches may serve all of
     it.
     """
-    device, size = run.devices.get(record.device), _number(record.factors.get("size"))
+    device, size = run.devices.get(record.device), as_number(record.factors.get("size"))
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or not size or record.parties or device.role != "gpu":
         return None
-    factor, cached = record.factors.get, _number(device.facts.get("l2_bytes")) or 0.0
+    factor, cached = record.factors.get, as_number(device.facts.get("l2_bytes")) or 0.0
     if record.experiment == "transfer":
         if factor("direction") == "d2d":  # each byte is read and written
             return Limit("memory", _memory_peak(device), 2, cached / size)
@@ -269,11 +265,11 @@ def limit(record: Record, run: Run) -> Limit | None:
 
 def _is_above_link_peak(record: Record, run: Run) -> bool:
     """A copy crosses the link each time; what kernels read again may be in a cache of their device."""
-    of_peak, size = _number(record.counters.get("of_peak")), _number(record.factors.get("size"))
+    of_peak, size = as_number(record.counters.get("of_peak")), as_number(record.factors.get("size"))
     device = run.devices.get(record.device)
     if of_peak is None or not size or device is None:
         return False
-    cached = (_number(device.facts.get("l2_bytes")) or 0.0) if record.experiment == "p2p-direct" else 0.0
+    cached = (as_number(device.facts.get("l2_bytes")) or 0.0) if record.experiment == "p2p-direct" else 0.0
     return of_peak * (1 - cached / size) > 1
 
 
@@ -286,7 +282,7 @@ def _memory_peak(device: DeviceInfo) -> float | None:
     """Bytes per second of the device's memory, as the driver states it: two transfers per cycle of CUDA's memory clock.
     Other drivers state a clock without saying how many transfers it makes.
     """
-    khz, bits = (_number(device.facts.get(name)) for name in ("memory_clock_khz", "memory_bus_bits"))
+    khz, bits = (as_number(device.facts.get(name)) for name in ("memory_clock_khz", "memory_bus_bits"))
     if "compute_capability" not in device.facts or not khz or not bits:
         return None
     return 2 * khz * 1e3 * bits / 8
@@ -307,8 +303,8 @@ def _link_peak(device: DeviceInfo, machine: Machine) -> float | None:
     for name, value in links.items():
         if (found := re.fullmatch(r"(gpu\d+)_pcie_generation_max", name)) is None:
             continue
-        lanes = _number(links.get(f"{found[1]}_pcie_width_max"))
-        speed = _PCIE_GIGATRANSFERS.get(int(_number(value) or 0))
+        lanes = as_number(links.get(f"{found[1]}_pcie_width_max"))
+        speed = _PCIE_GIGATRANSFERS.get(int(as_number(value) or 0))
         if lanes is None or speed is None:
             return None
         peaks.append(speed * 1e9 * lanes / 8)

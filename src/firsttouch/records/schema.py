@@ -107,6 +107,11 @@ def decode_hook(wanted: type, value: object) -> object:
     raise TypeError(f"{wanted} is not decoded")
 
 
+def as_number(value: Scalar) -> float | None:
+    """The value of a factor, a counter or a fact if it is a number; None for text, truth values and null."""
+    return None if isinstance(value, bool | str | None) else float(value)
+
+
 Better: TypeAlias = Literal["lower", "higher", "neither"]
 """Whether a lower or a higher value is better, or neither."""
 
