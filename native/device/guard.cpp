@@ -1,14 +1,14 @@
 #include "device/guard.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <vector>
 
 namespace firsttouch {
@@ -120,6 +120,43 @@ std::size_t reserve_of(std::size_t bytes) { return std::max<std::size_t>(512 * M
 
 std::size_t without_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
+// The bytes that a text such as "1.5GiB", "64 mb" or "2^30" states; 0 if it is not a size. parse_size of
+// src/firsttouch/units.py accepts the same: a whole number of bytes from 1 to 2^63 - 1, in at most 40 characters.
+std::size_t parse_size(const std::string& text) {
+    static const std::regex power("2\\^([0-9]{1,2})"),
+        decimal("([0-9]+)(?:\\.([0-9]+))?[ \\t\\n\\r\\f\\v]*([KMGT]I?)?B?", std::regex::icase);
+    constexpr std::uint64_t most = INT64_MAX;
+    const char* space = " \t\n\r\f\v";
+    const std::size_t first = std::min(text.find_first_not_of(space), text.size());
+    const std::string size = text.substr(first, text.find_last_not_of(space) + 1 - first);
+    std::smatch parts;
+    if (size.size() > 40) return 0;
+    if (std::regex_match(size, parts, power)) {
+        const int exponent = std::stoi(parts[1]);
+        return exponent < 63 ? std::size_t{1} << exponent : 0;
+    }
+    if (!std::regex_match(size, parts, decimal)) return 0;
+    std::uint64_t scale = 1;
+    if (parts[3].length() > 0)
+        for (char unit = static_cast<char>(*parts[3].first & ~0x20); const char each : {'K', 'M', 'G', 'T'}) {
+            scale *= parts[3].length() == 2 ? 1024 : 1000;
+            if (each == unit) break;
+        }
+    const std::string fraction = parts[2];
+    std::uint64_t bytes = 0;  // of the fraction, from its last digit on: whole after each one, if it is so after all
+    for (auto digit = fraction.rbegin(); digit != fraction.rend(); ++digit) {
+        bytes += static_cast<std::uint64_t>(*digit - '0') * scale;
+        if (bytes % 10 != 0) return 0;
+        bytes /= 10;
+    }
+    try {
+        const std::uint64_t whole = std::stoull(parts[1]);
+        return whole <= (most - bytes) / scale ? whole * scale + bytes : 0;
+    } catch (const std::out_of_range&) {
+        return 0;
+    }
+}
+
 }  // namespace
 
 std::size_t device_reserve(std::size_t total) { return std::min(reserve_of(total), total / 8); }
@@ -136,37 +173,9 @@ Guard& Guard::instance() {
 std::size_t Guard::environment_limit(const char* variable) {
     const char* text = std::getenv(variable);
     if (text == nullptr || *text == '\0') return unlimited;
-    const std::string value(text);
-    const std::invalid_argument not_a_size(std::string(variable) + "='" + value + "' is not a size such as 24GiB");
-    const bool power = value.rfind("2^", 0) == 0;
-    const std::string digits = value.substr(power ? 2 : 0);
-    // stod alone would also accept "inf", "nan", signs, exponents and hexadecimal numbers.
-    std::size_t end = digits.find_first_not_of("0123456789.");
-    if (end == std::string::npos) end = digits.size();
-    if (end == 0 || digits[0] == '.' || std::count(digits.begin(), digits.begin() + static_cast<long>(end), '.') > 1)
-        throw not_a_size;
-    double number = 0;
-    try {
-        number = std::stod(digits.substr(0, end));
-    } catch (const std::exception&) {
-        throw not_a_size;
-    }
-    if (power) {
-        if (end != digits.size() || number != std::floor(number) || number > 63) throw not_a_size;
-        return std::size_t{1} << static_cast<int>(number);
-    }
-    std::string unit;
-    for (; end < digits.size(); ++end)
-        if (!std::isspace(static_cast<unsigned char>(digits[end])))
-            unit += static_cast<char>(std::toupper(static_cast<unsigned char>(digits[end])));
-    if (!unit.empty() && unit.back() == 'B') unit.pop_back();
-    static const std::map<std::string, double> scales = {
-        {"", 1},           {"K", 1e3},           {"M", 1e6},
-        {"G", 1e9},        {"T", 1e12},          {"KI", 1024.0},
-        {"MI", 1048576.0}, {"GI", 1073741824.0}, {"TI", 1099511627776.0}};
-    const auto scale = scales.find(unit);
-    if (scale == scales.end() || number * scale->second >= 0x1p64 || number * scale->second < 1) throw not_a_size;
-    return static_cast<std::size_t>(number * scale->second);
+    const std::size_t size = parse_size(text);
+    if (size == 0) throw std::invalid_argument(std::string(variable) + "='" + text + "' is not a size such as 24GiB");
+    return size;
 }
 
 bool Guard::oversubscription_allowed() {

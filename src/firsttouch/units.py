@@ -25,12 +25,12 @@ ACCEPTED_SIZES = "a size such as 4096, 4KiB, 1.5GiB, 64MB or 2^30"
 
 
 def parse_size(text: str) -> int:
-    """The size in bytes that ``text`` states.
+    """The size in bytes that ``text`` states. The native guard reads the limits of the environment in the same way.
 
     Raises:
         ValueError: the text is not a size, or not a whole, positive number of bytes.
     """
-    stripped = text.strip()
+    stripped = text.strip(" \t\n\r\f\v")
     if len(stripped) > _LONGEST:
         raise ValueError(f"'{stripped[:_LONGEST]}...' is not {ACCEPTED_SIZES}")
     if power := _POWER.fullmatch(stripped):

@@ -51,7 +51,7 @@ std::vector<FoundDevice> search() {
         if (found.size() == before) errors += (errors.empty() ? "" : "; ") + path + " has no devices";
     }
     if (found.empty())
-        throw Unavailable(paths.empty() ? "no OpenCL driver found: install one, or pip install pocl-binary-distribution"
+        throw Unavailable(paths.empty() ? "no OpenCL driver found: install one, or pip install 'firsttouch[pocl]'"
                                         : "no OpenCL device found: " + errors);
     return found;
 }
