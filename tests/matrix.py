@@ -1,4 +1,4 @@
-"""Parameters of tests that run a few cases by default, and all of them with the exhaustive tests, as in CI."""
+"""Parameters of tests that run a few cases by default, and all with the exhaustive tests, as in .ci/run --all."""
 
 from __future__ import annotations
 

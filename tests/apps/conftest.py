@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 MUTATIONS_BY_DEFAULT = 1
-"""Wrong kernels that each test tries by default. The others are tried in exhaustive runs, as in CI."""
+"""Wrong kernels that each test tries by default. The others are tried in exhaustive runs, as in .ci/run --all."""
 
 
 @pytest.hookimpl(tryfirst=True)
