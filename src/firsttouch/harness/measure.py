@@ -251,7 +251,7 @@ def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str,
     """
     if found := outputs.matching(app, workspace.contents, known):
         return "", found
-    seen = outputs.Seen(app, workspace.contents)
+    seen = outputs.DigestedView(app, workspace.contents)
     for array in app.arrays.values():
         if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(seen(array))):
             return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""

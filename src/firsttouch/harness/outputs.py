@@ -21,7 +21,7 @@ NOT_COMPARED = frozenset({"arrays", "division", "gpu_share_reached", "kernels"})
 """Attributes of an application that say how it runs, not what it found."""
 
 
-class Seen:
+class DigestedView:
     """The view of a check, which digests each buffer, or part of one, when it is first looked at, before the check can
     change it.
     """
@@ -52,7 +52,7 @@ def matching(app: App, view: View, known: Collection[str]) -> str:
     """The digest of what this run left, if it is one of those known; otherwise ''."""
     prefix = _prefix(app)
     for names in {one[len(prefix) :].partition(":")[0] for one in known if one.startswith(prefix)}:
-        seen = Seen(app, view)
+        seen = DigestedView(app, view)
         for name in names.split():
             seen(_part(app, name))
         if (found := seen.digest()) in known:
