@@ -12,7 +12,7 @@ WHEELS := build/wheel
 SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake native src -type f \
              -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
-.PHONY: help build run test docs screenshots stub clean
+.PHONY: help build run test docs screenshots stub codebook clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -39,6 +39,9 @@ screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (need
 stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change in native/bindings
 	$(PIP) install -q ruff
 	$(VENV)/bin/python native/bindings/stub.py
+
+codebook: $(VENV)/.installed  ## regenerate src/firsttouch/records/codebook.json after a change in what experiments declare
+	$(VENV)/bin/python tests/codebook.py
 
 clean:  ## remove .venv and all build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -62,6 +62,7 @@ from firsttouch.harness.app import (
     u64,
 )
 from firsttouch.harness.random import below, uniform_f32, unit_f64, words
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_seconds, format_size, parse_size
@@ -76,7 +77,9 @@ __all__ = [
     "Below",
     "BufferFact",
     "Claim",
+    "Codebook",
     "Comparison",
+    "Counter",
     "Cpu",
     "DeviceInfo",
     "Experiment",

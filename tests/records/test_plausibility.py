@@ -14,7 +14,8 @@ from stored import MACHINE_HERE, fill
 
 import firsttouch
 from firsttouch.analysis.statistics import measured
-from firsttouch.records.plausibility import PARTS, RULES, explain, mark
+from firsttouch.records.codebook import codebooks
+from firsttouch.records.plausibility import RULES, explain, mark
 from firsttouch.records.reading import RESULTS, load_results
 from firsttouch.records.schema import (
     SCHEMA,
@@ -326,7 +327,7 @@ names = st.sampled_from([
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    st.sampled_from([*sorted({part.experiment for part in PARTS}), "latency", "pagefault", "transfer", "bandwidth"]),
+    st.sampled_from(sorted(codebooks())),
     st.sampled_from(["cpu", "opencl:0", "cuda:0"]),
     st.dictionaries(names, scalars),
     st.dictionaries(names, scalars),

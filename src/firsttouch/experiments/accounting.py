@@ -22,10 +22,12 @@ from firsttouch.experiments.common import (
     buffer_fact,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS
 from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Bar, Heat
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -53,6 +55,13 @@ class Accounting(Experiment):
         "of the machine change with everything that runs on it."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B1"
+    codebook = Codebook(
+        factors={"allocator": {}, "toucher": AGENTS, "size": {}},
+        counters=(
+            Counter(name=r"(call|touch)_\w+|noise_headline", unit="B"),
+            Counter(name="rollup_ms", unit="ms"),
+        ),
+    )
     figures = (
         Bar(x="allocator", colour="toucher", y_title="free memory fell by, bytes", title="Fall of free memory"),
         Heat(series="touch_{}", x="allocator", y="series", z="value", z_unit="B", facet="toucher",

@@ -23,6 +23,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, Counter, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -65,6 +66,29 @@ class Allocation(Experiment):
         "call=free-gpu-touched: as free, after all threads of the CPU or a kernel wrote every word of the blocks."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A5"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "size": {},
+            "call": {
+                "allocate": "the call that obtains memory",
+                "free": "the call that gives it back",
+                "free-cpu-touched": "the same, after all threads of the CPU wrote the block",
+                "free-gpu-touched": "the same, after a kernel wrote the block",
+            },
+            "chunks": {},
+        },
+        counters=(Counter(name="allocate_ns|free_ns", unit="ns"),),
+        prices=(
+            PriceSource(price="allocation", by={"allocator": "allocator", "call": "call"}, names={"bytes": "size"}),
+            PriceSource(
+                price="touched_free",
+                by={"allocator": "allocator", "agent": "call"},
+                words={"agent": {agent: call for call, agent in TOUCHED.items()}},
+                names={"bytes": "size"},
+            ),
+        ),
+    )
     figures = (
         Line(x="size", colour="allocator", where={"call": "allocate"}, log_x=True, log_y=True, x_title="block",
              y_title="time per allocation", title="Time per allocation"),

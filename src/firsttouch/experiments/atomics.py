@@ -19,8 +19,10 @@ from firsttouch.experiments.common import (
     size_fact,
     unreachable,
 )
+from firsttouch.experiments.meanings import HARDWARE
 from firsttouch.experiments.presets import FULL, QUICK, SHORT, Above, Candidate, Not, leave_out, take, take_only, varied
 from firsttouch.figures import Heat, Line
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -112,6 +114,25 @@ class Atomics(Experiment):
         "read in every window, relative to that. After every run the array must sum to the increments."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A4"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "type": {"u64": "whole numbers", "f64": "floating-point numbers"},
+            "elements": {},
+            "cpu_threads": {},
+            "gpu_threads": {},
+            "scope": {"system": "seen by CPU and GPU", "device": "seen by the GPU"},
+            "reading": {"progress": "while the agents work", "end": "after they have ended"},
+        },
+        counters=(
+            Counter(name="(cpu|gpu)_rate", unit="M/s", at_most="median"),
+            Counter(name="(cpu|gpu)_alone", unit="M/s"),
+            Counter(name="(cpu|gpu)_relative", unit=""),
+            Counter(name="gpu_threads_seen", unit="", at_most="gpu_threads"),
+            Counter(name="found|increments|read_ratio", unit=""),
+            HARDWARE,
+        ),
+    )
     figures = (
         Line(x="gpu_threads", colour="allocator", dash="type", facet="elements", log_x=True, log_y=True,
              where={"cpu_threads": 0, "reading": "progress"}, x_title="GPU threads, alone",

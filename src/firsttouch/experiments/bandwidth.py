@@ -23,6 +23,7 @@ from firsttouch.experiments.common import (
     octaves,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS, SELF_OR_OTHER, STREAM
 from firsttouch.experiments.presets import (
     FULL,
     NOTHING,
@@ -40,10 +41,13 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, Counter, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
-KERNELS = ("copy", "scale", "add", "triad", "read", "write")
+ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
+"""The arrays that each kernel reads and writes."""
+KERNELS = tuple(ARRAYS)
 BEST = "best"
 """The value of the factor threads for which several numbers of threads are tried, and the fastest is measured."""
 SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
@@ -55,6 +59,16 @@ SWEEP_BYTES = 64 * MiB
 def sweep_passes(kernel: str, size: int) -> int:
     """The passes of one run of a kernel of STREAM over arrays of `size` bytes that caches may hold."""
     return max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
+
+
+def _traffic(kernel: str, reads: int, writes: int) -> tuple[Traffic, Traffic]:
+    """What the GPU's streams pass through. A link carries both directions at once."""
+    where: dict[str, Scalar | list[Scalar]] = {"arrays": "memory", "agent": "gpu", "kernel": kernel}
+    arrays = reads + writes
+    return (
+        Traffic(where=where, through="link", memory="host", passing=max(reads, writes) / arrays, cacheable=1 / arrays),
+        Traffic(where=where, through="memory", memory="device", cacheable=1 / arrays),
+    )
 
 
 def _is_beyond_caches(candidate: Candidate) -> bool:
@@ -85,6 +99,31 @@ class Bandwidth(Experiment):
         "threads=0; best is the fastest of several numbers."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
+    codebook = Codebook(
+        factors={
+            "arrays": {"memory": "beyond every cache", "sweep": "all sizes"},
+            "kernel": {
+                "copy": "b = a",
+                "scale": "b = s a",
+                "add": "c = a + b",
+                "triad": "a = b + s c",
+                "read": "sums an array",
+                "write": "fills an array",
+            },
+            "agent": AGENTS,
+            "allocator": {},
+            "first_touch": SELF_OR_OTHER,
+            "stores": {"normal": "through the caches", "nontemporal": "past the caches"},
+            "threads": {},
+            "size": {},
+        },
+        counters=(
+            *STREAM,
+            Counter(name="size_over_last_cache", unit=""),
+            Counter(name=r"threads|tried_\d+", unit=""),
+        ),
+        traffic=tuple(one for kernel, arrays in ARRAYS.items() for one in _traffic(kernel, *arrays)),
+    )
     figures = (
         Bar(x="allocator", facet="agent", colour="kernel", y_title="bandwidth, GB/s", title="Bandwidth of the triad",
             where={"arrays": "memory", "kernel": "triad"}),

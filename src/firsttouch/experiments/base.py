@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.figures import Figure
+from firsttouch.records.codebook import Codebook
 from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.schema import Point as Point
 from firsttouch.units import format_size
@@ -200,6 +201,10 @@ class Experiment:
     """Says exactly what one sample is, for the report."""
     source: ClassVar[str]
     figures: ClassVar[Sequence[Figure]]
+    codebook: ClassVar[Codebook] = Codebook()
+    """What readers of its records need to know of factors, counters and limits, and which are prices. An experiment
+    whose codebook has factors has no others, and no other words as their values.
+    """
     share: ClassVar[float] = 1.0
     """Weight of this experiment in a preset's time."""
     fresh_process: ClassVar[bool] = False

@@ -22,8 +22,10 @@ from firsttouch.experiments.common import (
     memory_bytes,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS, HARDWARE
 from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
 from firsttouch.figures import Line, Table
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -76,6 +78,36 @@ class Caching(Experiment):
         "from the whole buffer. slowdown is the time over that without padding."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
+    codebook = Codebook(
+        factors={
+            "agent": AGENTS,
+            "allocator": {},
+            "pattern": {
+                "reread": "one thread reads a buffer twice",
+                "own": "each thread updates an entry of its own",
+                "even": "even threads alone update theirs",
+                "one": "all threads update one entry",
+                "single-pass": "each thread updates its entries once",
+                "single-pass-even": "even threads alone do",
+            },
+            "padding": {},
+            "threads": {},
+            "loads": {
+                "cached": "through all caches",
+                "uncached": "from memory",
+                "bypass-l1": "past the first cache",
+                "staged": "through local memory",
+            },
+            "size": {},
+        },
+        counters=(
+            Counter(name="kept", unit="", at_most=1),
+            Counter(name="(cold|entry|reread|update)_ns", unit="ns"),
+            Counter(name="updates", unit=""),
+            Counter(name="cached", unit="word"),
+            HARDWARE,
+        ),
+    )
     figures = (
         Line(x="threads", y="update_ns", colour="pattern", dash="padding", facet="allocator", log_x=True,
              log_y=True, x_title="threads", y_title="time per update, ns"),

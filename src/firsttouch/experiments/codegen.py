@@ -22,6 +22,7 @@ from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, 
 from firsttouch.figures import Table
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -203,6 +204,21 @@ class Codegen(Experiment):
         "for another machine's GPU and not run (SASS or PTX; clang's assembly, or hipRTC's code object)."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B4; the vendors' instruction-set manuals"
+    codebook = Codebook(
+        factors={
+            "operation": {
+                f"{operation}_{scope}": f"{about}, seen by {of}"
+                for operation, about in (
+                    ("add_u64", "atomic addition of whole numbers"),
+                    ("add_f64", "atomic addition of floating-point numbers"),
+                )
+                for scope, of in (("device", "the device"), ("system", "CPU and device"))
+            }
+            | {"load_vector": "a load of 16 bytes", "load_uncached": "a load that no cache may serve"},
+            TARGET: {},
+        },
+        counters=(Counter(name="made|instruction|listing|read_from|target|same_as", unit="word"),),
+    )
     figures = (
         Table(titles={"median": "instructions"},
               columns=("operation", "made", "instruction", "read_from", "median")),

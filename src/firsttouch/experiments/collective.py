@@ -28,10 +28,12 @@ from firsttouch.experiments.interfaces import (
     why_not_carried,
     why_too_many,
 )
+from firsttouch.experiments.meanings import INTERFACES
 from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
 from firsttouch.figures import Line
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import INTERFACE, RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -105,6 +107,29 @@ class Collective(Experiment):
         "until all have ended; mean_us and least_us are then unknown."
     )
     source = "OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025"
+    codebook = Codebook(
+        factors={
+            OPERATION: {
+                "all-reduce": "every rank gets the sum",
+                "reduce-scatter": "every rank gets its part of the sum",
+                "all-gather": "every rank gets the parts of all",
+                "broadcast": "every rank gets the first one's data",
+                "reduce": "the first rank gets the sum",
+                "all-to-all": "every rank sends a part to every other",
+            },
+            INTERFACE: INTERFACES,
+            RANKS: {},
+            "allocator": {},
+            "size": {},
+            PROCESSES: {"each": "each rank has a process", "one": "one process has the devices of all"},
+        },
+        counters=(
+            Counter(name="(bus|algorithm)_gbs", unit="GB/s"),
+            Counter(name="bytes|block_bytes", unit="B"),
+            Counter(name="(interval|interval_low|interval_high|least|mean)_us", unit="us"),
+            Counter(name="shared", unit="word"),
+        ),
+    )
     figures = (
         Line(x="size", colour=INTERFACE, dash=RANKS, facet=OPERATION, log_x=True, log_y=True,
              x_title="larger buffer of a rank", y_title="one operation, us", title="Time of collective operations"),

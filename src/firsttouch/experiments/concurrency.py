@@ -14,8 +14,10 @@ from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments import shares
 from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
+from firsttouch.experiments.meanings import SHARES
 from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.text import label
@@ -45,6 +47,26 @@ class Concurrency(Experiment):
         "the GPU has that part of the array instead of half, at its beginning and at its end in turns."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "cpu_half": {},
+            "strategy": {
+                "concurrent": "each agent works on its half at once",
+                "lockstep": "they work in turns",
+                "copying": "the same, with copies between the halves",
+            },
+            "iterations": {},
+            "size": {},
+            "gpu_share": {},
+            "cpu_threads": {},
+        },
+        counters=(
+            Counter(name="(copying|cpu_alone|gpu_alone|together)_ms", unit="ms"),
+            Counter(name="overlap", unit=""),
+            *SHARES,
+        ),
+    )
     figures = (
         Bar(x="allocator", colour="strategy", y_title="ms per iteration", title="Time per iteration"),
         Bar(x="allocator", y="overlap", colour="strategy", y_title="overlap"),

@@ -16,6 +16,7 @@ from firsttouch.analysis.statistics import median_of
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiments.presets import QUICK, leave_out
 from firsttouch.figures import Bar
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -102,6 +103,7 @@ class Context(Experiment):
         "device."
     )
     source = "Schieffer et al., Grace Hopper study: the context phase"
+    codebook = Codebook(factors={"phase": PHASES}, counters=(Counter(name="processes", unit=""),))
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
     switches_of = ()

@@ -15,6 +15,7 @@ from firsttouch.experiments.common import switch_factors
 from firsttouch.experiments.presets import Rule
 from firsttouch.figures import Figure
 from firsttouch.machine import switches
+from firsttouch.records.codebook import Codebook
 from firsttouch.records.schema import DeviceInfo, Factors, Metric
 
 _TYPES: Mapping[str, tuple[Any, str]] = {
@@ -23,6 +24,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "counted": (str, "a text"),
     "source": (str, "a text"),
     "figures": (Sequence, "a sequence of figures"),
+    "codebook": (Codebook, "a Codebook"),
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
     "fresh_process": (bool, "True or False"),
@@ -49,7 +51,7 @@ def flaw(experiment: type[Experiment]) -> str:
         right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
         if not right or (name == "share" and not 0 < value < math.inf):
             return f"{name} is {value!r:.60}, not {words}"
-    return ""
+    return "; ".join(f"its codebook: {text}" for text in experiment.codebook.flaws())
 
 
 def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
@@ -63,7 +65,24 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
     names = [factor.name for factor in factors]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
+    if wrong := strange_factor(experiment, factors):
+        raise UsageError(f"the experiment {experiment.name}: {wrong}")
     return [*factors, *(s for s in switch_factors(device, experiment.switches_of) if s.name not in names)]
+
+
+def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
+    """Returns which factor or value is not in the experiment's codebook, or ''. A codebook may have no factors."""
+    known = experiment.codebook.factors
+    if not known or experiment.codebook.open:
+        return ""
+    for factor in factors:
+        if factor.name not in known and factor.name not in switches.SWITCHES:
+            return f"it has the factor '{factor.name}', which its codebook lacks; it has {', '.join(known)}"
+        if words := known.get(factor.name):
+            strange = [word for word in (*factor.words(), *factor.known) if word not in words]
+            if strange:
+                return f"the factor '{factor.name}' has the value '{strange[0]}', which its codebook lacks"
+    return ""
 
 
 def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:

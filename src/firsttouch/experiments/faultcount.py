@@ -35,8 +35,10 @@ from firsttouch.experiments.common import (
     buffer_fact,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS
 from firsttouch.experiments.presets import QUICK, STANDARD, leave_out, take
 from firsttouch.figures import Bar, Table
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -93,6 +95,14 @@ class FaultCount(Experiment):
         "pages, if /proc/self/pagemap is readable; tlb_shootdowns, from /proc/interrupts, count the whole machine."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B3"
+    codebook = Codebook(
+        factors={"allocator": {}, "first_touch": AGENTS, "streamed_by": AGENTS, "size": {}},
+        counters=(
+            Counter(name="allocate|touch|triad|tlb_shootdowns", unit=""),
+            Counter(name="contiguous_pages", unit=""),
+            Counter(name="page_bytes", unit="B"),
+        ),
+    )
     figures = (
         Bar(x="allocator", facet="first_touch", colour="streamed_by", y_title="CPU faults per MiB"),
         Table(titles={"median": "faults per MiB"},

@@ -25,6 +25,7 @@ from firsttouch.experiments.common import (
     octaves,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS, CHASE, SELF_OR_OTHER
 from firsttouch.experiments.presets import (
     FULL,
     QUICK,
@@ -39,6 +40,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Line
+from firsttouch.records.codebook import Codebook, Counter, Load
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -66,6 +68,17 @@ class Latency(Experiment):
         "pages at a time, so that the difference is the cost of TLB misses."
     )
     source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A1"
+    codebook = Codebook(
+        factors={
+            "agent": AGENTS,
+            "allocator": {},
+            "first_touch": SELF_OR_OTHER,
+            "order": {"random": "every load from another page", "by-page": "64 pages at a time"},
+            "size": {},
+        },
+        counters=(*CHASE, Counter(name="stride", unit="B")),
+        load=Load(agent="agent", size="size"),
+    )
     figures = (
         Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True, where={"order": "random"},
              x_title="buffer", y_title="time per load", levels="caches", title="Time of a random load"),

@@ -24,6 +24,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Line
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -56,6 +57,23 @@ class Locking(Experiment):
         "allocator is that of the region and of the private words."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "rivals": {"both": "CPU and GPU", "cpu": "threads of the CPU", "gpu": "groups of the GPU"},
+            "outside": {},
+            "inside": {},
+            "cpu_threads": {},
+            "gpu_groups": {},
+            "gpu_group_threads": {},
+            "sections": {},
+        },
+        counters=(
+            Counter(name="cpu_share", unit="", at_most=1),
+            Counter(name="(cpu|gpu)_sections_per_s", unit="1/s"),
+            Counter(name="gpu_threads_seen|sections_a_sample|sections_in_all", unit=""),
+        ),
+    )
     figures = (
         Line(x="outside", colour="allocator", dash="rivals", log_x=True, log_y=True,
              x_title="accesses outside", y_title="time per critical section"),

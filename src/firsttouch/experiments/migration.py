@@ -20,6 +20,7 @@ from firsttouch.experiments.common import (
     allocator_names,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS, EVENTS, HARDWARE
 from firsttouch.experiments.migration_findings import RATIO, migration_findings, ratio_findings
 from firsttouch.experiments.presets import (
     FULL,
@@ -35,6 +36,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
+from firsttouch.records.codebook import Codebook, Counter, PriceSource, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -75,6 +77,30 @@ BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "non
                            "starts_on": "cpu", "operation": "update"}  # fmt: skip
 """The base point but for its allocator."""
 ITERATIONS, MAX_ITERATIONS = 12, 10**4
+
+
+def _price(price: str, by: Words | None = None, names: Words | None = None, **varied: Scalar) -> PriceSource:
+    """Points without ballast and events that differ from the base point in what is varied; None: in any value."""
+    by = {"allocator": "allocator", **(by or {})}
+    usual: dict[str, Scalar] = BASE | {"events": "off"} | varied
+    where = {name: value for name, value in usual.items() if value is not None and name not in by.values()}
+    return PriceSource(price=price, where={**where}, by=by, names={"bytes": "size", **(names or {})}, without=[RATIO])
+
+
+_PASSES = {"first_ms": "iteration_0_ms", "later_ms": "iteration_{}_ms", "passes": "iterations"}
+_COUNTED = _PASSES | {"count": "touched"}
+_PRICES = (
+    _price("moving_touch", names={"ms": "initialise_ms"}, operation=None),
+    _price("gpu_fault", {"advice": "advice", "operation": "operation", "touch": "touch"}, _PASSES),
+    _price("gpu_touch", names=_PASSES | {"first_ms": "initialise_ms"}, starts_on="gpu", operation=None),
+    _price("cpu_fault", names={"ms": "cpu_read_ms"}),
+    _price("prefetch", names={"ms": "prefetch_ms"}, prefetch="whole", operation=None),
+    _price("prefetch_back", names={"ms": "prefetch_back_ms"}, prefetch="back", operation=None),
+    _price("advise", {"advice": "advice"}, {"ms": "advise_ms"}, operation=None),
+    _price("isolated_fault", names=_COUNTED, touch="per-2MiB", order="sequential", operation=None),
+    _price("placements", names={"advice": "advice"}, advice=None),
+    _price("pages_there", names={"moving_touch": "initialise_ms", "cpu_fault": "cpu_read_ms"}, operation=None),
+)
 
 
 def base_allocator(device: DeviceInfo) -> str:
@@ -165,6 +191,45 @@ class Migration(Experiment):
         "after every repetition."
     )
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "touch": {
+                "dense": "every byte",
+                "eighth": "one line in eight",
+                "random": "every line, in random order",
+                "per-4KiB": "8 bytes in every 4 KiB",
+                "per-64KiB": "8 bytes in every 64 KiB",
+                "per-2MiB": "8 bytes in every 2 MiB",
+            },
+            "order": {"parallel": "by all threads", "sequential": "in order by one thread"},
+            "advice": dict.fromkeys(("none", *SINGLE_ADVICE, *ADVICE_PAIRS), ""),
+            "prefetch": {
+                "none": "no prefetch",
+                "whole": "of the whole buffer before the passes",
+                "iteration": "before each pass",
+                "back": "to the CPU after the passes",
+                "streams-2": "of the whole buffer in two streams",
+                "streams-4": "of the whole buffer in four streams",
+            },
+            "starts_on": AGENTS,
+            "operation": {"update": "adds one to every word", "read": "sums the words"},
+            "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
+            "size": {},
+            "iterations": {},
+            RATIO: {},
+        },
+        counters=(
+            Counter(name=r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", unit="ms", at_most="median"),
+            Counter(name="(initialise|cpu_read|prefetch_back)_ms", unit="ms"),
+            *EVENTS,
+            Counter(name=r"touched|record_multiple|bytes_per_touch|iteration_\d+_gpu_fault_groups", unit=""),
+            Counter(name="smallest_record|largest_record|ballast_bytes|free_bytes", unit="B"),
+            Counter(name="case|family|base|same_every_time", unit="word"),
+            HARDWARE,
+        ),
+        prices=_PRICES,
+    )
     figures = (
         Bar(x="allocator", colour="allocator", log_y=True, where=_base_point_except("allocator"),
             y_title="all passes with what prepares them, ms", title="Time of all passes by memory"),

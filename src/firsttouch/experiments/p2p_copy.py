@@ -23,6 +23,7 @@ from firsttouch.experiments.common import (
     unreachable,
     unreachable_peer,
 )
+from firsttouch.experiments.meanings import AGENTS, WAYS
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
@@ -43,7 +44,8 @@ from firsttouch.experiments.pairs import (
 )
 from firsttouch.experiments.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
-from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
+from firsttouch.records.codebook import Codebook, Counter, LinkShare
+from firsttouch.records.schema import NODE, PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
@@ -82,6 +84,26 @@ class P2pCopy(PairExperiment):
         "move to the device that uses them, every sample is one copy of pages touched anew (counter touched_anew)."
     )
     source = "nvbandwidth; Schieffer et al. 2025"
+    codebook = Codebook(
+        factors={
+            "engine": {
+                "copy-engine": "a copy of the driver",
+                "kernel": "a kernel of the device",
+                "peer-call": "the driver's call that names both devices",
+                "cpu": "threads of the processor",
+            },
+            NODE: {},
+            PEER: {},
+            "direction": {"out": "to the peer", "in": "from the peer", "both": "both ways at once"},
+            "source": {},
+            "target": {},
+            "first_touch": AGENTS,
+            "threads": {},
+            "size": {},
+        },
+        counters=(*WAYS, Counter(name="staged|touched", unit="word")),
+        link_shares=(LinkShare(counter="of_peak"),),
+    )
     figures = (
         Heat(x=OWNER, y=BY, facet="engine", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of copies one way", where={"direction": OUT}),

@@ -13,6 +13,7 @@ from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.bandwidth import sweep_passes
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, MiB, buffer_fact, memory_bytes, octaves
+from firsttouch.experiments.meanings import STREAM, WAYS
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
@@ -24,7 +25,8 @@ from firsttouch.experiments.pairs import (
     ways,
 )
 from firsttouch.figures import Heat, Line
-from firsttouch.records.schema import PEER, DeviceInfo, Metric, Peer, Record, Scalar
+from firsttouch.records.codebook import Codebook, LinkShare
+from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
 
 
@@ -76,6 +78,23 @@ class P2pDirect(PairExperiment):
         "the same in the device's or the node's own memory."
     )
     source = "STREAM; Schieffer et al. 2025"
+    codebook = Codebook(
+        factors={
+            "kernel": {
+                "read": "sums an array of the peer",
+                "write": "fills an array of the peer",
+                "copy-in": "from the peer's memory to the own",
+                "copy-out": "from the own memory to the peer's",
+                "copy-there": "within the peer's memory",
+            },
+            NODE: {},
+            PEER: {},
+            "allocator": {},
+            "size": {},
+        },
+        counters=(*STREAM, *WAYS),
+        link_shares=(LinkShare(counter="of_peak", cacheable=1),),
+    )
     figures = (
         Heat(x=OWNER, y=BY, facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
              title="Bandwidth from one to another"),

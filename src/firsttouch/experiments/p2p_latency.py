@@ -9,6 +9,7 @@ from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
 from firsttouch.experiments.base import Factor, Measurement, Point, Preset
 from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
+from firsttouch.experiments.meanings import AGENTS, CHASE
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
@@ -21,7 +22,8 @@ from firsttouch.experiments.pairs import (
     reached_by_cpu,
 )
 from firsttouch.figures import Heat, Line
-from firsttouch.records.schema import PEER, DeviceInfo, Metric, Record
+from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Record
 from firsttouch.session import Session
 
 
@@ -43,6 +45,10 @@ class P2pLatency(PairExperiment):
         "device's or the node's own memory."
     )
     source = "multichase (pointer chase); Schieffer et al. 2025"
+    codebook = Codebook(
+        factors={"agent": AGENTS, NODE: {}, PEER: {}, "allocator": {}, "size": {}},
+        counters=(*CHASE, Counter(name="stride", unit="B")),
+    )
     figures = (
         Heat(x=OWNER, y=BY, x_title="memory of", y_title="loads by", title="Time of a random load, ns"),
         Line(x="size", colour=OWNER, dash="allocator", facet=BY, log_x=True, log_y=True, x_title="buffer",

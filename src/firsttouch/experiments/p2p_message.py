@@ -26,6 +26,7 @@ from firsttouch.experiments.interfaces import (
     why_no_use,
     why_not_carried,
 )
+from firsttouch.experiments.meanings import INTERFACES, WAYS
 from firsttouch.experiments.pairs import (
     BY,
     OWNER,
@@ -48,6 +49,7 @@ from firsttouch.experiments.presets import leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -70,6 +72,22 @@ class P2pMessage(PairExperiment):
         "the link's stated peak, where the driver states it."
     )
     source = "OSU micro-benchmarks (osu_bw, osu_latency); Schieffer et al. 2025"
+    codebook = Codebook(
+        factors={
+            INTERFACE: INTERFACES,
+            NODE: {},
+            PEER: {},
+            "source": {},
+            "target": {},
+            "route": {
+                "default": "as the MPI does",
+                "direct": "from device memory",
+                "staged": "through host memory",
+            },
+            "size": {},
+        },
+        counters=(*WAYS, Counter(name="window", unit=""), Counter(name="shared", unit="word")),
+    )
     figures = (
         Heat(x=OWNER, y=BY, facet="interface", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of messages"),

@@ -24,6 +24,7 @@ from firsttouch.experiments.common import (
 )
 from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
 from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, Counter, PriceSource, Touch
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_seconds
@@ -82,6 +83,52 @@ class PageFault(Experiment):
         "trial."
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
+    codebook = Codebook(
+        factors={
+            "allocator": {},
+            "scenario": {
+                "cpu": "threads of the CPU touch new pages",
+                "gpu-major": "the GPU touches new pages",
+                "gpu-minor": "the GPU touches pages that the CPU touched",
+                "prefault+minor": "the same, with the time of the CPU's touches",
+                "cpu-1": "one thread of the CPU touches new pages (version 1)",
+                "cpu-n": "all threads of the CPU touch new pages (version 1)",
+            },
+            "access": {"store": "a store to each page", "load": "a load from each page"},
+            "page_size": {"base": "the smallest pages", "huge": "huge pages"},
+            "pages": {},
+            "threads": {},
+        },
+        counters=(
+            Counter(name="page_bytes", unit="B"),
+            Counter(name="absent", unit="word"),
+            Counter(name="cpu_threads", unit=""),
+            Counter(name="pages_per_s", unit="1/s"),
+            Counter(name=r"(first|second|mean|p\d+)_ns", unit="ns"),
+        ),
+        touch=Touch(
+            by="scenario",
+            agents={
+                "cpu": "cpu",
+                "cpu-1": "cpu",
+                "cpu-n": "cpu",
+                "gpu-major": "gpu",
+                "gpu-minor": "gpu",
+                "prefault+minor": "gpu",
+            },
+            pages="pages",
+            threads=["cpu_threads", "threads"],
+            single=["cpu-1"],
+        ),
+        prices=(
+            PriceSource(
+                price="first_touch",
+                where={"scenario": "cpu", "access": "store"},
+                by={"allocator": "allocator", "page_size": "page_size", "threads": "threads"},
+                names={"count": "pages", "bytes": "page_bytes"},
+            ),
+        ),
+    )
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="time per page, ns"),

@@ -24,8 +24,10 @@ from firsttouch.experiments.common import (
     line_bytes,
     unreachable,
 )
+from firsttouch.experiments.meanings import AGENTS, CHASE
 from firsttouch.experiments.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
 from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, Counter
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -109,6 +111,22 @@ class Tlb(Experiment):
         "the processor's counter."
     )
     source = "pointer chase as in multichase; Wahlgren et al., IISWC 2025, Sec. III-B (misses by allocator)"
+    codebook = Codebook(
+        factors={
+            "method": {"chase": "timed loads", "counter": "the processor's count of misses"},
+            "agent": AGENTS,
+            "allocator": {},
+            "stride": {},
+            "pages": {},
+        },
+        counters=(
+            *CHASE,
+            Counter(name="over_dense_ns", unit="ns", at_most="median"),
+            Counter(name="dense_ns|translated_ns", unit="ns"),
+            Counter(name="node_stride|array_bytes", unit="B"),
+            Counter(name="misses_per_mib", unit="1/MiB"),
+        ),
+    )
     figures = (
         Line(x="pages", colour="stride", dash="agent", facet="allocator", log_x=True, log_y=True,
              x_title="pages", y_title="time per load", where={"method": "chase"}),

@@ -39,11 +39,16 @@ from firsttouch.experiments.common import (
 )
 from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
+from firsttouch.records.codebook import Codebook, Counter, PriceSource, Traffic
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
 MAX_STREAMS = 64
 ENGINES = ("copy-engine", "kernel", "cpu")
+_WHOLE: dict[str, Scalar] = {"streams": 1, "chunk": 0}
+"""A transfer that is one copy."""
+_LINK: dict[str, Scalar | list[Scalar]] = {"direction": ["h2d", "d2h"]}
+_SIDE, _BYTES = {"direction": "direction", "allocator": "allocator"}, {"bytes": "size"}
 
 
 def _is_page_locked(candidate: Candidate) -> bool:
@@ -73,6 +78,47 @@ class Transfer(Experiment):
         "allocator is the host's side of h2d and d2h and both sides of d2d and h2h; other is the device's side."
     )
     source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-A3"
+    codebook = Codebook(
+        factors={
+            "direction": {
+                "h2d": "from the host to the device",
+                "d2h": "from the device to the host",
+                "d2d": "within the device",
+                "h2h": "within the host",
+            },
+            "engine": {
+                "copy-engine": "a call of the driver",
+                "kernel": "a kernel of the device",
+                "cpu": "threads of the processor",
+            },
+            "allocator": {},
+            "other": {},
+            "streams": {},
+            "chunk": {},
+            "size": {},
+            "threads": {},
+        },
+        counters=(
+            Counter(name="latency(_low|_high)?_us", unit="us"),
+            Counter(name="new_pages(_low|_high)?_us", unit="us"),
+        ),
+        traffic=(
+            Traffic(where={"direction": "d2d"}, through="memory", passing=2, cacheable=1),  # each is read and written
+            Traffic(where={**_LINK, "engine": ["copy-engine", "cpu"]}, through="link"),
+            Traffic(where={**_LINK, "engine": "kernel"}, through="link", memory="host", cacheable=1),
+        ),
+        prices=(
+            PriceSource(price="copy", where={"engine": "copy-engine", **_WHOLE}, by=_SIDE, names=_BYTES),
+            PriceSource(price="remote", where={"engine": "kernel", **_WHOLE}, by=_SIDE, names=_BYTES),
+            PriceSource(price="host_copy", where={"direction": "h2h", "engine": "cpu", **_WHOLE}, names=_BYTES),
+            PriceSource(
+                price="copy_into_new",
+                where={"direction": "d2h", "engine": "copy-engine", **_WHOLE},
+                by={"allocator": "allocator"},
+                names={**_BYTES, "us": "new_pages_us", "low_us": "new_pages_low_us", "high_us": "new_pages_high_us"},
+            ),
+        ),
+    )
     figures = (
         Line(x="size", colour="allocator", dash="engine", facet="direction", log_x=True, log_y=True,
              x_title="bytes copied", y_title="bandwidth, GB/s"),

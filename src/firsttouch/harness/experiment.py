@@ -15,6 +15,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiments.common import MMAP_EVERY_BLOCK
+from firsttouch.experiments.meanings import EVENTS, SHARES
 from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -22,6 +23,7 @@ from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.outcomes.placements import PLACEMENT
+from firsttouch.records.codebook import TWO_CLOCKS, Codebook, Counter
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -58,6 +60,32 @@ def applications(known: Mapping[str, type[App]], requested: Mapping[str, Sequenc
     return {name: Application(app, requested) for name, app in known.items()}
 
 
+CODEBOOK = Codebook(
+    factors={
+        "app": {},
+        "strategy": {},
+        "size": {},
+        "repeat": {},
+        "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
+        "kernel_times": {},
+        "timeline": {},
+    },
+    open=True,  # to parameters and options of the application
+    counters=(
+        Counter(name="phase_context_ms", unit="ms"),  # of an earlier process
+        Counter(name="phase_.+_ms", unit="ms", at_most="median"),
+        Counter(name=r"iteration_\d+_ms", unit="ms", at_most="max"),  # they are those of one run
+        Counter(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
+        Counter(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
+        *EVENTS,
+        *SHARES,
+        Counter(name=r"(peak|peak_host|footprint|copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
+        Counter(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
+        Counter(name=r"param_\w+|kernel_intervals|messages|exchange_part|size_reached|steps|shared", unit=""),
+        Counter(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
+    ),
+)
+"""What readers of the records of applications need to know. Applications add counters of their own."""
 _SOLUTIONS: dict[tuple[type[App], int], Params] = {}
 
 
@@ -78,6 +106,7 @@ class Applications(Experiment):
     counted = report.COUNTED
     source = report.SOURCE
     figures = report.FIGURES
+    codebook = CODEBOOK
     switches_of = ("memory", "copies")
 
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:

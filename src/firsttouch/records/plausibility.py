@@ -1,8 +1,9 @@
 """The check of plausibility: rules that no right measurement breaks. docs/records.md says when it is applied.
 
 A record that breaks a rule is suspect: its field `suspect` is the rule's name, its status stays, and no finding uses
-it. A limit that a machine does not state is not assumed. Files from others are treated as untrusted: any factor,
-counter or fact may be absent or of another type.
+it. What records mean is in the codebooks of their experiments (codebook.py): no rule knows one by its name. A limit
+that a machine does not state is not assumed. Files from others are treated as untrusted: any factor, counter or fact
+may be absent or of another type.
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from msgspec.structs import astuple
 
+from firsttouch.records.codebook import Touch, Traffic, codebook_of, limit_of
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary, as_number
 
 
 @dataclass(frozen=True)
 class Rule:
     """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record, by its
-    experiment, unit and direction; records that were not measured are never judged. is_broken: judges a record among
-    all those of its run.
+    experiment's codebook, its unit and direction; records that were not measured are never judged. is_broken: judges a
+    record among all those of its run.
     """
 
     name: str
@@ -43,7 +45,7 @@ class Run:
 
     @cached_property
     def _loads(self) -> list[Record]:
-        return [r for r in self._records if r.experiment == "latency" and r.summary and r.summary.median > 0]
+        return [r for r in self._records if codebook_of(r.experiment).load and r.summary and r.summary.median > 0]
 
     def load_ns(self, agent: str, device: str) -> float | None:
         """The least time of a load from the largest buffer, by its interval; None if no load was measured. All devices
@@ -56,8 +58,10 @@ class Run:
     def _find_load_ns(self, agent: str, device: str) -> float | None:
         fastest: dict[float, float] = {}
         for r in self._loads:
-            size = as_number(r.factors.get("size"))
-            if size is not None and r.factors.get("agent") == agent and (agent == "cpu" or r.device == device):
+            load = codebook_of(r.experiment).load
+            size = None if load is None else as_number(r.factors.get(load.size))
+            by = "" if load is None else r.factors.get(load.agent)
+            if size is not None and by == agent and (agent == "cpu" or r.device == device):
                 fastest[size] = min(_summary(r).ci_low, fastest.get(size, math.inf))
         return fastest[max(fastest)] if fastest else None
 
@@ -82,10 +86,6 @@ def explain(name: str) -> str:
 def _summary(record: Record) -> Summary:
     assert record.summary is not None
     return record.summary
-
-
-def _is(*experiments: str) -> Callable[[Record], bool]:
-    return lambda record: record.experiment in experiments
 
 
 # ---------------------------------------------------------------------------------------- one record by itself
@@ -117,65 +117,20 @@ def _is_not_positive(record: Record, _run: Run) -> bool:
     return summary.min < 0 if _is_count(record) else min(summary.median, summary.ci_low) <= 0
 
 
-class Part(NamedTuple):
-    """Counters that are parts of a counter, a factor, 'median' or 'max' of the samples, or a number.
-
-    counters: a regular expression. whole: a name, which may refer to groups of the expression, or a number. rounding:
-    by how much a part may exceed its whole, relative to it.
-    """
-
-    experiment: str
-    counters: str
-    whole: str | float
-    rounding: float = 1e-6
-
-
-TWO_CLOCKS = 1e-3
-"""By how much times by the device's clock and by the host's may differ. Oscillators are within 1e-4 of each other."""
-PARTS = (
-    Part("app", r"phase_(?!context_).+_ms", "median"),
-    Part("app", r"iteration_\d+_ms", "max"),  # they are those of one run
-    Part("app", r"kernel_ms", "kernel_compute_ms", TWO_CLOCKS),
-    Part("app", r"memory_.+_bytes|peak_device_bytes", "peak_bytes"),
-    Part("migration", r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", "median"),
-    Part("atomics", r"(cpu|gpu)_rate", "median"),
-    Part("atomics", r"gpu_threads_seen", "gpu_threads"),
-    Part("tlb", r"over_dense_ns", "median"),
-    Part("locking", r"cpu_share", 1),
-    Part("caching", r"kept", 1),
-    *(
-        Part(name, r"(.+_(?:h2d|d2h))_(?:prefetch|fault|speculative|eviction|access_counter)_bytes", r"\1_bytes")
-        for name in ("migration", "app")
-    ),
-)
-
-
 def _whole(record: Record, name: str) -> float | None:
     if name in ("median", "max"):
         return float(getattr(record.summary, name))
     return as_number(record.counters.get(name, record.factors.get(name)))
 
 
-@lru_cache(maxsize=4096)
-def _name_of_whole(part: Part, counter: str) -> str | float | None:
-    """The whole of which a counter is a part; None if it is none."""
-    found = re.fullmatch(part.counters, counter)
-    if found is None or not isinstance(part.whole, str):
-        return None if found is None else part.whole
-    return found.expand(part.whole)
-
-
 def _exceeds_whole(record: Record, _run: Run) -> bool:
-    for rule in PARTS:
-        if rule.experiment != record.experiment:
+    for counter, value in record.counters.items():
+        limit, part = limit_of(record.experiment, counter), as_number(value)
+        if limit is None or part is None:
             continue
-        for counter, value in record.counters.items():
-            name = _name_of_whole(rule, counter)
-            if name is None or (part := as_number(value)) is None:
-                continue
-            whole = _whole(record, name) if isinstance(name, str) else name
-            if whole is not None and part > whole + rule.rounding * abs(whole):
-                return True
+        whole = _whole(record, limit[0]) if isinstance(limit[0], str) else limit[0]
+        if whole is not None and part > whole + limit[1] * abs(whole):
+            return True
     return False
 
 
@@ -183,22 +138,25 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
 
 
 def _is_below_load(record: Record, run: Run) -> bool:
-    agent = "cpu" if str(record.factors.get("scenario")).startswith("cpu") else "gpu"
+    touch = codebook_of(record.experiment).touch
+    agent = None if touch is None else touch.agents.get(str(record.factors.get(touch.by)))
+    if touch is None or agent is None:
+        return False
     load = run.load_ns(agent, record.device)
-    return load is not None and _summary(record).ci_high * _at_once(record, run, agent) < load
+    return load is not None and _summary(record).ci_high * _at_once(record, run, touch, agent) < load
 
 
-def _at_once(record: Record, run: Run, agent: str) -> float:
+def _at_once(record: Record, run: Run, touch: Touch, agent: str) -> float:
     """The most pages whose faults can pass at the same time: one for each processor; all pages where a GPU touches
     them, or where one fault makes several pages present, as of managed memory.
     """
-    device, pages = run.devices.get(record.device), as_number(record.factors.get("pages")) or 1
+    device, pages = run.devices.get(record.device), as_number(record.factors.get(touch.pages)) or 1
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or entry.managed or (agent == "gpu" and device.role == "gpu"):
         return pages
-    if record.factors.get("scenario") == "cpu-1":
+    if record.factors.get(touch.by) in touch.single:
         return 1
-    given = (record.counters.get("cpu_threads"), record.factors.get("threads"))
+    given = (record.counters.get(name, record.factors.get(name)) for name in touch.threads)
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
     return min(pages, next((n for v in (*given, usable) if (n := as_number(v))), pages))
 
@@ -233,10 +191,6 @@ def _is_above_peak(record: Record, run: Run) -> bool:
     return _summary(record).median * 1e9 * (found.passing - found.cached) > found.peak
 
 
-_ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
-"""The arrays that a kernel of `bandwidth` reads and writes."""
-
-
 def limit(record: Record, run: Run) -> Limit | None:
     """The limit of a copy or a stream; None if the record does not say what moves where, or if caches may serve all of
     it.
@@ -245,32 +199,30 @@ def limit(record: Record, run: Run) -> Limit | None:
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or not size or record.parties or device.role != "gpu":
         return None
-    factor, cached = record.factors.get, as_number(device.facts.get("l2_bytes")) or 0.0
-    if record.experiment == "transfer":
-        if factor("direction") == "d2d":  # each byte is read and written
-            return Limit("memory", _memory_peak(device), 2, cached / size)
-        if factor("direction") not in ("h2d", "d2h"):
-            return None
-        if factor("engine") != "kernel":
-            return Limit("link", _link_peak(device, run.machine), 1)
-        return Limit("link", _link_peak(device, run.machine), 1, cached / size) if _stays_on_host(entry) else None
-    if factor("arrays") != "memory" or factor("agent") != "gpu":
+    passes = (t for t in codebook_of(record.experiment).traffic if _meets(record, t, entry))
+    if (traffic := next(passes, None)) is None:
         return None
-    reads, writes = _ARRAYS.get(str(factor("kernel")), (1, 1))
-    arrays = reads + writes
-    if _stays_on_host(entry):  # a link carries both directions at once
-        return Limit("link", _link_peak(device, run.machine), max(reads, writes) / arrays, cached / size / arrays)
-    return Limit("memory", _memory_peak(device), 1, cached / size / arrays) if entry.device_memory else None
+    peak = _memory_peak(device) if traffic.through == "memory" else _link_peak(device, run.machine)
+    cached = (as_number(device.facts.get("l2_bytes")) or 0.0) / size
+    return Limit(traffic.through, peak, traffic.passing, traffic.cacheable * cached)
+
+
+def _meets(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
+    right = {"any": True, "device": entry.device_memory, "host": _stays_on_host(entry)}[traffic.memory]
+    return right and all(
+        record.factors.get(name) in (wanted if isinstance(wanted, list) else [wanted])
+        for name, wanted in traffic.where.items()
+    )
 
 
 def _is_above_link_peak(record: Record, run: Run) -> bool:
     """A copy crosses the link each time; what kernels read again may be in a cache of their device."""
-    of_peak, size = as_number(record.counters.get("of_peak")), as_number(record.factors.get("size"))
-    device = run.devices.get(record.device)
-    if of_peak is None or not size or device is None:
+    size, device = as_number(record.factors.get("size")), run.devices.get(record.device)
+    if not size or device is None:
         return False
-    cached = (as_number(device.facts.get("l2_bytes")) or 0.0) if record.experiment == "p2p-direct" else 0.0
-    return of_peak * (1 - cached / size) > 1
+    cache = (as_number(device.facts.get("l2_bytes")) or 0.0) / size
+    shares = ((s, as_number(record.counters.get(s.counter))) for s in codebook_of(record.experiment).link_shares)
+    return any(share is not None and share * (1 - s.cacheable * cache) > 1 for s, share in shares)
 
 
 def _stays_on_host(entry: AllocatorInfo) -> bool:
@@ -331,25 +283,25 @@ RULES: Sequence[Rule] = (
         "above-peak",
         "a copy or a stream beyond the caches is not faster than the peak that the machine states for the memory or "
         "the link it passes through",
-        _is("transfer", "bandwidth"),
+        lambda record: bool(codebook_of(record.experiment).traffic),
         _is_above_peak,
     ),
     Rule(
         "above-link-peak",
         "what two devices copy, or access beyond the caches, does not cross their link faster than its stated peak",
-        _is("p2p-copy", "p2p-direct"),
+        lambda record: bool(codebook_of(record.experiment).link_shares),
         _is_above_link_peak,
     ),
     Rule(
         "below-load",
         "the fault of a page takes at least as long as a load by the same agent from the largest buffer of the run",
-        _is("pagefault"),
+        lambda record: codebook_of(record.experiment).touch is not None,
         _is_below_load,
     ),
     Rule(
         "part-above-whole",
         "a part, such as a phase, a pass or one cause of moved bytes, is not more than its whole",
-        _is(*dict.fromkeys(part.experiment for part in PARTS)),
+        lambda record: any(counter.at_most is not None for counter in codebook_of(record.experiment).counters),
         _exceeds_whole,
     ),
 )

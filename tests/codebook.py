@@ -1,0 +1,19 @@
+"""Writes src/firsttouch/records/codebook.json from the codebooks of the experiments of the package: make codebook"""
+
+from __future__ import annotations
+
+import msgspec
+
+from firsttouch.experiments import all_experiments
+from firsttouch.harness.experiment import Applications
+from firsttouch.records.codebook import FILE
+
+
+def generated() -> bytes:
+    experiments = [*all_experiments().values(), Applications()]
+    found = {e.name: msgspec.structs.replace(e.codebook, version=e.metric.version) for e in experiments}
+    return msgspec.json.format(msgspec.json.encode(found, order="sorted"), indent=1) + b"\n"
+
+
+if __name__ == "__main__":
+    FILE.write_bytes(generated())
