@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from statistics import mean
 
 from firsttouch import _core
@@ -222,80 +221,32 @@ class Application(Applications):
     # ---------------------------------------------------------------------------------------------- measurement
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        factors = point.factors
+        factors, device = point.factors, session.device
         strategy, params = STRATEGIES[factors.text("strategy")], self.params(factors)
-        options = {name: factors.text(name) for name in self.app.options if name in factors}
-        started = time.perf_counter()
-        device = session.device
-        kernels = self.app(params, session.seed, options).kernels
-        for entry in kernels.entries:
-            kernels.compiled(device, entry)
-        context = time.perf_counter() - started
+        runner = _AppRunner(self.app, factors, strategy, session)
+        context = runner.compile(params)
         if factors.get("events") == "on":
             session.recorded_events()  # raises Unsupported if there are none
 
-        divided = division.divide(self.app, factors, strategy, session.info)
-        exchanges = exchanging.Exchanges(factors, session)
-
-        def run_once(
-            params: Params,
-            *,
-            seed: int,
-            check: bool,
-            known: Collection[str] = (),
-            divided: division.Division = divided,
-            timer: _core.KernelTimer | None = None,
-        ) -> tuple[App, Run]:
-            app = self.app(params, seed, options, rank=session.rank, ranks=session.ranks)
-            app.division = divided
-            workspace = Workspace(
-                strategy,
-                session.info,
-                device,
-                pages=str(factors.get("pages", "policy")),
-                place_scratch=_places_scratch(factors),
-                guidance=placements.placement_of(self.app, factors),
-                messages=str(factors.get(BUFFERS, "")),
-            )
-            rows = _window_rows(self.app, params, strategy, factors)
-            return app, run(
-                app,
-                workspace,
-                threads=1 if factors.get("initialise") == "single" else 0,
-                check=check,
-                known=known,
-                windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
-                counters=memory_counters(session.info, device, strategy.allocator),
-                log=session.events,
-                timer=timer,
-                exchange=exchanges.new(),
-                rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
-            )
-
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
         # data can't pass the check.
-        run_once(self.app.sizes["tiny"], seed=session.seed + 1, check=False)
+        runner.run(self.app.sizes["tiny"], seed=session.seed + 1)
         runs: list[Run] = []
         timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         own = session.on_own_processors() if session.ranks > 1 else nullcontext()
         with own, Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
             found = division.find(
-                self.app,
-                factors,
-                divided,
-                lambda one: run_once(params, seed=session.seed, check=False, divided=one)[1],
-                _repeats(factors),
+                self.app, factors, runner.division, lambda one: runner.run(params, divided=one)[1], _repeats(factors)
             )
+            runner.division = found.division
             for _ in range(_repeats(factors)):
                 # All are checked, the later ones in full only if their output differs from the first.
-                known = [*session.outputs, *(run.output for run in runs)]
-                app, finished = run_once(params, seed=session.seed, check=True, known=known, divided=found.division)
+                app, finished = runner.run(params, known=[*session.outputs, *(run.output for run in runs)])
                 runs.append(finished)
             if kernel_times.are_wanted(factors):
                 timer = _core.KernelTimer(device)
-                one = partial(run_once, params, seed=session.seed, check=False, divided=found.division, timer=timer)
-                timed += [one()[1] for _ in runs]
+                timed += [runner.run(params, timer=timer)[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
         measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
         measurement.counters |= {**ballast.counters, **found.counters(runs), **kernel_times.counters(timed)}
@@ -330,6 +281,62 @@ class Application(Applications):
             counters=counters,
             outputs=[run.output for run in runs if run.output],
             buffers=[BufferFact(name=n, allocator=a, bytes=b) for n, a, b in last.buffers],
+        )
+
+
+class _AppRunner:
+    """Runs an application as the factors of a point say. division: how its work is divided."""
+
+    def __init__(self, app: type[App], factors: Factors, strategy: Strategy, session: Session) -> None:
+        self._app, self._factors, self._strategy, self._session = app, factors, strategy, session
+        self._options = {name: factors.text(name) for name in app.options if name in factors}
+        self._exchanges = exchanging.Exchanges(factors, session)
+        self.division = division.divide(app, factors, strategy, session.info)
+
+    def compile(self, params: Params) -> float:
+        """Compile all kernels. Returns the seconds that it took."""
+        started = time.perf_counter()
+        kernels = self._app(params, self._session.seed, self._options).kernels
+        for entry in kernels.entries:
+            kernels.compiled(self._session.device, entry)
+        return time.perf_counter() - started
+
+    def run(
+        self,
+        params: Params,
+        *,
+        seed: int | None = None,
+        known: Collection[str] | None = None,
+        divided: division.Division | None = None,
+        timer: _core.KernelTimer | None = None,
+    ) -> tuple[App, Run]:
+        """Run it once. known: digests of outputs that were checked; without it, the output is not checked."""
+        factors, session, strategy = self._factors, self._session, self._strategy
+        seed = session.seed if seed is None else seed
+        app = self._app(params, seed, self._options, rank=session.rank, ranks=session.ranks)
+        app.division = divided or self.division
+        workspace = Workspace(
+            strategy,
+            session.info,
+            session.device,
+            pages=str(factors.get("pages", "policy")),
+            place_scratch=_places_scratch(factors),
+            guidance=placements.placement_of(self._app, factors),
+            messages=str(factors.get(BUFFERS, "")),
+        )
+        rows = _window_rows(self._app, params, strategy, factors)
+        return app, run(
+            app,
+            workspace,
+            threads=1 if factors.get("initialise") == "single" else 0,
+            check=known is not None,
+            known=known or (),
+            windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
+            counters=memory_counters(session.info, session.device, strategy.allocator),
+            log=session.events,
+            timer=timer,
+            exchange=self._exchanges.new(),
+            rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
         )
 
 
