@@ -25,7 +25,7 @@ from firsttouch.profile.views import write
 from firsttouch.report.profile import write_profile
 
 KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 15
-AT_ONCE = 5
+AT_ONCE = 8
 TARGET = """
 import os, sys, time, firsttouch
 child = os.fork()

@@ -165,9 +165,9 @@ def test_a_ramp(tmp_path: Path, pages: str) -> None:
     program = build(tmp_path, "ramp", RAMP)
     out = tmp_path / "out"
     with start("--out", str(out), "--", str(program), *["huge"] * (pages == "huge"), stdin=subprocess.PIPE) as running:
-        until(lambda: max(values(out, "total", "resident")) >= 512 * MiB)
+        until(lambda: max(values(out, "total", "resident")) >= 512 * MiB, apart=0.05)
         if pages == "huge":
-            until(lambda: max(values(out, "process:0", "huge")) >= 512 * MiB)
+            until(lambda: max(values(out, "process:0", "huge")) >= 512 * MiB, apart=0.05)
         running.communicate()
         assert running.returncode == 0
     profile = read(out)
@@ -217,13 +217,13 @@ def test_shared_memory_counts_once_in_pss_and_the_sum_says_so(tmp_path: Path) ->
     program, out = build(tmp_path, "tree", TREE), tmp_path / "out"
     with start("--out", str(out), "--", str(program), stdin=subprocess.PIPE) as running:
         assert running.stdin is not None
-        until(lambda: max(values(out, "total", "resident")) >= 128 * MiB)
-        until(lambda: max(values(out, "total", "pss")) >= 64 * MiB)
+        until(lambda: max(values(out, "total", "resident")) >= 128 * MiB, apart=0.05)
+        until(lambda: max(values(out, "total", "pss")) >= 64 * MiB, apart=0.05)
         before = len(values(out, "total", "pss"))
         running.stdin.write("f")
         running.stdin.flush()
-        until(lambda: max(values(out, "total", "resident")) >= 256 * MiB)
-        until(lambda: len(values(out, "total", "pss")) > before)
+        until(lambda: max(values(out, "total", "resident")) >= 256 * MiB, apart=0.05)
+        until(lambda: len(values(out, "total", "pss")) > before, apart=0.05)
         _, printed = running.communicate()
     profile = read(out)
     assert 256 * MiB <= profile.curves["total", "resident"].peak[1] < 280 * MiB

@@ -58,21 +58,39 @@ def check(journal: ProcessJournal, n: int, begin: float, end: float) -> None:
     assert all(0.8e-6 < record.end - record.start < 1.2e-6 for record in records)
 
 
-@pytest.mark.parametrize(
-    ("n", "end", "status"),
-    [
-        (0, "return", 0),
-        (1000, "return", 0),
-        (1000, "reset", 0),
-        (1000, "_exit", 0),
-        (1000, "abort", -6),
-        (1000, "kill", -9),
-        (PAST, "return", 0),
-    ],
-)
-def test_every_record_arrives_once(driver: Path, tmp_path: Path, n: int, end: str, status: int):
-    begin, ended = map(float, run([driver, str(n), end], traced(driver, tmp_path), status).split())
-    check(only_journal(tmp_path), n, begin, ended)
+ENDS = [
+    (0, "return", 0),
+    (1000, "return", 0),
+    (1000, "reset", 0),
+    (1000, "_exit", 0),
+    (1000, "abort", -6),
+    (1000, "kill", -9),
+    (PAST, "return", 0),
+]
+"""How many records a program makes, how it ends, and with which status."""
+
+
+@pytest.fixture(scope="module")
+def ended(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str], tuple[Path, str]]:
+    """The folder and the output of a program for each of ENDS. They run side by side, since some wait for a second."""
+    started = []
+    for n, end, status in ENDS:
+        folder = tmp_path_factory.mktemp("ended")
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([driver, str(n), end], env=traced(driver, folder), **streams)
+        started.append((n, end, status, folder, process))
+    outputs = {}
+    for n, end, status, folder, process in started:
+        output, errors = process.communicate(timeout=100)
+        assert (process.returncode, errors) == (status, "")
+        outputs[n, end] = folder, output
+    return outputs
+
+
+@pytest.mark.parametrize(("n", "end"), [(n, end) for n, end, _ in ENDS])
+def test_every_record_arrives_once(ended: dict[tuple[int, str], tuple[Path, str]], n: int, end: str):
+    folder, output = ended[n, end]
+    check(only_journal(folder), n, *map(float, output.split()))
 
 
 def test_a_process_that_forks_is_traced_alone(driver: Path, tmp_path: Path):
