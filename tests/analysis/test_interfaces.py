@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.movements import COPY, SIZES, curve, direct, rates, record
 
@@ -245,6 +245,7 @@ def test_records_of_others_are_left_out() -> None:
 ENGINES = ("copy-engine", "kernel", "peer-call")
 
 
+@settings(deadline=None)  # on a busy machine an example takes long
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(ENGINES), st.sampled_from(SIZES)),
