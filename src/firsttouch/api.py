@@ -21,8 +21,8 @@ from firsttouch.analysis.findings import (
     quantity,
 )
 from firsttouch.errors import Unsupported, UsageError
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
+from firsttouch.experiment.common import (
     BASE_PAGE,
     HUGE_PAGE,
     GiB,
@@ -39,7 +39,7 @@ from firsttouch.experiments.common import (
     unreachable,
     unreachable_peer,
 )
-from firsttouch.experiments.presets import Above, Below, Not, Octave, leave_out, take, take_only
+from firsttouch.experiment.presets import Above, Below, Not, Octave, leave_out, take, take_only
 from firsttouch.figures import Bar, Heat, Line, MemoryTimeline, Stack, Table
 from firsttouch.harness.app import (
     App,
@@ -62,7 +62,7 @@ from firsttouch.harness.app import (
     u64,
 )
 from firsttouch.harness.random import below, uniform_f32, unit_f64, words
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_seconds, format_size, parse_size
@@ -79,7 +79,7 @@ __all__ = [
     "Claim",
     "Codebook",
     "Comparison",
-    "Counter",
+    "CounterEntry",
     "Cpu",
     "DeviceInfo",
     "Experiment",

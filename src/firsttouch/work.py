@@ -17,7 +17,7 @@ from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scal
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
-    from firsttouch.experiments.base import Experiment
+    from firsttouch.experiment.base import Experiment
 
 _MOST_LISTED = 8
 
@@ -28,7 +28,7 @@ class ExperimentWork(Work):
     name = "run"
 
     def check_modules(self, paths: Sequence[str]) -> None:
-        from firsttouch.experiments.base import Experiment
+        from firsttouch.experiment.base import Experiment
 
         require_classes(paths, map(type, experiments.all_experiments().values()), Experiment, self.planning.noun)
 

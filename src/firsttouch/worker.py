@@ -19,7 +19,7 @@ from firsttouch.engine.job import Job, JobHandler
 from firsttouch.workers.protocol import Handler, Task, carry_out, serve
 
 if TYPE_CHECKING:
-    from firsttouch.experiments.base import Experiment
+    from firsttouch.experiment.base import Experiment
 
 
 def _experiment(job: Job) -> Experiment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firsttouch.analysis.findings import Claim, finding
-from firsttouch.experiments.base import Experiment, Factor, Measurement
+from firsttouch.experiment.base import Experiment, Factor, Measurement
 from firsttouch.figures import Table
 from firsttouch.records.schema import Metric
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from firsttouch.analysis.findings import Claim, Finding, finding
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
 from firsttouch.figures import Table
 from firsttouch.records.schema import DeviceInfo, Metric, Record
 from firsttouch.session import Session

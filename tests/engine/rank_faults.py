@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from faults import FAULTS, GOOD, _Plain
 
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.collective import devices_of
 from firsttouch.session import Session
 

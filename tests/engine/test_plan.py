@@ -14,10 +14,10 @@ from firsttouch.engine.on_device import SHORTEST
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.values import parse_sets, parse_value
 from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment, Factor
+from firsttouch.experiment.common import peer, unreachable_peer
+from firsttouch.experiment.presets import QUICK, leave_out
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Experiment, Factor
-from firsttouch.experiments.common import peer, unreachable_peer
-from firsttouch.experiments.presets import QUICK, leave_out
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Metric, Peer, Request
 
 CAPABILITIES = {

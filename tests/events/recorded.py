@@ -9,7 +9,7 @@ import time
 
 from firsttouch.analysis.findings import Claim, finding
 from firsttouch.events import log as events
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
 from firsttouch.figures import Table
 from firsttouch.records.schema import Metric
 from firsttouch.session import Session

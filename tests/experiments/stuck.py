@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firsttouch import _core
+from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments import locking
-from firsttouch.experiments.base import Measurement, Point
 from firsttouch.session import Session
 
 

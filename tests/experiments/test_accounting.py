@@ -6,8 +6,8 @@ import pytest
 from fake_records import a_record, sentences_of
 from small import SmallRun
 
+from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments.accounting import Accounting, Trial, medians, step_and_counters
-from firsttouch.experiments.base import Measurement, Point
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import Factors, Scalar
 from firsttouch.session import Session

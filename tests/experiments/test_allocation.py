@@ -15,9 +15,9 @@ from small import SmallRun
 from firsttouch import _core
 from firsttouch.analysis.findings import Quantity
 from firsttouch.engine.plan import make_plan
+from firsttouch.experiment.base import Point, Preset
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.allocation import Allocation
-from firsttouch.experiments.base import Point, Preset
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Record, Request
 from firsttouch.report.sentences import sentences

@@ -13,8 +13,8 @@ from fake_devices import GPU, OPENCL_GPU, opencl
 from small import SmallRun
 
 from firsttouch import _core
+from firsttouch.experiment.base import Point
 from firsttouch.experiments.atomics import Atomics, most_gpu_threads, powers
-from firsttouch.experiments.base import Point
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors
 from firsttouch.session import Session
 

@@ -13,9 +13,9 @@ from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.engine.planned import Planned
+from firsttouch.experiment.base import Preset
+from firsttouch.experiment.common import MiB, last_level_bytes
 from firsttouch.experiments.bandwidth import thread_counts
-from firsttouch.experiments.base import Preset
-from firsttouch.experiments.common import MiB, last_level_bytes
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 

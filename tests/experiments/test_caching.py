@@ -15,7 +15,7 @@ from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Point
+from firsttouch.experiment.base import Point
 from firsttouch.experiments.caching import Caching, thread_counts
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record
 from firsttouch.report.sentences import sentences

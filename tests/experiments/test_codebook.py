@@ -12,9 +12,9 @@ import pytest
 from fake_devices import DISCRETE, GPU, OPENCL_GPU, PROCESSOR, amd, opencl
 
 from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment, Factor, Preset
+from firsttouch.experiment.contract import factors_of, flaw, strange_factor
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Experiment, Factor, Preset
-from firsttouch.experiments.contract import factors_of, flaw, strange_factor
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Compare, Level, PaperClaim, Trend, Untestable, all_claims

@@ -7,8 +7,8 @@ from fake_devices import GPU, OPENCL_GPU, amd, opencl
 from preset_helpers import plan
 
 from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment, Factor, describe_factors
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Experiment, Factor, describe_factors
 
 
 @pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)

@@ -9,8 +9,8 @@ from preset_helpers import plan
 from small import SmallRun
 
 from firsttouch import _core
-from firsttouch.experiments.base import Point, Preset
-from firsttouch.experiments.common import BASE_PAGE
+from firsttouch.experiment.base import Point, Preset
+from firsttouch.experiment.common import BASE_PAGE
 from firsttouch.experiments.faultcount import FaultCount
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.session import Session

@@ -19,7 +19,7 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.events.log import EventLog, MemoryEvent, Window
 from firsttouch.events.steps import by_step, event_counters
-from firsttouch.experiments.base import Point
+from firsttouch.experiment.base import Point
 from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar

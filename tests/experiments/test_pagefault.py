@@ -14,8 +14,8 @@ from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported
+from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Measurement, Point
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
 from firsttouch.report.answers import answered

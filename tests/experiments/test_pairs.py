@@ -15,14 +15,15 @@ from tests.calls import call
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.errors import Unsupported, UsageError
+from firsttouch.experiment.pairs import Misplaced, require_on
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.p2p_direct import KERNELS, crossings
-from firsttouch.experiments.pairs import BY, OWNER, Misplaced, require_on
 from firsttouch.figures import Heat
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
 from firsttouch.report.sentences import sentences
 from firsttouch.session import Session
+from firsttouch.views.pairs import BY, OWNER
 
 BOTH = ("p2p-latency", "p2p-direct")
 TWO = ("opencl:0", "opencl:1")

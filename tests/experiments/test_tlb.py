@@ -10,7 +10,7 @@ from fake_records import a_record
 from preset_helpers import plan
 from small import SmallRun
 
-from firsttouch.experiments.common import KiB, MiB
+from firsttouch.experiment.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
 from firsttouch.report.sentences import sentences

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from firsttouch.experiments.common import MMAP_EVERY_BLOCK
+from firsttouch.experiment.common import MMAP_EVERY_BLOCK
 
 FAULTS = """
 import resource

@@ -13,8 +13,8 @@ from tests.fabricated import MACHINES
 
 from firsttouch.engine.values import parse_value
 from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Factor
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.base import Factor
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.rows import (
     APPLICATIONS,

@@ -6,7 +6,7 @@ import random
 
 from firsttouch.analysis.findings import Claim, finding
 from firsttouch.analysis.levels import levels
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.figures import Bar, Heat, Line, Table
 from firsttouch.outcomes import report as apps
 from firsttouch.outcomes.derive import derive

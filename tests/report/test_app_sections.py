@@ -11,7 +11,7 @@ from drawn import drawing_of, texts_of
 from test_page import Elements, section
 
 from firsttouch.analysis.findings import Claim, finding
-from firsttouch.experiments.base import ReportSection
+from firsttouch.experiment.base import ReportSection
 from firsttouch.figures import Line, Stack, Table, Timeline
 from firsttouch.outcomes import report
 from firsttouch.outcomes.derive import derive

@@ -15,7 +15,7 @@ from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, 
 from firsttouch.analysis.findings import quantity as quantity_of
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.errors import UsageError
-from firsttouch.experiments.shares import speedup
+from firsttouch.experiment.shares import speedup
 from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.outcomes.findings import fastest
 from firsttouch.outcomes.placements import begun, is_gain, without_candidates

@@ -117,6 +117,12 @@ def main_allocator(device: DeviceInfo) -> str:
     return common_allocator("device" if device.capabilities.runs_kernels else "host")
 
 
+def shared_or_main_allocator(device: DeviceInfo) -> str:
+    """The usual memory of both agents that the driver may move, if the device has it; otherwise the main allocator."""
+    shared = (entry for entry in device.allocators if role(entry.name) == "shared" and is_common(entry.name))
+    return next((entry.name for entry in shared if entry.available), main_allocator(device))
+
+
 def may_migrate(name: str) -> bool:
     """Whether a driver may move its pages between host and device."""
     return role(name) in ("host", "shared")

@@ -220,7 +220,7 @@ def _best_share(row: PointSummary) -> str:
     if row.best_share is None or row.best_speedup is None or _end(row) != "verified":
         return ""
     from firsttouch.analysis.findings import Quantity
-    from firsttouch.experiments.shares import claim_of, parts_of
+    from firsttouch.experiment.shares import claim_of, parts_of
     from firsttouch.report.sentences import quantity_text
 
     ratio = Quantity(row.best_speedup, "", row.best_speedup_low, row.best_speedup_high)

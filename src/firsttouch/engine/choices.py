@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.errors import UsageError, unknown
-from firsttouch.experiments.base import Preset
+from firsttouch.experiment.base import Preset
 from firsttouch.machine.backends import kind_of
 from firsttouch.records.schema import DeviceInfo, TimeClass
 

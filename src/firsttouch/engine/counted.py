@@ -25,8 +25,8 @@ from firsttouch.counters.tools import TOOLS
 from firsttouch.engine.job import Job
 from firsttouch.engine.planned import Planned
 from firsttouch.events import log as events
-from firsttouch.experiments.base import Experiment
-from firsttouch.experiments.contract import why_not_counted
+from firsttouch.experiment.base import Experiment
+from firsttouch.experiment.contract import why_not_counted
 from firsttouch.machine.backends import BACKENDS, HOST
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.process import run_program, run_under

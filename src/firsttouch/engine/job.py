@@ -42,7 +42,7 @@ from firsttouch.records.trust import fill_in_from, sources, without_verified_fac
 from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 
 if TYPE_CHECKING:
-    from firsttouch.experiments.base import Experiment, Measurement
+    from firsttouch.experiment.base import Experiment, Measurement
     from firsttouch.session import OpenDevices, Session
 
 
@@ -247,7 +247,7 @@ def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
     follows: it is that of a further rank, which need not have samples.
     """
     from firsttouch import _core
-    from firsttouch.experiments import base
+    from firsttouch.experiment import base
 
     if not isinstance(measurement, base.Measurement):
         raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")

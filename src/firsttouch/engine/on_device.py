@@ -16,8 +16,8 @@ from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.values import valid_values
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment, Factor, Preset
-from firsttouch.experiments.contract import (
+from firsttouch.experiment.base import Experiment, Factor, Preset
+from firsttouch.experiment.contract import (
     environment_of,
     factors_of,
     is_sampled,
@@ -26,7 +26,7 @@ from firsttouch.experiments.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiments.presets import Candidate, excluded, left_out
+from firsttouch.experiment.presets import Candidate, excluded, left_out
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Point, Request, Scalar
 

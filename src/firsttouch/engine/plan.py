@@ -14,7 +14,7 @@ from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
 from firsttouch.errors import UsageError, unknown
 from firsttouch.events import log as events
-from firsttouch.experiments.base import Experiment, Factor, Preset, describe_factors
+from firsttouch.experiment.base import Experiment, Factor, Preset, describe_factors
 from firsttouch.records.schema import DeviceInfo, Request, Scalar
 from firsttouch.units import format_size, parse_size
 

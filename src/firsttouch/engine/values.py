@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from firsttouch.errors import UsageError, unknown
-from firsttouch.experiments.base import Factor
+from firsttouch.experiment.base import Factor
 from firsttouch.records.schema import Scalar
 from firsttouch.units import parse_size
 

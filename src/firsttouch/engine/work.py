@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from firsttouch.records.schema import DeviceInfo, Factors, Kind, Record, Request, Scalar
 
 if TYPE_CHECKING:
-    from firsttouch.experiments.base import Experiment
+    from firsttouch.experiment.base import Experiment
 
 
 @dataclass(frozen=True)

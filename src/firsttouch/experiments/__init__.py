@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import sys
 
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.modules import create, find_classes
 
 GROUP = "firsttouch.experiments"
 _NEEDED = ("question", "metric", "counted", "source", "figures", "factors", "measure", "findings")
-_OTHERS = ("base", "common", "contract", "interfaces", "migration_findings", "pairs", "presets")
-"""Modules of this folder that hold no experiment."""
 
 
 def all_experiments() -> dict[str, Experiment]:
     """Returns the experiments by name, in the order of lists and reports. Raises UsageError for a module or a class
     that can't be used.
     """
-    from firsttouch.experiments.contract import flaw
+    from firsttouch.experiment.contract import flaw
 
     here = sys.modules[__name__]
-    found = find_classes(
-        Experiment, here, group=GROUP, noun="experiment", excluded=_OTHERS, required=_NEEDED, validate=flaw
-    )
+    found = find_classes(Experiment, here, group=GROUP, noun="experiment", required=_NEEDED, validate=flaw)
     made = {name: create(one, f"experiment {name}") for name, one in found.items()}
     return dict(sorted(made.items(), key=lambda item: item[1].order))

@@ -11,8 +11,8 @@ from statistics import median
 
 from firsttouch.analysis.findings import Claim, Finding, finding
 from firsttouch.analysis.statistics import distinct, group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     MMAP_EVERY_BLOCK,
     GiB,
@@ -22,12 +22,12 @@ from firsttouch.experiments.common import (
     buffer_fact,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS
-from firsttouch.experiments.presets import leave_out
+from firsttouch.experiment.meanings import AGENTS
+from firsttouch.experiment.presets import leave_out
 from firsttouch.figures import Bar, Heat
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -58,8 +58,8 @@ class Accounting(Experiment):
     codebook = Codebook(
         factors={"allocator": {}, "toucher": AGENTS, "size": {}},
         counters=(
-            Counter(name=r"(call|touch)_\w+|noise_headline", unit="B"),
-            Counter(name="rollup_ms", unit="ms"),
+            CounterEntry(name=r"(call|touch)_\w+|noise_headline", unit="B"),
+            CounterEntry(name="rollup_ms", unit="ms"),
         ),
     )
     figures = (

@@ -9,9 +9,9 @@ from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
 from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, extremes, finding, number
 from firsttouch.analysis.statistics import distinct, group_by, median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
+from firsttouch.experiment.presets import (
     SHORT,
     STANDARD,
     Below,
@@ -23,7 +23,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, Counter, PriceSource
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -78,7 +78,7 @@ class Allocation(Experiment):
             },
             "chunks": {},
         },
-        counters=(Counter(name="allocate_ns|free_ns", unit="ns"),),
+        counters=(CounterEntry(name="allocate_ns|free_ns", unit="ns"),),
         prices=(
             PriceSource(price="allocation", by={"allocator": "allocator", "call": "call"}, names={"bytes": "size"}),
             PriceSource(

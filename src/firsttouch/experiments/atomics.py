@@ -10,8 +10,8 @@ from firsttouch import _core
 from firsttouch.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     allocator_factor,
     allocator_names,
@@ -19,10 +19,10 @@ from firsttouch.experiments.common import (
     size_fact,
     unreachable,
 )
-from firsttouch.experiments.meanings import HARDWARE
-from firsttouch.experiments.presets import FULL, QUICK, SHORT, Above, Candidate, Not, leave_out, take, take_only, varied
+from firsttouch.experiment.meanings import HARDWARE
+from firsttouch.experiment.presets import FULL, QUICK, SHORT, Above, Candidate, Not, leave_out, take, take_only, varied
 from firsttouch.figures import Heat, Line
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -125,11 +125,11 @@ class Atomics(Experiment):
             "reading": {"progress": "while the agents work", "end": "after they have ended"},
         },
         counters=(
-            Counter(name="(cpu|gpu)_rate", unit="M/s", at_most="median"),
-            Counter(name="(cpu|gpu)_alone", unit="M/s"),
-            Counter(name="(cpu|gpu)_relative", unit=""),
-            Counter(name="gpu_threads_seen", unit="", at_most="gpu_threads"),
-            Counter(name="found|increments|read_ratio", unit=""),
+            CounterEntry(name="(cpu|gpu)_rate", unit="M/s", at_most="median"),
+            CounterEntry(name="(cpu|gpu)_alone", unit="M/s"),
+            CounterEntry(name="(cpu|gpu)_relative", unit=""),
+            CounterEntry(name="gpu_threads_seen", unit="", at_most="gpu_threads"),
+            CounterEntry(name="found|increments|read_ratio", unit=""),
             HARDWARE,
         ),
     )

@@ -8,8 +8,8 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, at_largest, fastest_over_slowest, finding, highest
 from firsttouch.analysis.statistics import group_by, median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     MIN_STREAM_BYTES,
     GiB,
     KiB,
@@ -23,8 +23,8 @@ from firsttouch.experiments.common import (
     octaves,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS, SELF_OR_OTHER, STREAM
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.meanings import AGENTS, SELF_OR_OTHER, STREAM
+from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -41,7 +41,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, Counter, Traffic
+from firsttouch.records.codebook import Codebook, CounterEntry, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -119,8 +119,8 @@ class Bandwidth(Experiment):
         },
         counters=(
             *STREAM,
-            Counter(name="size_over_last_cache", unit=""),
-            Counter(name=r"threads|tried_\d+", unit=""),
+            CounterEntry(name="size_over_last_cache", unit=""),
+            CounterEntry(name=r"threads|tried_\d+", unit=""),
         ),
         traffic=tuple(one for kernel, arrays in ARRAYS.items() for one in _traffic(kernel, *arrays)),
     )

@@ -11,8 +11,8 @@ from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
 from firsttouch.analysis.findings import Claim, Finding, compare, finding
 from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     MiB,
     agents,
@@ -22,10 +22,10 @@ from firsttouch.experiments.common import (
     memory_bytes,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS, HARDWARE
-from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
+from firsttouch.experiment.meanings import AGENTS, HARDWARE
+from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
 from firsttouch.figures import Line, Table
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -101,10 +101,10 @@ class Caching(Experiment):
             "size": {},
         },
         counters=(
-            Counter(name="kept", unit="", at_most=1),
-            Counter(name="(cold|entry|reread|update)_ns", unit="ns"),
-            Counter(name="updates", unit=""),
-            Counter(name="cached", unit="word"),
+            CounterEntry(name="kept", unit="", at_most=1),
+            CounterEntry(name="(cold|entry|reread|update)_ns", unit="ns"),
+            CounterEntry(name="updates", unit=""),
+            CounterEntry(name="cached", unit="word"),
             HARDWARE,
         ),
     )

@@ -18,11 +18,11 @@ from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, finding
 from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
 from firsttouch.figures import Table
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -217,7 +217,7 @@ class Codegen(Experiment):
             | {"load_vector": "a load of 16 bytes", "load_uncached": "a load that no cache may serve"},
             TARGET: {},
         },
-        counters=(Counter(name="made|instruction|listing|read_from|target|same_as", unit="word"),),
+        counters=(CounterEntry(name="made|instruction|listing|read_from|target|same_as", unit="word"),),
     )
     figures = (
         Table(titles={"median": "instructions"},

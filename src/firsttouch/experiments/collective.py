@@ -12,9 +12,9 @@ from firsttouch import _core
 from firsttouch.allocators.properties import main_allocator
 from firsttouch.analysis.findings import Claim, Finding, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiments.interfaces import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiment.interfaces import (
     MPI_STAGED,
     XCCL,
     by_device_address,
@@ -28,12 +28,12 @@ from firsttouch.experiments.interfaces import (
     why_not_carried,
     why_too_many,
 )
-from firsttouch.experiments.meanings import INTERFACES
-from firsttouch.experiments.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
+from firsttouch.experiment.meanings import INTERFACES
+from firsttouch.experiment.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
 from firsttouch.figures import Line
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import INTERFACE, RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -124,10 +124,10 @@ class Collective(Experiment):
             PROCESSES: {"each": "each rank has a process", "one": "one process has the devices of all"},
         },
         counters=(
-            Counter(name="(bus|algorithm)_gbs", unit="GB/s"),
-            Counter(name="bytes|block_bytes", unit="B"),
-            Counter(name="(interval|interval_low|interval_high|least|mean)_us", unit="us"),
-            Counter(name="shared", unit="word"),
+            CounterEntry(name="(bus|algorithm)_gbs", unit="GB/s"),
+            CounterEntry(name="bytes|block_bytes", unit="B"),
+            CounterEntry(name="(interval|interval_low|interval_high|least|mean)_us", unit="us"),
+            CounterEntry(name="shared", unit="word"),
         ),
     )
     figures = (

@@ -11,13 +11,13 @@ from firsttouch import _core
 from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments import shares
-from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
-from firsttouch.experiments.meanings import SHARES
-from firsttouch.experiments.presets import QUICK, SHORT, STANDARD, leave_out
+from firsttouch.experiment import shares
+from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
+from firsttouch.experiment.meanings import SHARES
+from firsttouch.experiment.presets import QUICK, SHORT, STANDARD, leave_out
 from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.text import label
@@ -62,8 +62,8 @@ class Concurrency(Experiment):
             "cpu_threads": {},
         },
         counters=(
-            Counter(name="(copying|cpu_alone|gpu_alone|together)_ms", unit="ms"),
-            Counter(name="overlap", unit=""),
+            CounterEntry(name="(copying|cpu_alone|gpu_alone|together)_ms", unit="ms"),
+            CounterEntry(name="overlap", unit=""),
             *SHARES,
         ),
     )

@@ -13,10 +13,10 @@ from functools import cache
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, quantity
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.presets import QUICK, leave_out
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.presets import QUICK, leave_out
 from firsttouch.figures import Bar
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -90,7 +90,7 @@ def _timelines_with_user_caches(device: str, count: int) -> list[dict[str, float
     return [_timeline_of_new_process(device) for _ in range(count)]
 
 
-class Context(Experiment):
+class StartUp(Experiment):
     """Library load, context creation, compile, first launch. Source: product of every unified-memory port."""
 
     name = "context"
@@ -103,7 +103,7 @@ class Context(Experiment):
         "device."
     )
     source = "Schieffer et al., Grace Hopper study: the context phase"
-    codebook = Codebook(factors={"phase": PHASES}, counters=(Counter(name="processes", unit=""),))
+    codebook = Codebook(factors={"phase": PHASES}, counters=(CounterEntry(name="processes", unit=""),))
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
     switches_of = ()

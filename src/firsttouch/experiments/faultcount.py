@@ -24,8 +24,8 @@ from firsttouch.analysis.findings import (
     finding,
 )
 from firsttouch.analysis.statistics import median_of
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     MIN_STREAM_BYTES,
     MMAP_EVERY_BLOCK,
@@ -35,10 +35,10 @@ from firsttouch.experiments.common import (
     buffer_fact,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS
-from firsttouch.experiments.presets import QUICK, STANDARD, leave_out, take
+from firsttouch.experiment.meanings import AGENTS
+from firsttouch.experiment.presets import QUICK, STANDARD, leave_out, take
 from firsttouch.figures import Bar, Table
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -98,9 +98,9 @@ class FaultCount(Experiment):
     codebook = Codebook(
         factors={"allocator": {}, "first_touch": AGENTS, "streamed_by": AGENTS, "size": {}},
         counters=(
-            Counter(name="allocate|touch|triad|tlb_shootdowns", unit=""),
-            Counter(name="contiguous_pages", unit=""),
-            Counter(name="page_bytes", unit="B"),
+            CounterEntry(name="allocate|touch|triad|tlb_shootdowns", unit=""),
+            CounterEntry(name="contiguous_pages", unit=""),
+            CounterEntry(name="page_bytes", unit="B"),
         ),
     )
     figures = (

@@ -10,8 +10,8 @@ from firsttouch.allocators.properties import is_common, is_plain_host
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, at_shared, compare, extremes, finding
 from firsttouch.analysis.levels import levels
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     GiB,
     KiB,
@@ -25,8 +25,8 @@ from firsttouch.experiments.common import (
     octaves,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS, CHASE, SELF_OR_OTHER
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.meanings import AGENTS, CHASE, SELF_OR_OTHER
+from firsttouch.experiment.presets import (
     FULL,
     QUICK,
     SHORT,
@@ -40,7 +40,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Line
-from firsttouch.records.codebook import Codebook, Counter, Load
+from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -76,8 +76,8 @@ class Latency(Experiment):
             "order": {"random": "every load from another page", "by-page": "64 pages at a time"},
             "size": {},
         },
-        counters=(*CHASE, Counter(name="stride", unit="B")),
-        load=Load(agent="agent", size="size"),
+        counters=(*CHASE, CounterEntry(name="stride", unit="B")),
+        load=LoadTime(agent="agent", size="size"),
     )
     figures = (
         Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True, where={"order": "random"},

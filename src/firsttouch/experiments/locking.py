@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
+from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -24,7 +24,7 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Line
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -69,9 +69,9 @@ class Locking(Experiment):
             "sections": {},
         },
         counters=(
-            Counter(name="cpu_share", unit="", at_most=1),
-            Counter(name="(cpu|gpu)_sections_per_s", unit="1/s"),
-            Counter(name="gpu_threads_seen|sections_a_sample|sections_in_all", unit=""),
+            CounterEntry(name="cpu_share", unit="", at_most=1),
+            CounterEntry(name="(cpu|gpu)_sections_per_s", unit="1/s"),
+            CounterEntry(name="gpu_threads_seen|sections_a_sample|sections_in_all", unit=""),
         ),
     )
     figures = (

@@ -8,21 +8,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, main_allocator, memory_of, role, variant
+from firsttouch.allocators.properties import memory_of, role, shared_or_main_allocator, variant
 from firsttouch.analysis.findings import Finding
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
+from firsttouch.experiment.common import (
     GiB,
     KiB,
     MiB,
     allocator_names,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS, EVENTS, HARDWARE
-from firsttouch.experiments.migration_findings import RATIO, migration_findings, ratio_findings
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.meanings import AGENTS, EVENTS, HARDWARE
+from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -36,10 +35,11 @@ from firsttouch.experiments.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
-from firsttouch.records.codebook import Codebook, Counter, PriceSource, Words
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.workspace.ballast import Ballast, why_no_ballast
 from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 
@@ -103,15 +103,9 @@ _PRICES = (
 )
 
 
-def base_allocator(device: DeviceInfo) -> str:
-    """Returns the allocator for which conditions are varied: memory that the driver may move, if the device has any."""
-    shared = (entry for entry in device.allocators if role(entry.name) == "shared" and is_common(entry.name))
-    return next((entry.name for entry in shared if entry.available), main_allocator(device))
-
-
 def base_point(device: DeviceInfo) -> dict[str, Scalar]:
     """Returns the point around which conditions are varied one at a time."""
-    return {"allocator": base_allocator(device), **BASE}
+    return {"allocator": shared_or_main_allocator(device), **BASE}
 
 
 def measured_allocators(device: DeviceInfo) -> list[str]:
@@ -220,14 +214,15 @@ class Migration(Experiment):
             RATIO: {},
         },
         counters=(
-            Counter(name=r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", unit="ms", at_most="median"),
-            Counter(name="(initialise|cpu_read|prefetch_back)_ms", unit="ms"),
+            CounterEntry(name=r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", unit="ms", at_most="median"),
+            CounterEntry(name="(initialise|cpu_read|prefetch_back)_ms", unit="ms"),
             *EVENTS,
-            Counter(name=r"touched|record_multiple|bytes_per_touch|iteration_\d+_gpu_fault_groups", unit=""),
-            Counter(name="smallest_record|largest_record|ballast_bytes|free_bytes", unit="B"),
-            Counter(name="case|family|base|same_every_time", unit="word"),
+            CounterEntry(name=r"touched|record_multiple|bytes_per_touch|iteration_\d+_gpu_fault_groups", unit=""),
+            CounterEntry(name="smallest_record|largest_record|ballast_bytes|free_bytes", unit="B"),
+            CounterEntry(name="case|family|base|same_every_time", unit="word"),
             HARDWARE,
         ),
+        base=BASE,
         prices=_PRICES,
     )
     figures = (

@@ -12,8 +12,8 @@ from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     GiB,
     KiB,
     MiB,
@@ -23,30 +23,24 @@ from firsttouch.experiments.common import (
     unreachable,
     unreachable_peer,
 )
-from firsttouch.experiments.meanings import AGENTS, WAYS
-from firsttouch.experiments.pairs import (
-    BY,
-    OWNER,
-    SIDES,
+from firsttouch.experiment.meanings import AGENTS, WAYS
+from firsttouch.experiment.pairs import (
     PairExperiment,
     allocators_of,
-    between_devices,
-    by_kind,
     entries_of,
     is_main_pair,
     is_mixed_pair,
-    is_own,
     open_pair,
-    parties_of,
     peer_factors,
     reached_by_cpu,
     ways,
 )
-from firsttouch.experiments.presets import QUICK, STANDARD, Contains, Not, leave_out
+from firsttouch.experiment.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
-from firsttouch.records.codebook import Codebook, Counter, LinkShare
+from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
 from firsttouch.records.schema import NODE, PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
+from firsttouch.views.pairs import BY, OWNER, SIDES, between_devices, by_kind, is_own, parties_of
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
@@ -101,7 +95,7 @@ class P2pCopy(PairExperiment):
             "threads": {},
             "size": {},
         },
-        counters=(*WAYS, Counter(name="staged|touched", unit="word")),
+        counters=(*WAYS, CounterEntry(name="staged|touched", unit="word")),
         link_shares=(LinkShare(counter="of_peak"),),
     )
     figures = (

@@ -10,28 +10,20 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
 from firsttouch.analysis.statistics import group_by
+from firsttouch.experiment.base import Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
+from firsttouch.experiment.meanings import STREAM, WAYS
+from firsttouch.experiment.pairs import PairExperiment, open_pair, ways
 from firsttouch.experiments.bandwidth import sweep_passes
-from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, MiB, buffer_fact, memory_bytes, octaves
-from firsttouch.experiments.meanings import STREAM, WAYS
-from firsttouch.experiments.pairs import (
-    BY,
-    OWNER,
-    PairExperiment,
-    between_devices,
-    by_kind,
-    open_pair,
-    parties_of,
-    ways,
-)
 from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.views.pairs import BY, OWNER, between_devices, by_kind, parties_of
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class _Crossing:
     """What a pass of a kernel does, in arrays.
 
     op: the kernel of STREAM. target, source: whether these arrays are the peer's. inward, outward: how often an array
@@ -45,16 +37,16 @@ class _Kernel:
     outward: int
 
 
-KERNELS: Mapping[str, _Kernel] = {
-    "read": _Kernel("read", target=False, source=True, inward=1, outward=0),
-    "write": _Kernel("write", target=True, source=True, inward=0, outward=1),
-    "copy-in": _Kernel("copy", target=False, source=True, inward=1, outward=0),
-    "copy-out": _Kernel("copy", target=True, source=False, inward=0, outward=1),
-    "copy-there": _Kernel("copy", target=True, source=True, inward=1, outward=1),
+KERNELS: Mapping[str, _Crossing] = {
+    "read": _Crossing("read", target=False, source=True, inward=1, outward=0),
+    "write": _Crossing("write", target=True, source=True, inward=0, outward=1),
+    "copy-in": _Crossing("copy", target=False, source=True, inward=1, outward=0),
+    "copy-out": _Crossing("copy", target=True, source=False, inward=0, outward=1),
+    "copy-there": _Crossing("copy", target=True, source=True, inward=1, outward=1),
 }
 
 
-def crossings(kernel: _Kernel, each_way: float, link: Peer | None) -> dict[str, Scalar]:
+def crossings(kernel: _Crossing, each_way: float, link: Peer | None) -> dict[str, Scalar]:
     """The counters of both directions, if each array that crosses does so with `each_way` GB/s."""
     return ways(each_way * kernel.inward, each_way * kernel.outward, link)
 

@@ -7,24 +7,15 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
-from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
-from firsttouch.experiments.meanings import AGENTS, CHASE
-from firsttouch.experiments.pairs import (
-    BY,
-    OWNER,
-    PairExperiment,
-    between_devices,
-    by_kind,
-    open_pair,
-    own_of,
-    parties_of,
-    reached_by_cpu,
-)
+from firsttouch.experiment.base import Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
+from firsttouch.experiment.meanings import AGENTS, CHASE
+from firsttouch.experiment.pairs import PairExperiment, open_pair, reached_by_cpu
 from firsttouch.figures import Heat, Line
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Record
 from firsttouch.session import Session
+from firsttouch.views.pairs import BY, OWNER, between_devices, by_kind, own_of, parties_of
 
 
 class P2pLatency(PairExperiment):
@@ -47,7 +38,7 @@ class P2pLatency(PairExperiment):
     source = "multichase (pointer chase); Schieffer et al. 2025"
     codebook = Codebook(
         factors={"agent": AGENTS, NODE: {}, PEER: {}, "allocator": {}, "size": {}},
-        counters=(*CHASE, Counter(name="stride", unit="B")),
+        counters=(*CHASE, CounterEntry(name="stride", unit="B")),
     )
     figures = (
         Heat(x=OWNER, y=BY, x_title="memory of", y_title="loads by", title="Time of a random load, ns"),

@@ -12,9 +12,9 @@ from firsttouch import _core
 from firsttouch.allocators.properties import is_device_side
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiments.interfaces import (
+from firsttouch.experiment.base import Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiment.interfaces import (
     MPI,
     MPI_STAGED,
     XCCL,
@@ -26,32 +26,24 @@ from firsttouch.experiments.interfaces import (
     why_no_use,
     why_not_carried,
 )
-from firsttouch.experiments.meanings import INTERFACES, WAYS
-from firsttouch.experiments.pairs import (
-    BY,
-    OWNER,
-    SIDES,
+from firsttouch.experiment.meanings import INTERFACES, WAYS
+from firsttouch.experiment.pairs import (
     PairExperiment,
-    between_devices,
-    by_kind,
     entries_of,
     is_main_pair,
     is_mixed_pair,
-    is_own,
-    matrix,
     memory_on,
-    owner,
-    parties_of,
     peer_factors,
     ways,
 )
-from firsttouch.experiments.presets import leave_out
+from firsttouch.experiment.presets import leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.machine.mpi import may_be_taken
 from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
+from firsttouch.views.pairs import BY, OWNER, SIDES, between_devices, by_kind, is_own, matrix, owner, parties_of
 
 
 class P2pMessage(PairExperiment):
@@ -86,7 +78,7 @@ class P2pMessage(PairExperiment):
             },
             "size": {},
         },
-        counters=(*WAYS, Counter(name="window", unit=""), Counter(name="shared", unit="word")),
+        counters=(*WAYS, CounterEntry(name="window", unit=""), CounterEntry(name="shared", unit="word")),
     )
     figures = (
         Heat(x=OWNER, y=BY, facet="interface", x_title="to", y_title="from", z_title="GB/s",

@@ -12,8 +12,8 @@ from firsttouch.allocators.properties import is_common, is_plain_host, requested
 from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     HUGE_PAGE,
     MMAP_EVERY_BLOCK,
@@ -22,9 +22,9 @@ from firsttouch.experiments.common import (
     allocator_names,
     unreachable,
 )
-from firsttouch.experiments.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
+from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
 from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, Counter, PriceSource, Touch
+from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_seconds
@@ -100,13 +100,13 @@ class PageFault(Experiment):
             "threads": {},
         },
         counters=(
-            Counter(name="page_bytes", unit="B"),
-            Counter(name="absent", unit="word"),
-            Counter(name="cpu_threads", unit=""),
-            Counter(name="pages_per_s", unit="1/s"),
-            Counter(name=r"(first|second|mean|p\d+)_ns", unit="ns"),
+            CounterEntry(name="page_bytes", unit="B"),
+            CounterEntry(name="absent", unit="word"),
+            CounterEntry(name="cpu_threads", unit=""),
+            CounterEntry(name="pages_per_s", unit="1/s"),
+            CounterEntry(name=r"(first|second|mean|p\d+)_ns", unit="ns"),
         ),
-        touch=Touch(
+        touch=FirstTouch(
             by="scenario",
             agents={
                 "cpu": "cpu",

@@ -10,8 +10,8 @@ from firsttouch import _core
 from firsttouch.allocators.properties import main_allocator, requested_pages
 from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding
 from firsttouch.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     BASE_PAGE,
     HUGE_PAGE,
     GiB,
@@ -24,10 +24,10 @@ from firsttouch.experiments.common import (
     line_bytes,
     unreachable,
 )
-from firsttouch.experiments.meanings import AGENTS, CHASE
-from firsttouch.experiments.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
+from firsttouch.experiment.meanings import AGENTS, CHASE
+from firsttouch.experiment.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
 from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, Counter
+from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 
@@ -121,10 +121,10 @@ class Tlb(Experiment):
         },
         counters=(
             *CHASE,
-            Counter(name="over_dense_ns", unit="ns", at_most="median"),
-            Counter(name="dense_ns|translated_ns", unit="ns"),
-            Counter(name="node_stride|array_bytes", unit="B"),
-            Counter(name="misses_per_mib", unit="1/MiB"),
+            CounterEntry(name="over_dense_ns", unit="ns", at_most="median"),
+            CounterEntry(name="dense_ns|translated_ns", unit="ns"),
+            CounterEntry(name="node_stride|array_bytes", unit="B"),
+            CounterEntry(name="misses_per_mib", unit="1/MiB"),
         ),
     )
     figures = (

@@ -25,8 +25,8 @@ from firsttouch.analysis.findings import (
     shared,
 )
 from firsttouch.analysis.statistics import group_by
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiments.common import (
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import (
     GiB,
     KiB,
     MiB,
@@ -37,9 +37,9 @@ from firsttouch.experiments.common import (
     unavailable,
     unreachable,
 )
-from firsttouch.experiments.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
+from firsttouch.experiment.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
-from firsttouch.records.codebook import Codebook, Counter, PriceSource, Traffic
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 
@@ -99,8 +99,8 @@ class Transfer(Experiment):
             "threads": {},
         },
         counters=(
-            Counter(name="latency(_low|_high)?_us", unit="us"),
-            Counter(name="new_pages(_low|_high)?_us", unit="us"),
+            CounterEntry(name="latency(_low|_high)?_us", unit="us"),
+            CounterEntry(name="new_pages(_low|_high)?_us", unit="us"),
         ),
         traffic=(
             Traffic(where={"direction": "d2d"}, through="memory", passing=2, cacheable=1),  # each is read and written

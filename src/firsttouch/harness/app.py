@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overloa
 import numpy as np
 
 from firsttouch import _core, modules
-from firsttouch.experiments.common import BASE_PAGE, MMAP_EVERY_BLOCK
+from firsttouch.experiment.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from firsttouch.experiments.base import Factor
-from firsttouch.experiments.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
+from firsttouch.experiment.base import Factor
+from firsttouch.experiment.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.workspace.strategies import Strategy
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, main_allocator
 from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.experiments.base import Factor
-from firsttouch.experiments.common import unavailable, unreachable
-from firsttouch.experiments.interfaces import (
+from firsttouch.experiment.base import Factor
+from firsttouch.experiment.common import unavailable, unreachable
+from firsttouch.experiment.interfaces import (
     INTERFACES,
     MPI_STAGED,
     XCCL,

@@ -12,9 +12,9 @@ from firsttouch import _core
 from firsttouch.allocators.properties import may_migrate, moves_when_touched
 from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
-from firsttouch.experiments.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
-from firsttouch.experiments.common import MMAP_EVERY_BLOCK
-from firsttouch.experiments.meanings import EVENTS, SHARES
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
+from firsttouch.experiment.common import MMAP_EVERY_BLOCK
+from firsttouch.experiment.meanings import EVENTS, SHARES
 from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
@@ -22,7 +22,7 @@ from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.outcomes.placements import PLACEMENT
-from firsttouch.records.codebook import TWO_CLOCKS, Codebook, Counter
+from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size, parse_size
@@ -71,17 +71,17 @@ CODEBOOK = Codebook(
     },
     open=True,  # to parameters and options of the application
     counters=(
-        Counter(name="phase_context_ms", unit="ms"),  # of an earlier process
-        Counter(name="phase_.+_ms", unit="ms", at_most="median"),
-        Counter(name=r"iteration_\d+_ms", unit="ms", at_most="max"),  # they are those of one run
-        Counter(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
-        Counter(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
+        CounterEntry(name="phase_context_ms", unit="ms"),  # of an earlier process
+        CounterEntry(name="phase_.+_ms", unit="ms", at_most="median"),
+        CounterEntry(name=r"iteration_\d+_ms", unit="ms", at_most="max"),  # they are those of one run
+        CounterEntry(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
+        CounterEntry(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
         *EVENTS,
         *SHARES,
-        Counter(name=r"(peak|peak_host|footprint|copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
-        Counter(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
-        Counter(name=r"param_\w+|kernel_intervals|messages|exchange_part|size_reached|steps|shared", unit=""),
-        Counter(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
+        CounterEntry(name=r"(peak|peak_host|footprint|copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
+        CounterEntry(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
+        CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|size_reached|steps|shared", unit=""),
+        CounterEntry(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
     ),
 )
 """What readers of the records of applications need to know. Applications add counters of their own."""

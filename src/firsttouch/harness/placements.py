@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Factor
+from firsttouch.experiment.base import Factor
 from firsttouch.harness.app import App
 from firsttouch.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar

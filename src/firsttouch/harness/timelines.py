@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from firsttouch.experiments.base import Factor
+from firsttouch.experiment.base import Factor
 from firsttouch.harness.measure import Run
 from firsttouch.outcomes.derive import TIMELINE
 from firsttouch.records.schema import Factors

@@ -8,7 +8,7 @@ from statistics import geometric_mean
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
 from firsttouch.analysis.statistics import measured, median_of, varying
-from firsttouch.experiments.shares import best_found
+from firsttouch.experiment.shares import best_found
 from firsttouch.outcomes import exchanges
 from firsttouch.outcomes.derive import (
     BASELINE,

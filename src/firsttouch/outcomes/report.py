@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
-from firsttouch.experiments import shares
-from firsttouch.experiments.base import ReportSection
+from firsttouch.experiment import shares
+from firsttouch.experiment.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
 from firsttouch.outcomes import exchanges, findings
 from firsttouch.outcomes.derive import (

@@ -24,11 +24,11 @@ TWO_CLOCKS = 1e-3
 """By how much times by the device's clock and by the host's may differ. Oscillators are within 1e-4 of each other."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class CodebookEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Base class of what a codebook holds."""
 
 
-class Counter(Entry, frozen=True):
+class CounterEntry(CodebookEntry, frozen=True):
     """A counter, or several of one form.
 
     name: a regular expression. unit: "" for numbers, "word" for words. at_most: what it is a part of, so that it cannot
@@ -45,7 +45,7 @@ class Counter(Entry, frozen=True):
         return re.fullmatch(self.name, counter) is not None
 
 
-class Traffic(Entry, frozen=True):
+class Traffic(CodebookEntry, frozen=True):
     """What the bytes pass through that a point counts, if its factors are those of `where` and its memory is `memory`.
 
     through: the memory of the device, or the link between it and the host. memory: of the factor `allocator`: of the
@@ -60,21 +60,21 @@ class Traffic(Entry, frozen=True):
     cacheable: float = 0.0
 
 
-class LinkShare(Entry, frozen=True):
+class LinkShare(CodebookEntry, frozen=True):
     """A counter that is a share of the stated peak of the link between two devices. cacheable: as of Traffic."""
 
     counter: str
     cacheable: float = 0.0
 
 
-class Load(Entry, frozen=True):
+class LoadTime(CodebookEntry, frozen=True):
     """A sample is the time of one load by an agent from a buffer; the factors that name the agent and the size."""
 
     agent: str
     size: str
 
 
-class Touch(Entry, frozen=True):
+class FirstTouch(CodebookEntry, frozen=True):
     """A sample is the time of one page that is touched first, which takes no less than a load by the same agent.
 
     by, agents: the factor that says who touches the pages, and the agent for each of its values. pages: the factor with
@@ -89,7 +89,7 @@ class Touch(Entry, frozen=True):
     single: list[str] = []
 
 
-class PriceSource(Entry, frozen=True):
+class PriceSource(CodebookEntry, frozen=True):
     """Points that are a price of advice, by the price's name.
 
     where: their factors. by: the factor that each parameter of the price decides; words: its value, where that is not
@@ -113,22 +113,24 @@ class PriceSource(Entry, frozen=True):
         return {**self.where, **chosen}
 
 
-class Codebook(Entry, frozen=True):
-    """factors: with their values. open: whether points may have factors beside these. version: of the metric. The other
-    fields are what readers may conclude; see their types.
+class Codebook(CodebookEntry, frozen=True):
+    """factors: with their values. open: whether points may have factors beside these. version: of the metric. base: the
+    point around which conditions are varied, but for its memory and size. The other fields are what readers may
+    conclude; see their types.
     """
 
     factors: dict[str, Words] = {}
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[CounterEntry, ...] = ()
     open: bool = False
     version: int = 1
+    base: dict[str, Scalar] = {}
     traffic: tuple[Traffic, ...] = ()
     link_shares: tuple[LinkShare, ...] = ()
-    load: Load | None = None
-    touch: Touch | None = None
+    load: LoadTime | None = None
+    touch: FirstTouch | None = None
     prices: tuple[PriceSource, ...] = ()
 
-    def counter(self, name: str) -> Counter | None:
+    def counter(self, name: str) -> CounterEntry | None:
         """The first whose form the name has."""
         return next((counter for counter in self.counters if counter.names(name)), None)
 
@@ -138,7 +140,7 @@ class Codebook(Entry, frozen=True):
 
     def flaws(self) -> list[str]:
         """What it says of factors, values and counters that it does not have."""
-        wrong = [f"{self._where(t.where, 'traffic')}" for t in self.traffic]
+        wrong = [self._where(t.where, "traffic") for t in self.traffic] + [self._where(self.base, "base")]
         wrong += [self._named([s.counter], "a share of a link") for s in self.link_shares]
         wrong += [self._named([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
         if self.load is not None:

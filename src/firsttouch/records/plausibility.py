@@ -17,12 +17,12 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import astuple
 
-from firsttouch.records.codebook import Touch, Traffic, codebook_of, limit_of
+from firsttouch.records.codebook import FirstTouch, Traffic, codebook_of, limit_of
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Summary, as_number
 
 
 @dataclass(frozen=True)
-class Rule:
+class PlausibilityRule:
     """holds: what is true of every right record, as a sentence. applies: whether the rule is about a record, by its
     experiment's codebook, its unit and direction; records that were not measured are never judged. is_broken: judges a
     record among all those of its run.
@@ -31,10 +31,10 @@ class Rule:
     name: str
     holds: str
     applies: Callable[[Record], bool]
-    is_broken: Callable[[Record, Run], bool]
+    is_broken: Callable[[Record, JudgedRun], bool]
 
 
-class Run:
+class JudgedRun:
     """What records are judged by: the other records of the run, and the machine."""
 
     def __init__(self, records: Sequence[Record], machine: Machine) -> None:
@@ -68,8 +68,8 @@ class Run:
 
 def mark(records: Sequence[Record], machine: Machine) -> None:
     """Sets `suspect` of each measured record to the name of the first rule that it breaks. Existing marks stay."""
-    run = Run(records, machine)
-    rules: dict[tuple[str, str, str], list[Rule]] = {}
+    run = JudgedRun(records, machine)
+    rules: dict[tuple[str, str, str], list[PlausibilityRule]] = {}
     for record in records:
         if not record.suspect and record.status == "ok" and record.summary is not None:
             metric = (record.experiment, record.unit, record.better)
@@ -91,7 +91,7 @@ def _summary(record: Record) -> Summary:
 # ---------------------------------------------------------------------------------------- one record by itself
 
 
-def _has_infinite(record: Record, _run: Run) -> bool:
+def _has_infinite(record: Record, _run: JudgedRun) -> bool:
     """The sum of finite numbers is finite, because the schema bounds them (LARGEST)."""
     summary = astuple(_summary(record))
     counters = [v for v in record.counters.values() if isinstance(v, float)]
@@ -111,7 +111,7 @@ def _is_count(record: Record) -> bool:
     return record.unit in ("faults/MiB", "instructions")
 
 
-def _is_not_positive(record: Record, _run: Run) -> bool:
+def _is_not_positive(record: Record, _run: JudgedRun) -> bool:
     """Single samples may be negative where a sample is a difference of two times."""
     summary = _summary(record)
     return summary.min < 0 if _is_count(record) else min(summary.median, summary.ci_low) <= 0
@@ -123,7 +123,7 @@ def _whole(record: Record, name: str) -> float | None:
     return as_number(record.counters.get(name, record.factors.get(name)))
 
 
-def _exceeds_whole(record: Record, _run: Run) -> bool:
+def _exceeds_whole(record: Record, _run: JudgedRun) -> bool:
     for counter, value in record.counters.items():
         limit, part = limit_of(record.experiment, counter), as_number(value)
         if limit is None or part is None:
@@ -137,7 +137,7 @@ def _exceeds_whole(record: Record, _run: Run) -> bool:
 # ---------------------------------------------------------------------------------------- a fault against a load
 
 
-def _is_below_load(record: Record, run: Run) -> bool:
+def _is_below_load(record: Record, run: JudgedRun) -> bool:
     touch = codebook_of(record.experiment).touch
     agent = None if touch is None else touch.agents.get(str(record.factors.get(touch.by)))
     if touch is None or agent is None:
@@ -146,7 +146,7 @@ def _is_below_load(record: Record, run: Run) -> bool:
     return load is not None and _summary(record).ci_high * _at_once(record, run, touch, agent) < load
 
 
-def _at_once(record: Record, run: Run, touch: Touch, agent: str) -> float:
+def _at_once(record: Record, run: JudgedRun, touch: FirstTouch, agent: str) -> float:
     """The most pages whose faults can pass at the same time: one for each processor; all pages where a GPU touches
     them, or where one fault makes several pages present, as of managed memory.
     """
@@ -183,7 +183,7 @@ class Limit(NamedTuple):
         return self.peak and self.peak / self.passing
 
 
-def _is_above_peak(record: Record, run: Run) -> bool:
+def _is_above_peak(record: Record, run: JudgedRun) -> bool:
     """The unit of the records is 1e9 bytes per second."""
     found = limit(record, run)
     if found is None or found.peak is None:
@@ -191,7 +191,7 @@ def _is_above_peak(record: Record, run: Run) -> bool:
     return _summary(record).median * 1e9 * (found.passing - found.cached) > found.peak
 
 
-def limit(record: Record, run: Run) -> Limit | None:
+def limit(record: Record, run: JudgedRun) -> Limit | None:
     """The limit of a copy or a stream; None if the record does not say what moves where, or if caches may serve all of
     it.
     """
@@ -215,7 +215,7 @@ def _meets(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
     )
 
 
-def _is_above_link_peak(record: Record, run: Run) -> bool:
+def _is_above_link_peak(record: Record, run: JudgedRun) -> bool:
     """A copy crosses the link each time; what kernels read again may be in a cache of their device."""
     size, device = as_number(record.factors.get("size")), run.devices.get(record.device)
     if not size or device is None:
@@ -271,34 +271,34 @@ def _may_bypass_pcie(links: Iterable[tuple[str, Scalar]]) -> bool:
     )
 
 
-RULES: Sequence[Rule] = (
-    Rule("not-finite", "all samples and counters are finite numbers", lambda record: True, _has_infinite),
-    Rule(
+RULES: Sequence[PlausibilityRule] = (
+    PlausibilityRule("not-finite", "all samples and counters are finite numbers", lambda record: True, _has_infinite),
+    PlausibilityRule(
         "not-positive",
         "a time or a rate is above zero, with its whole interval; a number of faults or instructions is not below zero",
         lambda record: _is_time_or_rate(record) or _is_count(record),
         _is_not_positive,
     ),
-    Rule(
+    PlausibilityRule(
         "above-peak",
         "a copy or a stream beyond the caches is not faster than the peak that the machine states for the memory or "
         "the link it passes through",
         lambda record: bool(codebook_of(record.experiment).traffic),
         _is_above_peak,
     ),
-    Rule(
+    PlausibilityRule(
         "above-link-peak",
         "what two devices copy, or access beyond the caches, does not cross their link faster than its stated peak",
         lambda record: bool(codebook_of(record.experiment).link_shares),
         _is_above_link_peak,
     ),
-    Rule(
+    PlausibilityRule(
         "below-load",
         "the fault of a page takes at least as long as a load by the same agent from the largest buffer of the run",
         lambda record: codebook_of(record.experiment).touch is not None,
         _is_below_load,
     ),
-    Rule(
+    PlausibilityRule(
         "part-above-whole",
         "a part, such as a phase, a pass or one cause of moved bytes, is not more than its whole",
         lambda record: any(counter.at_most is not None for counter in codebook_of(record.experiment).counters),

@@ -12,7 +12,7 @@ from itertools import chain, groupby
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured
-from firsttouch.experiments.base import Experiment, ReportSection
+from firsttouch.experiment.base import Experiment, ReportSection
 from firsttouch.modules import describe_error, error_location
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.sentences import sentences

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import group_by, measured
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing

@@ -28,7 +28,7 @@ from firsttouch.comparison.words import (
     short_names,
 )
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record

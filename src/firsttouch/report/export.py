@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import flat_rows
 from firsttouch.records.schema import Scalar

@@ -13,7 +13,6 @@ from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.findings import Finding, Quantity, at_shared
 from firsttouch.analysis.statistics import measured
-from firsttouch.experiments.headlines import MOST, headlines
 from firsttouch.figures import Bar, Figure
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
@@ -25,6 +24,7 @@ from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import count
+from firsttouch.views.headlines import MOST, headlines
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")

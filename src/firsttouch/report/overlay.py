@@ -11,7 +11,7 @@ import msgspec
 from firsttouch import figures
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw

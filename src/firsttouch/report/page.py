@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically, write_output
 from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw

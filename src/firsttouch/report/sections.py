@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from firsttouch.analysis.statistics import measured, value, varying
 from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.events.log import why_none
-from firsttouch.experiments.base import Experiment
+from firsttouch.experiment.base import Experiment
 from firsttouch.figures import Figure, Timeline
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from firsttouch.allocators.properties import is_common, is_plain_host, role
-from firsttouch.experiments.base import Factor
+from firsttouch.experiment.base import Factor
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.pages import BASE_PAGE as BASE_PAGE
 from firsttouch.machine.pages import HUGE_PAGE as HUGE_PAGE

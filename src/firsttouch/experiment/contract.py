@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from firsttouch.errors import UsageError
-from firsttouch.experiments.base import Experiment, Factor, Preset
-from firsttouch.experiments.common import switch_factors
-from firsttouch.experiments.presets import Rule
+from firsttouch.experiment.base import Experiment, Factor, Preset
+from firsttouch.experiment.common import switch_factors
+from firsttouch.experiment.presets import PresetRule
 from firsttouch.figures import Figure
 from firsttouch.machine import switches
 from firsttouch.records.codebook import Codebook
@@ -41,7 +41,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "properties": (Mapping, "a mapping"),
 }
 """Attributes of an experiment, with the required type of each."""
-_ITEMS: Mapping[str, type] = {"figures": Figure, "rules": Rule}
+_ITEMS: Mapping[str, type] = {"figures": Figure, "rules": PresetRule}
 
 
 def flaw(experiment: type[Experiment]) -> str:

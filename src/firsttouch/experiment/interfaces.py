@@ -8,9 +8,9 @@ from dataclasses import replace
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Factor, Preset
-from firsttouch.experiments.common import unavailable, unreachable
-from firsttouch.experiments.pairs import allocators_of
+from firsttouch.experiment.base import Factor, Preset
+from firsttouch.experiment.common import unavailable, unreachable
+from firsttouch.experiment.pairs import allocators_of
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken
 from firsttouch.records.schema import INTERFACE, AllocatorInfo, DeviceInfo

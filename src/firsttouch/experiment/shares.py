@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.findings import Claim, Finding, Quantity, finding
-from firsttouch.experiments.base import Factor
+from firsttouch.experiment.base import Factor
 from firsttouch.figures import Line
 from firsttouch.records.schema import Factors, Record, Scalar, as_number
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from firsttouch.allocators.properties import common_allocator, main_allocator, moves_pages
+from firsttouch.allocators.properties import common_allocator, main_allocator, moves_pages, shared_or_main_allocator
 from firsttouch.analysis.findings import (
     Claim,
     Finding,
@@ -21,9 +21,8 @@ from firsttouch.analysis.findings import (
     ratio_of,
 )
 from firsttouch.analysis.statistics import measured
-from firsttouch.experiments.migration import base_point
-from firsttouch.experiments.pagefault import PageFault
-from firsttouch.records.plausibility import Run, limit
+from firsttouch.records.codebook import codebook_of
+from firsttouch.records.plausibility import JudgedRun, limit
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 
 MOST = 8
@@ -34,7 +33,7 @@ _LOAD = "; {load} for a load"
 def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
     """The numbers of the first GPU, and of the host; without a GPU the host's."""
     good = [r for r in measured(records) if not r.parties]
-    run = Run(good, machine)
+    run = JudgedRun(good, machine)
     names = {r.device for r in good}
     host = next((d for d in machine.devices if d.role == "host"), None)
     gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
@@ -45,7 +44,7 @@ def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
 
 
 def _with_gpu(
-    of_gpu: Sequence[Record], of_host: Sequence[Record], gpu: DeviceInfo, run: Run
+    of_gpu: Sequence[Record], of_host: Sequence[Record], gpu: DeviceInfo, run: JudgedRun
 ) -> Iterable[Finding | None]:
     own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
     yield _memory("the GPU, in its own memory:", of_gpu, "gpu", own, run)
@@ -59,7 +58,7 @@ def _with_gpu(
     yield _launch(of_gpu)
 
 
-def _of_host(records: Sequence[Record], run: Run) -> Iterable[Finding | None]:
+def _of_host(records: Sequence[Record], run: JudgedRun) -> Iterable[Finding | None]:
     plain = common_allocator("host")
     streams = _streams(records, "cpu", plain)
     loads = _loads(records, "cpu", plain)
@@ -96,7 +95,7 @@ def _fastest(rates: Sequence[Record]) -> Record | None:
     return extremes(rates)[1] if rates else None
 
 
-def _share(record: Record, run: Run) -> tuple[str, dict[str, Quantity]]:
+def _share(record: Record, run: JudgedRun) -> tuple[str, dict[str, Quantity]]:
     """The words and the quantities for the share of the peak that the machine states for what the record passes
     through; empty if it states none.
     """
@@ -109,7 +108,7 @@ def _share(record: Record, run: Run) -> tuple[str, dict[str, Quantity]]:
     return words, {"share": share, "limit": Quantity(found.rate / 1e9, "GB/s")}
 
 
-def _limited(identity: str, head: str, text: str, record: Record | None, run: Run) -> Finding | None:
+def _limited(identity: str, head: str, text: str, record: Record | None, run: JudgedRun) -> Finding | None:
     """A rate with its share of the limit, if there is one."""
     if record is None:
         return None
@@ -117,7 +116,7 @@ def _limited(identity: str, head: str, text: str, record: Record | None, run: Ru
     return finding(Claim(identity, text + words, head), record, details=details)
 
 
-def _memory(head: str, records: Sequence[Record], agent: str, allocator: str, run: Run) -> Finding | None:
+def _memory(head: str, records: Sequence[Record], agent: str, allocator: str, run: JudgedRun) -> Finding | None:
     """The bandwidth and the latency of a memory for an agent."""
     stream, loads = _fastest(_streams(records, agent, allocator)), _loads(records, agent, allocator)
     if stream is None:
@@ -132,7 +131,7 @@ def _memory(head: str, records: Sequence[Record], agent: str, allocator: str, ru
     return finding(Claim("headline.memory", text, head), rows, details=details)
 
 
-def _copy(head: str, records: Sequence[Record], direction: str, run: Run) -> Finding | None:
+def _copy(head: str, records: Sequence[Record], direction: str, run: JudgedRun) -> Finding | None:
     """The fastest copies of the largest size, and those of plain host memory."""
     copies = _of(records, "transfer", direction=direction, engine="copy-engine")
     best = _fastest(at_largest(copies))
@@ -154,7 +153,7 @@ def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str
 
     def touched(records: Sequence[Record], **factors: object) -> Record | None:
         rows = _of(records, "pagefault", access="store", page_size=pages, **factors)
-        rows = [r for r in rows if r.metric_version == PageFault.metric.version]
+        rows = [r for r in rows if r.metric_version == codebook_of(r.experiment).version]
         return max(rows, key=lambda r: number(r, "pages"), default=None)
 
     found = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
@@ -186,7 +185,7 @@ def _launch(records: Sequence[Record]) -> Finding | None:
 
 def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
     """What passes over data from the CPU cost in memory whose pages move, relative to an explicit copy."""
-    base = base_point(gpu) | {"events": "off"}
+    base = {"allocator": shared_or_main_allocator(gpu), **codebook_of("migration").base, "events": "off"}
     entry = gpu.allocator(str(base["allocator"]))
     if entry is None or not moves_pages(entry):
         return None

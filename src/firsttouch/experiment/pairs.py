@@ -6,18 +6,17 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_device_side, is_plain_host, main_allocator
-from firsttouch.analysis.findings import at_shared
 from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
-from firsttouch.experiments.base import Experiment, Factor, Point, Preset, ReportSection
-from firsttouch.experiments.common import allocator_names, peer, unreachable, unreachable_peer
-from firsttouch.experiments.presets import (
+from firsttouch.experiment.base import Experiment, Factor, Point, Preset, ReportSection
+from firsttouch.experiment.common import allocator_names, peer, unreachable, unreachable_peer
+from firsttouch.experiment.presets import (
     FULL,
     QUICK,
     STANDARD,
@@ -25,7 +24,7 @@ from firsttouch.experiments.presets import (
     Contains,
     Not,
     Octave,
-    Rule,
+    PresetRule,
     exclude,
     leave_out,
     take,
@@ -36,9 +35,7 @@ from firsttouch.machine.parties import node_of
 from firsttouch.machine.tree import parse_ids
 from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Peer, Record, Scalar
 from firsttouch.session import Session
-
-SIDES = ("source", "target")
-"""The factors with the allocators of the two sides."""
+from firsttouch.views.pairs import BY, MEMORY, OWNER, SIDES, actor, actor_of, agent_of, by_kind, matrix, owner, owner_of
 
 
 def _peers(device: DeviceInfo) -> list[str]:
@@ -96,7 +93,7 @@ class PairExperiment(Experiment):
     """
 
     across_devices = True
-    rules: ClassVar[Sequence[Rule]] = (
+    rules: ClassVar[Sequence[PresetRule]] = (
         exclude("a device's own memory is what other experiments measure, unless --set peer=self asks for it here",
                 no_peer=True, chosen=Not(Contains(PEER))),
         take("the full preset measures every pair at every size", FULL),
@@ -153,7 +150,7 @@ class PairExperiment(Experiment):
     def _section(self, kind: str, records: Sequence[Record]) -> ReportSection:
         ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
         shown = {
-            name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in (*_MEMORY, "size")
+            name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in (*MEMORY, "size")
         }
         with_curves = [name for (name,), rows in group_by(ordered, BY).items() if len(group_by(rows, "size")) > 1]
         drawn = {BY: tuple(map(str, with_curves))} if with_curves else {}
@@ -162,10 +159,8 @@ class PairExperiment(Experiment):
         return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
 
 
-OWNER, BY = "owner", "by"
 _ACTING = "nodes_with_processors"
 """The fact of the device `cpu` that names the nodes whose processors this process may use."""
-_MEMORY = ("allocator", *SIDES)
 _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
 
 
@@ -204,71 +199,7 @@ def ways(in_gbs: float, out_gbs: float, link: Peer | None) -> dict[str, Scalar]:
     return found if of_peak is None else found | {"of_peak": of_peak}
 
 
-def agent_of(factors: Mapping[str, Scalar]) -> str:
-    return "cpu" if NODE in factors else str(factors.get("agent", "gpu"))
-
-
-def actor(factors: Mapping[str, Scalar], device: str) -> str:
-    """Who accesses the memory: a device or a node."""
-    return str(factors.get(NODE, device))
-
-
-def owner(factors: Mapping[str, Scalar], device: str) -> str:
-    """The device or the node to which the memory belongs."""
-    name = str(factors[PEER])
-    return actor(factors, device) if name == SELF else name
-
-
-def kind_of(record: Record) -> str:
-    """The kind of a pair: "gpu" or "cpu" accesses memory of a device, or a "node" that of a node."""
-    return "node" if NODE in record.factors else agent_of(record.factors)
-
-
-def by_kind(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """The records of each kind of pair that there is."""
-    return {kind: rows for kind in ("gpu", "cpu", "node") if (rows := [r for r in records if kind_of(r) == kind])}
-
-
-def actor_of(record: Record) -> str:
-    """Who accesses the memory, in words."""
-    acting = actor(record.factors, record.device)
-    return (f"the CPU at {acting}" if kind_of(record) == "cpu" else acting) + _on_host(record, 0)
-
-
-def owner_of(record: Record) -> str:
-    """The device or the node to which the memory belongs."""
-    return owner(record.factors, record.device) + _on_host(record, -1)
-
-
-def _on_host(record: Record, party: int) -> str:
-    """The host of one of the parties, if they are on several: such a pair is not taken for one within a host."""
-    return f" on {record.parties[party].host}" if len({one.host for one in record.parties}) > 1 else ""
-
-
-def parties_of(record: Record) -> dict[str, Any]:
-    """For findings: who accesses the memory (`by`), the `owner`, and what these are (`party`), in words."""
-    party = "NUMA node" if kind_of(record) == "node" else "device"
-    return {"by": actor_of(record), "owner": owner_of(record), "party": party}
-
-
-def is_own(record: Record) -> bool:
-    """True if the memory belongs to who accesses it."""
-    return owner_of(record) == actor(record.factors, record.device)
-
-
-def matrix(records: Sequence[Record]) -> list[Record]:
-    """The points at the size, and with the allocators, for which most pairs of one kind were measured."""
-    pairs = ("device", NODE, PEER)
-    usual = max(group_by(records, *_MEMORY).values(), key=lambda rows: len(group_by(rows, *pairs)), default=[])
-    return at_shared(usual, pairs)
-
-
-def between_devices(records: Sequence[Record]) -> list[Record]:
-    """Those of the matrix in which memory of another is used."""
-    return [r for r in matrix(records) if not is_own(r)]
-
-
-class Pair(Protocol):
+class OpenPair(Protocol):
     """Who takes part in a point. device: that of the probe; agent: who acts; writer: the agent that writes first."""
 
     device: _core.Device
@@ -290,7 +221,7 @@ class Pair(Protocol):
         ...
 
 
-def open_pair(point: Point, session: Session, agent: str = "", *, reach: bool = True) -> Pair:
+def open_pair(point: Point, session: Session, agent: str = "", *, reach: bool = True) -> OpenPair:
     """Who takes part in a point.
 
     agent: who acts for a device, by default the factor `agent`. reach: open access to the peer's memory for the device.
@@ -382,10 +313,3 @@ def require_on(node: str, buffer: _core.Buffer) -> None:
     if elsewhere := {name: pages for name, pages in found.items() if name != node}:
         where = ", ".join(f"{pages} on {name}" for name, pages in elsewhere.items())
         raise Misplaced(f"of {sum(found.values())} pages of {buffer.allocator} memory asked of {node}, {where}")
-
-
-def own_of(record: Record, records: Sequence[Record]) -> Record | None:
-    """The point in which the same one uses its own memory and nothing else differs."""
-    wanted = {**record.factors, PEER: ""}
-    same = (r for r in records if r.device == record.device and {**r.factors, PEER: ""} == wanted)
-    return next(filter(is_own, same), None)

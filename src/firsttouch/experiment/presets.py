@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from firsttouch.allocators import properties as allocators
-from firsttouch.experiments import common
-from firsttouch.experiments.base import Experiment, Preset
+from firsttouch.experiment import common
+from firsttouch.experiment.base import Experiment, Preset
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
 
@@ -35,9 +35,9 @@ STANDARD: Sequence[Preset] = ("standard",)
 THOROUGH: Sequence[Preset] = ("standard", "full")
 FULL: Sequence[Preset] = ("full",)
 
-Value: TypeAlias = Scalar | AbstractSet[str]
-Test: TypeAlias = Callable[[Value], bool]
-Condition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
+PropertyValue: TypeAlias = Scalar | AbstractSet[str]
+Test: TypeAlias = Callable[[PropertyValue], bool]
+RuleCondition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
 NOTHING: AbstractSet[str] = frozenset()
 
 
@@ -50,7 +50,7 @@ class Octave:
 
     every: int = 1
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return common.whole_octave(value, self.every)
 
 
@@ -58,7 +58,7 @@ class Octave:
 class Above:
     limit: float
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return isinstance(value, (int, float)) and value > self.limit
 
 
@@ -66,7 +66,7 @@ class Above:
 class Below:
     limit: float
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return isinstance(value, (int, float)) and value < self.limit
 
 
@@ -76,7 +76,7 @@ class Contains:
 
     name: str
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return isinstance(value, AbstractSet) and self.name in value
 
 
@@ -86,7 +86,7 @@ class ContainsAll:
 
     names: Collection[str]
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return isinstance(value, AbstractSet) and value >= set(self.names)
 
 
@@ -94,10 +94,10 @@ class ContainsAll:
 class Count:
     """A set of names whose number, without those in `uncounted`, meets the condition `number`."""
 
-    number: Condition
+    number: RuleCondition
     uncounted: Collection[str] = ()
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return isinstance(value, AbstractSet) and holds(self.number, len(value - set(self.uncounted)))
 
 
@@ -105,13 +105,13 @@ class Count:
 class Not:
     """The condition does not hold."""
 
-    condition: Condition
+    condition: RuleCondition
 
-    def __call__(self, value: Value) -> bool:
+    def __call__(self, value: PropertyValue) -> bool:
         return not holds(self.condition, value)
 
 
-def holds(condition: Condition, value: Value) -> bool:
+def holds(condition: RuleCondition, value: PropertyValue) -> bool:
     if isinstance(condition, tuple):
         return any(holds(one, value) for one in condition)
     return bool(condition(value)) if callable(condition) else condition == value
@@ -121,7 +121,7 @@ def holds(condition: Condition, value: Value) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PresetRule:
     """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
 
     measured: None means that none of them is. why: the reason for which the others are left out, in words. strict: the
@@ -130,33 +130,33 @@ class Rule:
 
     why: str
     presets: Sequence[Preset]
-    of: Mapping[str, Condition]
-    measured: Mapping[str, Condition] | None
+    of: Mapping[str, RuleCondition]
+    measured: Mapping[str, RuleCondition] | None
     strict: bool = False
 
 
-def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions."""
-    return Rule(why, presets, of, None)
+    return PresetRule(why, presets, of, None)
 
 
-def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
     values. The property `chosen` has the factors that --set names.
     """
-    return Rule(why, presets, of, None, strict=True)
+    return PresetRule(why, presets, of, None, strict=True)
 
 
-def take(why: str, presets: Sequence[Preset] = PRESETS, **of: Condition) -> Rule:
+def take(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
     """Measures the points that meet the conditions, regardless of later rules."""
-    return Rule(why, presets, of, {})
+    return PresetRule(why, presets, of, {})
 
 
 def take_only(
-    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, Condition], **measured: Condition
-) -> Rule:
+    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
+) -> PresetRule:
     """Of the points that meet `of`, measures those that meet `measured` and leaves out the others."""
-    return Rule(why, presets, of, measured)
+    return PresetRule(why, presets, of, measured)
 
 
 # ------------------------------------------------------------------------------------------------------- properties
@@ -180,7 +180,7 @@ class Candidate:
         return self.device.allocator(self.factors.text("allocator"))
 
 
-Property: TypeAlias = Callable[[Candidate], Value]
+Property: TypeAlias = Callable[[Candidate], PropertyValue]
 
 
 def varied(candidate: Candidate) -> AbstractSet[str]:
@@ -189,7 +189,7 @@ def varied(candidate: Candidate) -> AbstractSet[str]:
     return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
 
 
-def _of_allocator(ask: Callable[[str], Value]) -> Property:
+def _of_allocator(ask: Callable[[str], PropertyValue]) -> Property:
     return lambda candidate: ask(candidate.factors.text("allocator"))
 
 
@@ -271,14 +271,14 @@ def left_out(candidate: Candidate) -> str:
     return excluded(candidate) or _first_reason(candidate, candidate.experiment.rules)
 
 
-def _first_reason(candidate: Candidate, rules: Sequence[Rule]) -> str:
+def _first_reason(candidate: Candidate, rules: Sequence[PresetRule]) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
     if not rules:
         return ""
-    known: dict[str, Value] = {**candidate.factors}
+    known: dict[str, PropertyValue] = {**candidate.factors}
     own = candidate.experiment.properties
 
-    def match(conditions: Mapping[str, Condition]) -> bool:
+    def match(conditions: Mapping[str, RuleCondition]) -> bool:
         for name, condition in conditions.items():
             if name not in known:
                 known[name] = (own[name] if name in own else PROPERTIES[name])(candidate)

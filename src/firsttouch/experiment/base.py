@@ -20,7 +20,7 @@ from firsttouch.units import format_size
 
 if TYPE_CHECKING:
     from firsttouch import _core
-    from firsttouch.experiments.presets import Property, Rule
+    from firsttouch.experiment.presets import PresetRule, Property
     from firsttouch.machine.switches import Part
     from firsttouch.session import Session
 
@@ -221,7 +221,7 @@ class Experiment:
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.
     """
-    rules: ClassVar[Sequence[Rule]] = ()
+    rules: ClassVar[Sequence[PresetRule]] = ()
     """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
     all of its combinations are measured, except those that a strict rule excludes.
     """

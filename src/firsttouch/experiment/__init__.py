@@ -1,0 +1,1 @@
+"""The contract of experiments, and what several of them share."""

@@ -1,0 +1,86 @@
+"""Pairs of devices or NUMA nodes, of which one accesses memory of the other: who is who in a record, and the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from firsttouch.analysis.findings import at_shared
+from firsttouch.analysis.statistics import group_by
+from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
+
+SIDES = ("source", "target")
+"""The factors with the allocators of the two sides."""
+MEMORY = ("allocator", *SIDES)
+OWNER, BY = "owner", "by"
+
+
+def agent_of(factors: Mapping[str, Scalar]) -> str:
+    return "cpu" if NODE in factors else str(factors.get("agent", "gpu"))
+
+
+def actor(factors: Mapping[str, Scalar], device: str) -> str:
+    """Who accesses the memory: a device or a node."""
+    return str(factors.get(NODE, device))
+
+
+def owner(factors: Mapping[str, Scalar], device: str) -> str:
+    """The device or the node to which the memory belongs."""
+    name = str(factors[PEER])
+    return actor(factors, device) if name == SELF else name
+
+
+def kind_of(record: Record) -> str:
+    """The kind of a pair: "gpu" or "cpu" accesses memory of a device, or a "node" that of a node."""
+    return "node" if NODE in record.factors else agent_of(record.factors)
+
+
+def by_kind(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """The records of each kind of pair that there is."""
+    return {kind: rows for kind in ("gpu", "cpu", "node") if (rows := [r for r in records if kind_of(r) == kind])}
+
+
+def actor_of(record: Record) -> str:
+    """Who accesses the memory, in words."""
+    acting = actor(record.factors, record.device)
+    return (f"the CPU at {acting}" if kind_of(record) == "cpu" else acting) + _on_host(record, 0)
+
+
+def owner_of(record: Record) -> str:
+    """The device or the node to which the memory belongs."""
+    return owner(record.factors, record.device) + _on_host(record, -1)
+
+
+def _on_host(record: Record, party: int) -> str:
+    """The host of one of the parties, if they are on several: such a pair is not taken for one within a host."""
+    return f" on {record.parties[party].host}" if len({one.host for one in record.parties}) > 1 else ""
+
+
+def parties_of(record: Record) -> dict[str, Any]:
+    """For findings: who accesses the memory (`by`), the `owner`, and what these are (`party`), in words."""
+    party = "NUMA node" if kind_of(record) == "node" else "device"
+    return {"by": actor_of(record), "owner": owner_of(record), "party": party}
+
+
+def is_own(record: Record) -> bool:
+    """True if the memory belongs to who accesses it."""
+    return owner_of(record) == actor(record.factors, record.device)
+
+
+def matrix(records: Sequence[Record]) -> list[Record]:
+    """The points at the size, and with the allocators, for which most pairs of one kind were measured."""
+    pairs = ("device", NODE, PEER)
+    usual = max(group_by(records, *MEMORY).values(), key=lambda rows: len(group_by(rows, *pairs)), default=[])
+    return at_shared(usual, pairs)
+
+
+def between_devices(records: Sequence[Record]) -> list[Record]:
+    """Those of the matrix in which memory of another is used."""
+    return [r for r in matrix(records) if not is_own(r)]
+
+
+def own_of(record: Record, records: Sequence[Record]) -> Record | None:
+    """The point in which the same one uses its own memory and nothing else differs."""
+    wanted = {**record.factors, PEER: ""}
+    same = (r for r in records if r.device == record.device and {**r.factors, PEER: ""} == wanted)
+    return next(filter(is_own, same), None)
