@@ -221,7 +221,7 @@ class Application(Applications):
     # ---------------------------------------------------------------------------------------------- measurement
 
     def measure(self, point: Point, session: Session) -> Measurement:
-        factors, device = point.factors, session.device
+        factors = point.factors
         strategy, params = STRATEGIES[factors.text("strategy")], self.params(factors)
         runner = _AppRunner(self.app, factors, strategy, session)
         context = runner.compile(params)
@@ -235,7 +235,7 @@ class Application(Applications):
         timed: list[Run] = []
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         own = session.on_own_processors() if session.ranks > 1 else nullcontext()
-        with own, Ballast(device, session.info.allocator(strategy.allocator), left) as ballast:
+        with own, Ballast(session.device, session.info.allocator(strategy.allocator), left) as ballast:
             found = division.find(
                 self.app, factors, runner.division, lambda one: runner.run(params, divided=one)[1], _repeats(factors)
             )
@@ -245,7 +245,7 @@ class Application(Applications):
                 app, finished = runner.run(params, known=[*session.outputs, *(run.output for run in runs)])
                 runs.append(finished)
             if kernel_times.are_wanted(factors):
-                timer = _core.KernelTimer(device)
+                timer = _core.KernelTimer(session.device)
                 timed += [runner.run(params, timer=timer)[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
         measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
@@ -294,11 +294,12 @@ class _AppRunner:
         self.division = division.divide(app, factors, strategy, session.info)
 
     def compile(self, params: Params) -> float:
-        """Compile all kernels. Returns the seconds that it took."""
+        """Open the device and compile all kernels. Returns the seconds that it took."""
         started = time.perf_counter()
+        device = self._session.device
         kernels = self._app(params, self._session.seed, self._options).kernels
         for entry in kernels.entries:
-            kernels.compiled(self._session.device, entry)
+            kernels.compiled(device, entry)
         return time.perf_counter() - started
 
     def run(
