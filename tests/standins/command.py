@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.calls import COMMAND, DRAWN_BESIDES, UNDRAWN
+from tests.calls import DRAWN_BESIDES, call
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -21,27 +21,18 @@ def records(
     out: Path,
     *options: str,
     status: int | None = 0,
-    timeout: float = 110,
     drawn: bool = False,
     **settings: str,
 ) -> list[Record]:
-    """Returns the records of `firsttouch run` or `firsttouch app` on hip:0.
+    """Returns the records of `firsttouch run` or `firsttouch app` on hip:0, called in this process.
 
     Args:
-        status: The exit status that the process must have; None accepts any, for a process that cannot write a report.
+        status: The exit status that the call must have; None accepts any.
         drawn: Whether the report is drawn too, with the exhaustive tests.
-        settings: Further environment variables of the process.
+        settings: Further environment variables of the call.
     """
-    call = [
-        *(COMMAND if drawn and DRAWN_BESIDES else UNDRAWN),
-        command,
-        *options,
-        "--device",
-        "hip:0",
-        "--out",
-        str(out),
-    ]
-    process = subprocess.run(call, capture_output=True, text=True, timeout=timeout, env=os.environ | settings)
+    words = (command, *options, "--device", "hip:0", "--out", out)
+    process = call(*words, drawn=drawn and DRAWN_BESIDES, **settings)
     assert status in (None, process.returncode), process.stderr
     assert (out / "results.jsonl").exists(), process.stderr
     return list(load_results(out).records)
@@ -50,12 +41,12 @@ def records(
 run, app = partial(records, "run"), partial(records, "app")
 
 
-def in_process(*call: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def in_process(*words: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Runs Python with this call from the top of the repository. Kernels use a cache that is not coherent."""
     environment = {"FIRSTTOUCH_TEST_DEVICE": "hip:0", "STANDIN_CACHED": "1", **settings}
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return subprocess.run(
-        [sys.executable, *call],
+        [sys.executable, *words],
         env=os.environ | environment | {"PYTHONPATH": path},
         cwd=ROOT,
         text=True,

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import standin
 from command import run
+from tests.calls import call
 from tests.fabricated import gpu_capabilities
 from tests.matrix import matrix
 
@@ -465,9 +466,8 @@ def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Pa
 
 @pytest.mark.parametrize("form", matrix([[], ["--json"]], 1))
 def test_methods_and_machine_note_that_no_amd_gpu_was_tested(form: list[str]) -> None:
-    command = [sys.executable, "-m", "firsttouch.cli.main"]
     for arguments in (["methods", "--device", "hip:0"], ["machine"]):
-        process = subprocess.run([*command, *arguments, *form], capture_output=True, text=True, timeout=110)
+        process = call(*arguments, *form)
         assert process.returncode == 0, process.stderr
         assert "has not run on AMD hardware" in " ".join(process.stdout.split())
         if not form:

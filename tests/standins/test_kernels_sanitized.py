@@ -33,7 +33,7 @@ def sanitized() -> dict[str, str]:
 @pytest.mark.timeout(600)
 def test_every_application_passes(tmp_path: Path, sanitized: dict[str, str]) -> None:
     options = ("--all", "--strategy", "managed", "--size", "tiny", "--repeat", "1")
-    records = app(tmp_path / "out", *options, status=None, timeout=590, **sanitized)
+    records = app(tmp_path / "out", *options, status=None, **sanitized)
     assert not [(r.factors["app"], r.reason or r.verified_why) for r in records if r.verified is not True]
     assert {r.factors["app"] for r in records} == set(all_apps())
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND, UNDRAWN
+from tests.calls import UNDRAWN, call
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -17,9 +17,9 @@ MODULE = Path(__file__).parents[2] / "docs/examples/neighbour.py"
 
 
 def run_neighbour(out: Path, *options: str, **settings: str) -> list[Record]:
-    call = [*UNDRAWN, "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
+    words = [*UNDRAWN, "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
     process = subprocess.run(
-        [*call, "--set", "size=64KiB", "--set", "direction=to", *options],
+        [*words, "--set", "size=64KiB", "--set", "direction=to", *options],
         env=os.environ | {"STANDIN_DEVICES": "3"} | settings, text=True, capture_output=True, timeout=100,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
@@ -40,8 +40,7 @@ def test_every_device_copies_to_every_other(tmp_path: Path) -> None:
 def test_a_machine_with_several_gpus_says_what_has_run_on_stand_ins_only(tmp_path: Path) -> None:
     said = []
     for count in ("1", "2"):
-        environment = os.environ | {"STANDIN_DEVICES": count}
-        done = subprocess.run([*COMMAND, "machine"], env=environment, capture_output=True, text=True, timeout=60)
+        done = call("machine", STANDIN_DEVICES=count)
         said.append("not on a machine with several GPUs" in " ".join(done.stdout.split()))
     assert said == [False, True]
 
@@ -70,12 +69,20 @@ def test_kernels_use_the_memory_of_every_other_device(tmp_path: Path) -> None:
     """The stand-in fails a kernel that touches another device's memory to which access was not opened."""
     names = [f"hip:{n}" for n in range(4)]
     chosen = [word for name in names for word in ("--device", name)]
-    process = subprocess.run(
-        [*UNDRAWN, "run", "p2p-latency", "p2p-direct", *chosen, "--set", "size=64KiB", "--set", "allocator=device,vmm",
-         "--out", str(tmp_path / "out")],
-        env=os.environ | {"STANDIN_DEVICES": "4", "STANDIN_UNREACHABLE": "2>3"},
-        text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    process = call(
+        "run",
+        "p2p-latency",
+        "p2p-direct",
+        *chosen,
+        "--set",
+        "size=64KiB",
+        "--set",
+        "allocator=device,vmm",
+        "--out",
+        str(tmp_path / "out"),
+        STANDIN_DEVICES="4",
+        STANDIN_UNREACHABLE="2>3",
+    )
     assert process.returncode == 0, process.stderr
     for experiment in ("p2p-latency", "p2p-direct"):
         records = [r for r in load_results(tmp_path / "out").records if r.experiment == experiment]
@@ -89,11 +96,18 @@ def test_kernels_use_the_memory_of_every_other_device(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_the_cpu_loads_from_the_memory_of_another_apu_where_it_reaches_it_in_place(tmp_path: Path) -> None:
     chosen = ["--device", "hip:0", "--set", "peer=self,hip:1", "--set", "size=64KiB", "--set", "allocator=device,vmm"]
-    process = subprocess.run(
-        [*UNDRAWN, "run", "p2p-latency", *chosen, "--set", "agent=cpu", "--out", str(tmp_path / "out")],
-        env=os.environ | {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"},
-        text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    process = call(
+        "run",
+        "p2p-latency",
+        *chosen,
+        "--set",
+        "agent=cpu",
+        "--out",
+        str(tmp_path / "out"),
+        STANDIN_DEVICES="2",
+        STANDIN_INTEGRATED="1",
+        STANDIN_ARCH="gfx942",
+    )
     assert process.returncode == 0, process.stderr
     records = load_results(tmp_path / "out").records
     found = {(r.text("peer"), r.text("allocator")): (r.status, r.verified, r.reason) for r in records}
@@ -107,11 +121,21 @@ def test_the_cpu_loads_from_the_memory_of_another_apu_where_it_reaches_it_in_pla
 
 def copy(out: Path, *options: str, peers: str = "self,hip:1", status: int = 0, **settings: str) -> list[Record]:
     """Copies of 64 KiB between two devices, by the command, which must end with this exit status."""
-    process = subprocess.run(
-        [*UNDRAWN, "run", "p2p-copy", "--device", "hip:0", "--set", f"peer={peers}", "--set", "size=64KiB",
-         *options, "--out", str(out)],
-        env=os.environ | {"STANDIN_DEVICES": "2"} | settings, text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    process = call(
+        "run",
+        "p2p-copy",
+        "--device",
+        "hip:0",
+        "--set",
+        f"peer={peers}",
+        "--set",
+        "size=64KiB",
+        *options,
+        "--out",
+        str(out),
+        STANDIN_DEVICES="2",
+        **settings,
+    )
     assert process.returncode == status, process.stderr
     return list(load_results(out).records)
 
@@ -159,11 +183,16 @@ def test_copies_between_devices_by_every_engine(tmp_path: Path) -> None:
     """The call that names both devices needs no access; the stand-in refuses any other copy without it."""
     chosen = ["--device", "hip:0", "--set", "peer=self,hip:1,hip:2", "--set", "size=64KiB"]
     memory = ["--set", "source=device,vmm,malloc", "--set", "target=device"]
-    process = subprocess.run(
-        [*UNDRAWN, "run", "p2p-copy", *chosen, *memory, "--out", str(tmp_path / "out")],
-        env=os.environ | {"STANDIN_DEVICES": "3", "STANDIN_UNREACHABLE": "0>2"},
-        text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    process = call(
+        "run",
+        "p2p-copy",
+        *chosen,
+        *memory,
+        "--out",
+        str(tmp_path / "out"),
+        STANDIN_DEVICES="3",
+        STANDIN_UNREACHABLE="0>2",
+    )
     assert process.returncode == 0, process.stderr
     records = load_results(tmp_path / "out").records
     assert {(r.status, r.verified) for r in records if r.status != "skipped"} == {("ok", True)}

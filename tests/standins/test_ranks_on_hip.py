@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import standin
 from tests import rank_ends
-from tests.calls import UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.mpi import Mpi
 
 from firsttouch.experiments.collective import OPERATIONS
@@ -66,16 +66,20 @@ def rccl() -> dict[str, str]:
     return {"FIRSTTOUCH_LIB_RCCL": str(standin.build("rccl_on_host"))}
 
 
-def collectives(command: Sequence[str], out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
+def collectives(out: Path, *arguments: str, mpi: Mpi | None = None, status: int = 0, **more: str) -> Sequence[Record]:
     """Records of collective operations of devices of the stand-in, in device memory."""
     words = ["run", "collective", "--device", "hip:0", "--set", "allocator=device", *arguments, "--out", str(out)]
-    done = subprocess.run([*command, *words], env=os.environ | more, text=True, capture_output=True, timeout=100)
+    if mpi is None:
+        done = call(*words, **more)
+    else:
+        environment = os.environ | mpi.environment | more
+        done = subprocess.run([*mpi.command, *words], env=environment, text=True, capture_output=True, timeout=100)
     assert done.returncode == status, done.stderr
     return load_results(out).records
 
 
 def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "4", "--set", "ranks=1,2,3,4", "--set", "interface=xccl",
+    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", "ranks=1,2,3,4", "--set", "interface=xccl",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
     names = [f"hip:{n}" for n in range(4)]
     assert {(r.text("operation"), r.count("size"), len(r.parties), r.status, r.verified) for r in rows} == {
@@ -88,7 +92,7 @@ def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, 
 
 
 def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "4", "--set", "ranks=2,3,4", "--set", "processes=one",
+    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", "ranks=2,3,4", "--set", "processes=one",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
     names = [f"hip:{n}" for n in range(4)]
     assert {(r.text("operation"), r.text("interface"), r.count("size"), len(r.parties), r.status, r.verified)
@@ -111,7 +115,7 @@ def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path:
 
 def test_an_rccl_without_an_all_to_all_of_its_own(tmp_path: Path) -> None:
     library = str(standin.build("rccl_on_host", without="ncclAllToAll"))
-    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "3", "--set", "ranks=3", "--set", "processes=each,one",
+    rows = collectives(tmp_path / "out", "--ranks", "3", "--set", "ranks=3", "--set", "processes=each,one",
                        "--set", "operation=all-to-all", "--set", "size=70000", "--set", "interface=xccl",
                        STANDIN_DEVICES="3", FIRSTTOUCH_LIB_RCCL=library)  # fmt: skip
     assert {(r.text("processes"), r.status, r.verified) for r in rows} == {("each", "ok", True), ("one", "ok", True)}
@@ -125,7 +129,7 @@ RECEIVERS = {0: {*OPERATIONS} - {"broadcast"}, 1: {*OPERATIONS} - {"reduce"}}
 def test_a_number_that_rccl_changes_is_found_in_every_operation(
     tmp_path: Path, rccl: dict[str, str], rank: int
 ) -> None:
-    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "2", "--set", "interface=xccl", "--set", "size=8,64KiB",
+    rows = collectives(tmp_path / "out", "--ranks", "2", "--set", "interface=xccl", "--set", "size=8,64KiB",
                        status=3, STANDIN_DEVICES="2", STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
     wrong_is_found(rows, rank)
 
@@ -134,7 +138,7 @@ def test_a_number_that_rccl_changes_is_found_in_every_operation(
 def test_a_number_that_rccl_changes_at_a_device_of_one_process_is_found(
     tmp_path: Path, rccl: dict[str, str], rank: int
 ) -> None:
-    rows = collectives(UNDRAWN, tmp_path / "out", "--ranks", "2", "--set", "processes=one", "--set", "size=8,64KiB",
+    rows = collectives(tmp_path / "out", "--ranks", "2", "--set", "processes=one", "--set", "size=8,64KiB",
                        status=3, STANDIN_DEVICES="2", STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
     wrong_is_found(rows, rank, f"rank {rank} (hip:{rank}) received wrong data")
 
@@ -144,9 +148,8 @@ def test_a_number_that_mpi_changes_is_found_in_every_operation(
     mpi: Mpi, tmp_path: Path, in_front: dict[str, str], rank: int
 ) -> None:
     apus = {"STANDIN_DEVICES": "2", "STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942"}
-    rows = collectives(mpi.command, tmp_path / "out", "--ranks", "2", "--set", "interface=mpi,mpi-staged",
-                       "--set", "size=8,64KiB", status=3, STANDIN_MPI_FLIP=str(rank), **mpi.environment, **apus,
-                       **in_front)  # fmt: skip
+    rows = collectives(tmp_path / "out", "--ranks", "2", "--set", "interface=mpi,mpi-staged", "--set", "size=8,64KiB",
+                       mpi=mpi, status=3, STANDIN_MPI_FLIP=str(rank), **apus, **in_front)  # fmt: skip
     assert {r.text("interface") for r in rows} == {"mpi", "mpi-staged"}
     wrong_is_found(rows, rank)
 
@@ -160,10 +163,9 @@ def wrong_is_found(rows: Sequence[Record], rank: int, why: str = "") -> None:
 
 
 def run_rccl(out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
-    chosen = [*UNDRAWN, "run", "p2p-message", "--device", "hip:0", "--device", "hip:1", "--set", "interface=xccl"]
-    done = subprocess.run([*chosen, *arguments, "--set", "source=device,pinned", "--set", "target=device,pinned",
-                           "--out", str(out)], env=os.environ | {"STANDIN_DEVICES": "2"} | more, text=True,
-                          capture_output=True, timeout=100)  # fmt: skip
+    chosen = ["run", "p2p-message", "--device", "hip:0", "--device", "hip:1", "--set", "interface=xccl", *arguments]
+    memory = ["--set", "source=device,pinned", "--set", "target=device,pinned"]
+    done = call(*chosen, *memory, "--out", out, STANDIN_DEVICES="2", **more)
     assert done.returncode == status, done.stderr
     return load_results(out).records
 
@@ -241,10 +243,7 @@ def test_a_byte_that_the_library_changes_is_found(
 def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str], name: str) -> None:
     words = ["app", name, "--device", "hip:0", "--size", "tiny", "--strategy", "explicit", "--repeat", "1",
              "--ranks", "4", "--set", "ranks=1,2,4", "--set", "interface=none,xccl"]  # fmt: skip
-    done = subprocess.run(
-        [*UNDRAWN, *words, "--out", str(tmp_path / "out")],
-        env=os.environ | {"STANDIN_DEVICES": "4"} | rccl, text=True, capture_output=True, timeout=110,
-    )  # fmt: skip
+    done = call(*words, "--out", tmp_path / "out", STANDIN_DEVICES="4", **rccl)
     assert done.returncode == 0, done.stderr
     rows = load_results(tmp_path / "out").records
     assert {(r.count("ranks"), r.status, r.verified) for r in rows} == {(ranks, "ok", True) for ranks in (1, 2, 4)}
