@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.units import parse_size
+from firsttouch.units import parse_size, size_option
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_text_that_is_not_a_size(text: str) -> None:
 def test_invalid_sizes(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(2**31, "2GiB"), (3 * 2**19, "1536KiB"), (5000, "5000"), (2**40, "1TiB"), (0, "0")]
+)
+def test_a_size_as_an_option_is_exact(size: int, text: str) -> None:
+    assert size_option(size) == text
+    assert size == 0 or parse_size(text) == size

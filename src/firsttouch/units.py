@@ -62,6 +62,14 @@ def format_size(size: int | float, digits: int = 4) -> str:
     return f"{format_number(value, digits).replace(',', '')} TiB"
 
 
+def size_option(size: int) -> str:
+    """``size`` bytes, exactly, as options take it: ``2GiB``, ``1536KiB``, or the bytes where no unit divides them."""
+    for unit, scale in (("TiB", 2**40), ("GiB", GiB), ("MiB", MiB), ("KiB", KiB)):
+        if size and size % scale == 0:
+            return f"{size // scale}{unit}"
+    return str(size)
+
+
 def significant_digits(value: float, low: float | None, high: float | None) -> int:
     """The number of significant digits of a measured value: three, or two if its interval is wide.
 

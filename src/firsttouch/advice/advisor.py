@@ -23,7 +23,7 @@ from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import caption, join_names, quantity
-from firsttouch.units import format_size, parse_size
+from firsttouch.units import format_size, parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Program
@@ -250,14 +250,6 @@ def measured_runs(records: Iterable[Record], app: str, device: str, also: Iterab
 # ------------------------------------------------------------------------------------------------ the ranking
 
 
-def _asked(size: int | str) -> str:
-    """The size as --size takes it: 2GiB, or the bytes where no unit divides them."""
-    if isinstance(size, str):
-        return size
-    unit, name = next((u for u in ((1 << 30, "GiB"), (1 << 20, "MiB")) if size % u[0] == 0), (1, ""))
-    return f"{size // unit}{name}"
-
-
 def _for_app(
     app: type[App],
     params: Params,
@@ -268,7 +260,8 @@ def _for_app(
 ) -> Advice:
     workload = program_of(app, params)
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
-    measure = f"firsttouch app {app.name} --size {_asked(size)} --device {device.name}"
+    asked = size if isinstance(size, str) else size_option(size)
+    measure = f"firsttouch app {app.name} --size {asked} --device {device.name}"
     footprint = app.footprint(params)
     return ranked(
         workload,

@@ -29,7 +29,7 @@ from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
 from firsttouch.text import count, is_size
 from firsttouch.text import quantity as in_words
-from firsttouch.units import format_number, format_size
+from firsttouch.units import format_number, size_option
 from firsttouch.workspace.strategies import STRATEGIES
 
 MOST_LISTED = 20
@@ -251,10 +251,7 @@ def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[R
 
 def _argument(name: str, value: Scalar) -> str:
     """A factor's value as --set takes it."""
-    if is_size(name) and isinstance(value, int) and not isinstance(value, bool) and value >= 1024:
-        text = format_size(value).replace(" ", "")
-        return text if value % 1024 == 0 and "." not in text else str(value)
-    return str(value)
+    return size_option(value) if is_size(name) and type(value) is int else str(value)
 
 
 def _why_nothing(test: Check, points: Sequence[Record]) -> str:
