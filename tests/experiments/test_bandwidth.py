@@ -15,7 +15,7 @@ from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiment.base import Preset
 from firsttouch.experiment.common import MiB, last_level_bytes
-from firsttouch.experiments.bandwidth import thread_counts
+from firsttouch.experiments.bandwidth import ARRAYS, thread_counts
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
@@ -142,3 +142,7 @@ def test_a_combination_that_set_names_keeps_the_rules_about_sizes_and_kernels() 
     assert points
     assert all(p.point.size("size") >= 4 * last_level_bytes(DISCRETE) for p in points)
     assert {p.point["kernel"] for p in plan(HOST, "quick", arrays=["sweep"], allocator=["mmap"])} == {"triad"}
+
+
+def test_the_loops_move_as_many_arrays_as_the_experiment_counts() -> None:
+    assert {kernel: _core.stream_bytes(kernel) for kernel in ARRAYS} == {k: 8 * sum(n) for k, n in ARRAYS.items()}

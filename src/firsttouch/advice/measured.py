@@ -208,18 +208,8 @@ class MeasuredPrices:
         return value - size * (there.get(size) or median(there.values()))
 
     def moving_touch(self, allocator: str) -> Price:
-        """Threads that only touch pages wait for each other more, so the time of a first touch of plain pages is taken
-        only where passes over memory that moves were not measured.
-        """
-        try:
-            return self._moving("moving_touch", lambda r: self._beyond_there("moving_touch", r), allocator=allocator)
-        except Unmeasured:
-            return self._once(("moving_page", allocator), lambda: self._moving_page(allocator))
-
-    def _moving_page(self, allocator: str) -> Price:
-        if rows := self._find("first_touch", allocator=allocator, threads=0):
-            return _per_page(rows)
-        raise self._missing("moving_touch", allocator=allocator)
+        """The first touch of plain pages does not tell it: threads that only touch pages wait for each other more."""
+        return self._moving("moving_touch", lambda r: self._beyond_there("moving_touch", r), allocator=allocator)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """Other advice than read-mostly strategies give when memory is allocated, which no experiment measures."""

@@ -35,7 +35,7 @@ class _Screen(Protocol):
     def end(self) -> None: ...
 
 
-class _Lines:
+class _PlainProgress:
     """Plain lines for a log, with the state of the run after QUIET seconds without output."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Lines:
         self._ended.set()
 
 
-class _Bar:
+class _ProgressBar:
     """A progress bar on a terminal, with the current point, the elapsed time and the remaining time."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class _Bar:
 
 
 def _screen() -> _Screen:
-    return _Bar() if sys.stderr.isatty() else _Lines()
+    return _ProgressBar() if sys.stderr.isatty() else _PlainProgress()
 
 
 class RunProgress:

@@ -58,7 +58,7 @@ SWEEP_BYTES = 64 * MiB
 
 def sweep_passes(kernel: str, size: int) -> int:
     """The passes of one run of a kernel of STREAM over arrays of `size` bytes that caches may hold."""
-    return max(1, SWEEP_BYTES // (_core.stream_bytes(kernel) // 8 * size))
+    return max(1, SWEEP_BYTES // (sum(ARRAYS[kernel]) * size))
 
 
 def _traffic(kernel: str, reads: int, writes: int) -> tuple[Traffic, Traffic]:

@@ -14,7 +14,7 @@ from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiment.meanings import STREAM, WAYS
 from firsttouch.experiment.pairs import PairExperiment, open_pair, ways
-from firsttouch.experiments.bandwidth import sweep_passes
+from firsttouch.experiments.bandwidth import ARRAYS, sweep_passes
 from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
@@ -125,7 +125,7 @@ class P2pDirect(PairExperiment):
             found = Measurement.of(
                 outcome, keep=(), counters=counters, buffers=[buffer_fact("target", a), buffer_fact("source", b)]
             )
-        arrays = _core.stream_bytes(kernel.op) // 8
+        arrays = sum(ARRAYS[kernel.op])
         samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in found.samples]
         each_way = median(rate / arrays for rate in found.samples)
         crossed = crossings(kernel, each_way, session.info.peer(point.text(PEER)))

@@ -55,7 +55,7 @@ class Results:
 
 
 @dataclass
-class Lines:
+class ResultLines:
     """The contents of results.jsonl. A point that was measured again has several records."""
 
     records: list[Record]
@@ -74,7 +74,7 @@ def read_file(directory: Path, name: str) -> bytes | None:
         return None
 
 
-def read_lines(directory: Path, data: bytes) -> Lines:
+def read_lines(directory: Path, data: bytes) -> ResultLines:
     """Decodes the content of results.jsonl. Raises UsageError with the number of an invalid line."""
     path = directory / RESULTS
     *lines, tail = data.split(b"\n")
@@ -85,7 +85,7 @@ def read_lines(directory: Path, data: bytes) -> Lines:
         warnings.append(f"{path}:{len(lines) + 1}: the last line was cut short and is dropped")
     elif tail:
         decoded.append(_decode(tail, Record, f"{path}:{len(lines) + 1}"))
-    return Lines(
+    return ResultLines(
         records=[record for record, _ in decoded],
         complete=complete,
         has_final_newline=complete < len(data) or not tail,
