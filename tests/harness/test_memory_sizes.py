@@ -9,7 +9,8 @@ from firsttouch.apps import all_apps
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
-from firsttouch.harness.experiment import applications, bytes_left_by_ballast
+from firsttouch.harness.experiment import applications
+from firsttouch.harness.fitting import bytes_left_by_ballast
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
 from firsttouch.work import APP
 from firsttouch.workspace.strategies import STRATEGIES

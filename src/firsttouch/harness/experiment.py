@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import mean
 
 from firsttouch import _core
-from firsttouch.allocators.properties import may_migrate, moves_when_touched
+from firsttouch.allocators.properties import may_migrate
 from firsttouch.analysis.findings import Finding
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
@@ -17,6 +17,16 @@ from firsttouch.experiment.common import MMAP_EVERY_BLOCK
 from firsttouch.experiment.meanings import EVENTS, SHARES
 from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
+from firsttouch.harness.fitting import (
+    OVERSUBSCRIBED,
+    bytes_left_by_ballast,
+    memory_sizes,
+    places_scratch,
+    requested_budget,
+    why_does_not_fit,
+    why_too_small,
+    window_rows,
+)
 from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
 from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
@@ -25,17 +35,11 @@ from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import Ballast, why_no_ballast, why_not_oversubscribed
-from firsttouch.workspace.declarations import Declaration
-from firsttouch.workspace.needs import memory_needs, why_too_large
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Workspace
 
 REPEATS = 3
-OVERSUBSCRIBED = "oversubscribed"
-REACHED = 0.95
-"""The part of a size in bytes that an application should at least reach."""
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
     "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
@@ -146,7 +150,7 @@ class Application(Applications):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         app = self.app
         strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
-        known = {"tiny": "tiny", "default": "default"} | _memory_sizes(device, _requested_budget(self.requested))
+        known = {"tiny": "tiny", "default": "default"} | memory_sizes(device, requested_budget(self.requested))
         factors = [
             Factor("app", (app.name,)),
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
@@ -197,7 +201,7 @@ class Application(Applications):
         left = bytes_left_by_ballast(app, params, strategy, factors)
         if left is not None and (reason := why_no_ballast(device, device.allocator(strategy.allocator), left)):
             return reason
-        return _too_small(app, params, factors, device) or _too_large(app, params, strategy, factors, device)
+        return why_too_small(app, params, factors, device) or why_does_not_fit(app, params, strategy, factors, device)
 
     def params(self, factors: Factors) -> dict[str, int]:
         """Returns the application's parameters at this point. Raises ValueError if none fit the size."""
@@ -321,11 +325,11 @@ class _AppRunner:
             session.info,
             session.device,
             pages=str(factors.get("pages", "policy")),
-            place_scratch=_places_scratch(factors),
+            place_scratch=places_scratch(factors),
             guidance=placements.placement_of(self._app, factors),
             messages=str(factors.get(BUFFERS, "")),
         )
-        rows = _window_rows(self._app, params, strategy, factors)
+        rows = window_rows(self._app, params, strategy, factors)
         return app, run(
             app,
             workspace,
@@ -341,140 +345,9 @@ class _AppRunner:
         )
 
 
-# ------------------------------------------------------------------------------------------------------- memory
-
-
 def _repeats(factors: Factors) -> int:
     repeats = factors.get("repeat")
     return repeats if isinstance(repeats, int) else REPEATS
-
-
-def _places_scratch(factors: Factors) -> bool:
-    return factors.get("scratch") == "strategy"
-
-
-def _round_down(size: float) -> int:
-    """Round a size down to a sixteenth of its power of two, so that it does not depend on small changes in use."""
-    step = 1 << max(0, int(size).bit_length() - 5)
-    return int(size) // step * step
-
-
-def _requested_budget(requested: Mapping[str, Sequence[Scalar]]) -> int | None:
-    try:
-        return min((parse_size(str(text)) for text in requested.get("budget", ())), default=None)
-    except ValueError:  # reported when the plan is made
-        return None
-
-
-def _memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
-    """The sizes named in-memory and oversubscribed on a device, in bytes."""
-    limits = _core.guard_limits()
-    host, managed = limits["host"] or 0, limits["FIRSTTOUCH_MAX_MANAGED"]
-    on_device = device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
-    free = on_device if isinstance(on_device, int) else host
-    smallest = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
-    beyond: Scalar = _round_down(1.5 * (budget or free))
-    if budget is None and why_not_oversubscribed(device):
-        beyond = OVERSUBSCRIBED  # Application.skip says why
-    return {"in-memory": _round_down(0.8 * smallest), OVERSUBSCRIBED: beyond}
-
-
-def _gpu_bytes(declarations: Iterable[Declaration]) -> int:
-    return sum(d.nbytes for d in declarations if d.sides != "cpu")
-
-
-def _budget(factors: Factors) -> int | None:
-    """Bytes of device memory that the application may use."""
-    budget = factors.get("budget")
-    return budget if isinstance(budget, int) else None
-
-
-def _window_rows(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int:
-    """Returns the rows of the tiled buffers that fit on the device at once under the budget; 0 if all fit.
-
-    Raises:
-        ValueError: not even one row fits, or no buffers are tiled.
-    """
-    budget, declarations = _budget(factors), app.declarations(params)
-    if budget is None or not strategy.duplicated or _gpu_bytes(declarations) <= budget:
-        return 0
-    tiled = [d for d in declarations if d.name in app.tiled]
-    needs = f"{app.name} needs {format_size(_gpu_bytes(declarations))} of device memory, more than the budget"
-    if not tiled:
-        raise ValueError(f"{needs}, and has no tiled buffers that could be streamed")
-    rest = _gpu_bytes(d for d in declarations if d.name not in app.tiled)
-    rows = max(0, budget - rest) // sum(d.nbytes // d.shape[0] for d in tiled)
-    if rows < 1:
-        raise ValueError(f"{needs}, which is too small for one row of its tiled buffers")
-    return rows // 256 * 256 or rows
-
-
-def _too_small(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
-    """Returns that the application does not reach a size beyond the device or the budget, or None."""
-    size, footprint = factors["size"], app.footprint(params)
-    available = _budget(factors) or device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
-    if not (isinstance(size, int) and isinstance(available, int)) or "oversubscribe" in factors:
-        return None
-    if footprint >= REACHED * size or not footprint <= available < size:
-        return None
-    limit = (
-        f"the budget of {format_size(available)}"
-        if _budget(factors)
-        else f"the {format_size(available)} of {device.name}"
-    )
-    return (
-        f"{app.name} cannot exceed {limit} with a size of {format_size(size)}: its largest parameters below that take "
-        f"{format_size(footprint)}"
-    )
-
-
-def _too_large(app: type[App], params: Params, strategy: Strategy, factors: Factors, device: DeviceInfo) -> str | None:
-    """Returns why the application does not fit into memory or the budget under the strategy, or None: of several
-    processes, why the part of one does not.
-    """
-    declarations = app.declarations(params, ranks=exchanging.ranks_of(factors))
-    entry = device.allocator(strategy.allocator)
-    assert entry is not None
-    try:
-        rows = _window_rows(app, params, strategy, factors)
-    except ValueError as error:
-        return str(error)
-    allowed, budget = _core.oversubscription_allowed(), _budget(factors)
-    hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
-    needs = memory_needs(
-        declarations,
-        strategy,
-        device,
-        messages=str(factors.get(BUFFERS, "")),
-        place_scratch=_places_scratch(factors),
-    )
-    if not strategy.duplicated and budget is not None and needs.device > budget and not (entry.managed and allowed):
-        return f"{app.name} needs {format_size(needs.device)} of device memory, more than the budget{hint}"
-    on_host, on_device = needs.on(device)
-    if rows:
-        on_device = min(on_device, budget or on_device)
-    subject, host_limit = f"{app.name} needs", _core.guard_limits()["host"] or 0
-    if reason := why_too_large(subject, on_host, host_limit, "host memory; the limit is"):
-        return reason
-    if entry.managed and allowed:
-        return None
-    if reason := why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has"):
-        return reason + hint
-    left = bytes_left_by_ballast(app, params, strategy, factors)
-    if left is not None and on_device > left:
-        return f"{subject} {format_size(on_device)} of device memory, more than the {format_size(left)} left free{hint}"
-    return None
-
-
-def bytes_left_by_ballast(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int | None:
-    """Returns the bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
-
-    A ballast simulates a smaller device, for --oversubscribe and for managed memory under a budget.
-    """
-    ratio, budget, peak = factors.get("oversubscribe"), _budget(factors), _gpu_bytes(app.declarations(params))
-    if isinstance(ratio, (int, float)):
-        return int(peak / ratio)
-    return budget if budget is not None and peak > budget and moves_when_touched(strategy.allocator) else None
 
 
 @dataclass(frozen=True)
