@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from tests import calls
+from tests.calls import UNDRAWN
 from tests.mpi import Mpi
 
 from firsttouch.records.reading import load_results
@@ -29,7 +31,7 @@ ENDS = {
     "kill": ("crashed", "ended by SIGKILL"),
     "exit": ("crashed", "ended with exit status 7"),
     "raise": ("failed", "RuntimeError: the driver said no"),
-    "loop": ("timeout", f"did not finish within {SECONDS} s"),
+    "sleep": ("timeout", f"did not finish within {SECONDS} s"),
     "junk": ("failed", "is not valid"),
     "hollow": ("failed", "has no record"),
     "unsupported": ("skipped", "this driver has no such call"),
@@ -79,9 +81,14 @@ def stays_behind(before: set[str]) -> set[str]:
 
 
 def call(mpi: Mpi, out: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    words = [*mpi.command, "run", *arguments, *mpi.options, "--out", str(out)]
-    environment = os.environ | mpi.environment | {TEST: str(out)} | more
-    return subprocess.run(words, env=environment, text=True, capture_output=True, timeout=100)
+    words, environment = (
+        ["run", *arguments, *mpi.options, "--out", str(out)],
+        {**mpi.environment, TEST: str(out), **more},
+    )
+    if mpi.command == UNDRAWN:
+        return calls.call(*words, **environment)
+    command = [*mpi.command, *words]
+    return subprocess.run(command, env=os.environ | environment, text=True, capture_output=True, timeout=100)
 
 
 def faults(

@@ -19,7 +19,7 @@ from tests.calls import UNDRAWN
 from firsttouch.records.reading import RESULTS, load_results
 
 LANES = 2
-POINTS = 400
+POINTS = 200
 
 
 def _held(directory: Path) -> list[int]:
@@ -33,7 +33,6 @@ class Lane:
     """Runs into one directory after another, killed and resumed until the wanted number of kills is reached."""
 
     base: Path
-    environment: dict[str, str]
     seed: int
     wanted: int = 0
     """The number of times that its runs are killed."""
@@ -77,7 +76,7 @@ class Lane:
         what = ["--resume"] if (self.directory / "run.json").exists() else ["steady", "--device", "cpu", "--resume",
                 "--set", "n=" + ",".join(map(str, range(POINTS)))]  # fmt: skip
         command = [*UNDRAWN, "run", *what, "--out", str(self.directory)]
-        environment = self.environment | {"STEADY_LOG": str(self.log)}
+        environment = os.environ | {"STEADY_LOG": str(self.log)}
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def no_orphan(self) -> None:
@@ -111,17 +110,17 @@ def _workers_with(log: str) -> list[int]:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kills", [4, pytest.param(40, marks=pytest.mark.exhaustive)])
-def test_runs_that_are_killed_lose_no_completed_point(environment, tmp_path, kills):
-    lanes = [Lane(tmp_path, environment, seed, kills // LANES) for seed in range(LANES)]
+def test_runs_that_are_killed_lose_no_completed_point(with_faults, tmp_path, kills):
+    lanes = [Lane(tmp_path, seed, kills // LANES) for seed in range(LANES)]
     with ThreadPoolExecutor(LANES) as pool:
         lanes = list(pool.map(Lane.run, lanes))
     assert sum(lane.kills for lane in lanes) == kills
     print({"kills": kills, "points lost in flight": sum(x.lost for x in lanes), "runs": sum(x.finished for x in lanes)})
 
 
-def test_worker_dies_with_its_runner(environment, tmp_path):
+def test_worker_dies_with_its_runner(with_faults, tmp_path):
     log = tmp_path / "log"
-    lane = Lane(tmp_path, environment, 7)
+    lane = Lane(tmp_path, 7)
     lane.directory, lane.log = tmp_path / "out", log
     process = lane.start()
     deadline = time.monotonic() + 30

@@ -47,7 +47,7 @@ LIMITS = {"host": 2**34, "opencl:0": 2**30}
 
 
 @pytest.fixture
-def experiments(environment):
+def experiments(with_faults):
     return {n: e for n, e in all_experiments().items() if type(e).__module__.startswith("firsttouch_module")}
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests import rank_ends
 from tests.calls import UNDRAWN
+from tests.matrix import matrix
 from tests.mpi import MPIS, Mpi
 from tests.rank_ends import MODULE, TEST, call, left_behind, ours, stays_behind
 
@@ -69,9 +70,9 @@ KILLS_OF_A_GROUP = 2
 """Before the runner is killed too, which takes longest to start again."""
 
 
-def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", matrix([6, 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 15]))
+def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path, kills: int) -> None:
     """The runner, the launcher or any rank: at most the point in flight is lost, and nothing is left."""
-    kills = 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 15
     before, log, out, draw = left_behind(), tmp_path / "log", tmp_path / "out", random.Random(1)
     temporary = tmp_path / "tmp"
     temporary.mkdir()

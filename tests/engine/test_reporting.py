@@ -6,12 +6,13 @@ import json
 import os
 import resource
 import subprocess
-import sys
 
 import pytest
+from tests.calls import COMMAND, call
 from tests.matrix import matrix
 
 GiB = 2**30
+SMALL = ("latency", "--device", "cpu", "--set", "size=4KiB", "--set", "allocator=malloc")
 ABORT = "import os, sys\nif 'firsttouch.report' in sys.orig_argv: os.kill(os.getpid(), 6)\n"
 
 
@@ -23,12 +24,11 @@ def close_stdin():
     os.close(0)
 
 
-def report_of(out, prepare, **environment):
-    """Runs a minimal experiment."""
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB"]
+def report_of(out, prepare):
+    """Runs a minimal experiment in a process that `prepare` has limited."""
     return subprocess.run(
-        [*command, "--set", "allocator=malloc", "--out", str(out)],
-        capture_output=True, text=True, check=False, timeout=100, preexec_fn=prepare, env=os.environ | environment,
+        [*COMMAND, "run", *SMALL, "--out", str(out)],
+        capture_output=True, text=True, check=False, timeout=100, preexec_fn=prepare,
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
     (out / "report.html").write_text("old")
     (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = report_of(out, None, PYTHONPATH=path)
+    done = call("run", *SMALL, "--out", out, drawn=True, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     expected = f"warning: the report was not drawn: its process ended by SIGABRT; firsttouch report {out} draws it"
     assert expected in done.stderr.splitlines()
@@ -73,10 +73,7 @@ def test_json_says_that_there_is_no_report(tmp_path):
     """A directory where the page should be: the child's own sentence is passed on."""
     out = tmp_path / "out"
     (out / "report.html").mkdir(parents=True)
-    command = [sys.executable, "-m", "firsttouch.cli.main", "run", "latency", "--device", "cpu", "--set", "size=4KiB"]
-    done = subprocess.run(
-        [*command, "--out", str(out), "--json"], capture_output=True, text=True, check=False, timeout=100
-    )
+    done = call("run", *SMALL, "--out", out, "--json", drawn=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["report"] is None
     assert f"the report was not drawn: {out}/report.html is a directory" in done.stderr
@@ -84,14 +81,11 @@ def test_json_says_that_there_is_no_report(tmp_path):
 
 def test_the_report_command_says_that_the_renderer_failed(tmp_path):
     out = tmp_path / "out"
-    assert report_of(out, None).returncode == 0
+    assert call("run", *SMALL, "--out", out).returncode == 0
     (out / "report.html").write_text("old")
     (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-m", "firsttouch.cli.main", "report", str(out)],
-        capture_output=True, text=True, check=False, timeout=100, env=os.environ | {"PYTHONPATH": path},
-    )  # fmt: skip
+    done = call("report", out, PYTHONPATH=path)
     assert done.returncode == 1
     assert done.stderr == "firsttouch: the report was not drawn: its process ended by SIGABRT\n"
     assert (out / "report.html").read_text() == "old"

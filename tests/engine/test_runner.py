@@ -133,7 +133,7 @@ def steady(device: DeviceInfo, n: int) -> Planned:
     return Planned(Point("steady", device.name, Factors(n=n)), Metric("ns", "lower"), device, seconds=0.01)
 
 
-def test_a_device_that_does_not_open_is_not_tried_again(environment):
+def test_a_device_that_does_not_open_is_not_tried_again(with_faults):
     info = DeviceInfo(name="cuda:99", kind="cuda", title="none")
     with PointExecutor() as executor:
         records = [executor.measure(steady(info, n)) for n in range(4)]
@@ -162,7 +162,7 @@ def test_a_point_that_crashed_is_tried_again_once_by_resume_and_always_by_retry(
     assert "--retry needs --resume" in alone.stderr
 
 
-def test_a_process_that_cannot_be_started_fails_its_point(environment, monkeypatch):
+def test_a_process_that_cannot_be_started_fails_its_point(with_faults, monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
