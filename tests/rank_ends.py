@@ -81,10 +81,8 @@ def stays_behind(before: set[str]) -> set[str]:
 
 
 def call(mpi: Mpi, out: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    words, environment = (
-        ["run", *arguments, *mpi.options, "--out", str(out)],
-        {**mpi.environment, TEST: str(out), **more},
-    )
+    words = ["run", *arguments, *mpi.options, "--out", str(out)]
+    environment = {**mpi.environment, TEST: str(out), **more}
     if mpi.command == UNDRAWN:
         return calls.call(*words, **environment)
     command = [*mpi.command, *words]

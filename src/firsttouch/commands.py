@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.rows import Published
     from firsttouch.profile.summary import ProfileSummary
+    from firsttouch.records.reading import Results
     from firsttouch.records.schema import DeviceInfo, Machine
     from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
@@ -99,13 +100,11 @@ class Conclusions:
         return {"title": self.screen.title, "findings": [*own, *advice, *(e for e in of_sections if e not in own)]}
 
 
-def conclusions(directory: Path) -> Conclusions:
-    from firsttouch.records.reading import load_results
+def conclusions(results: Results) -> Conclusions:
     from firsttouch.report.answers import answered
     from firsttouch.report.first_screen import first_screen
     from firsttouch.work import reportable_experiments
 
-    results = load_results(directory)
     answers = list(answered(results.records, results.machine.devices, reportable_experiments()))
     return Conclusions(first_screen(results, answers), answers)
 
@@ -121,7 +120,7 @@ class Measured:
 def measured(outcome: RunOutcome) -> CommandResult[Measured]:
     """What `firsttouch run` and `firsttouch app` say of a run that ended."""
     return CommandResult(
-        Measured(outcome, conclusions(outcome.directory)),
+        Measured(outcome, conclusions(outcome.results)),
         lambda measured: measured.outcome.as_dict() | measured.conclusions.as_data(),
     )
 
@@ -249,6 +248,7 @@ def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResu
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
     from firsttouch.profile.summarise import summarise
+    from firsttouch.records.reading import load_results
 
     named = list(named)
     directories = profiles_in(named)
@@ -260,5 +260,5 @@ def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResu
     if is_profile(directories[0]):
         summaries = [summarise(read(directory)) for directory in directories]
         return CommandResult(Report(paths, directories, profiles=summaries), Report.as_data)
-    found = [conclusions(directory) for directory in directories]
+    found = [conclusions(load_results(directory)) for directory in directories]
     return CommandResult(Report(paths, directories, found), Report.as_data)

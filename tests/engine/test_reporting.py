@@ -32,7 +32,7 @@ def report_of(out, prepare):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("most", [4 * GiB, 16 * GiB])
+@pytest.mark.parametrize("most", matrix([4 * GiB, 16 * GiB]))
 def test_too_little_address_space_for_the_renderer(tmp_path, most):
     out = tmp_path / "out"
     done = report_of(out, limit(resource.RLIMIT_AS, most))

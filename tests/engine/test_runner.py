@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests import calls
 from tests.matrix import matrix
 
 from firsttouch.engine.discover import discover_devices
@@ -18,6 +19,7 @@ from firsttouch.experiment.base import Point
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 
+FAULTS = Path(__file__).with_name("faults.py")
 ENDS = {
     "segv": ("crashed", "SIGSEGV.*last words before the fault"),
     "kill": ("crashed", "SIGKILL"),
@@ -43,12 +45,21 @@ def _by_what(directory: Path) -> dict[str, Record]:
     return {str(r.factors["what"]): r for r in load_results(directory).records}
 
 
-def test_every_outcome_is_recorded_and_the_run_continues(call, tmp_path):
-    whats = ",".join([*ENDS, "fine"])
-    done = call("fault", "--device", "cpu", "--set", f"what={whats}", "--timeout", "2", "--out", "out", "--json")
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of every fault and of the experiments with workers of their own: its call and its records."""
+    names, sets = ("fault", "shaped", "alone", "steady", "fresh"), (f"what={','.join([*ENDS, 'fine'])}", "n=1,2,3")
+    words = [*names, "--device", "cpu", *(word for one in sets for word in ("--set", one)), "--timeout", "2"]
+    folder = tmp_path_factory.mktemp("runner")
+    done = calls.call("run", *words, "--out", "out", "--json", cwd=folder, FIRSTTOUCH_MODULES=str(FAULTS))
+    return done, load_results(folder / "out").records
+
+
+def test_every_outcome_is_recorded_and_the_run_continues(run):
+    done, found = run
     assert done.returncode == 3, done.stderr
     outcome = json.loads(done.stdout)
-    records = _by_what(tmp_path / "out")
+    records = {str(r.factors["what"]): r for r in found if r.experiment == "fault"}
     assert list(records) == [*ENDS, "fine"]
     for what, (status, reason) in ENDS.items():
         assert records[what].status == status, (what, records[what])
@@ -61,7 +72,7 @@ def test_every_outcome_is_recorded_and_the_run_continues(call, tmp_path):
     assert records["flip"].verified_why == "1 of 100000 bytes differ"
     assert records["why"].verified is None
     assert records["sleep"].seconds >= 2
-    assert outcome["counts"] == {"ok": 4, "skipped": 2, "failed": 8, "timeout": 1, "crashed": 3}
+    assert outcome["counts"] == {"ok": 4 + 4 + 9, "skipped": 2, "failed": 8, "timeout": 1, "crashed": 3}
     assert outcome["unverified"] == 1
     assert Path(outcome["directory"]) == Path("out")
 
@@ -112,19 +123,15 @@ def test_exit_status(call, what, status):
     assert done.returncode == status, done.stderr
 
 
-def test_one_worker_per_group_and_a_new_one_where_asked(call, tmp_path):
-    names = ("alone", "steady", "fresh")
-    call(*names, "--device", "cpu", "--set", "n=1,2,3", "--out", "out")
-    records = load_results(tmp_path / "out").records
+def test_one_worker_per_group_and_a_new_one_where_asked(run):
+    names, records = ("alone", "steady", "fresh"), run[1]
     pids = {name: {r.samples[0] for r in records if r.experiment == name} for name in names}
     assert [len(pids[name]) for name in names] == [1, 1, 3]
     assert len(set.union(*pids.values())) == 5
 
 
-def test_a_group_has_its_environment(call, tmp_path):
-    done = call("shaped", "--device", "cpu", "--out", "out")
-    assert done.returncode == 0, done.stderr
-    records = load_results(tmp_path / "out").records
+def test_a_group_has_its_environment(run):
+    records = [r for r in run[1] if r.experiment == "shaped"]
     assert [r.verified for r in records] == [True] * 4
     assert [r.factors["mode"] for r in records] == ["0", "0", "1", "1"]
 

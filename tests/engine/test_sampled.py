@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,10 +34,22 @@ RATE = 50 * MiB
 """Bytes by which the memory of the GPU grows in a second."""
 
 
-def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(tmp_path: Path) -> None:
-    words = ("--size", "4MiB", "--repeat", "2", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
-    done = call("app", "hotspot", *words, "--out", "o", cwd=tmp_path)
+WORDS = ("--size", "4MiB", "--repeat", "2", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder of a run on the host's processor, which is in o, and its call."""
+    folder = tmp_path_factory.mktemp("sampled")
+    return folder, call("app", "hotspot", *WORDS, "--out", "o", cwd=folder)
+
+
+def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
+    sampled: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    folder, done = sampled
     assert done.returncode == 0, done.stderr
+    shutil.copytree(folder / "o", tmp_path / "o")
     assert "measured without the device's memory over time: the memory of opencl:0 is the host's" in done.stderr
     (record,) = load_results(tmp_path / "o").records
     assert (record.verified, record.suspect, record.factors["timeline"]) == (True, "", "on")
@@ -56,7 +70,7 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     again = call("app", "--resume", "--out", "o", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert load_results(tmp_path / "o").records == [record]
-    more = call("app", "hotspot", *words, "--strategy", "pinned", "--resume", "--out", "o", cwd=tmp_path)
+    more = call("app", "hotspot", *WORDS, "--strategy", "pinned", "--resume", "--out", "o", cwd=tmp_path)
     assert more.returncode == 0, more.stderr
     folders = [folder_of(one) for one in load_results(tmp_path / "o").records]
     assert folders == ["timelines/0001", "timelines/0002"]
@@ -243,9 +257,10 @@ def test_records_of_others_name_no_folder_elsewhere(name: Any) -> None:
     assert folder_of(msgspec.structs.replace(blank_record(a_point(), "ok"), counters={"timeline": name})) == ""
 
 
-def test_the_profile_of_a_point_is_drawn_like_any_other(tmp_path: Path) -> None:
-    words = ("--size", "4MiB", "--repeat", "1", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
-    assert call("app", "hotspot", *words, "--out", "o", cwd=tmp_path).returncode == 0
+def test_the_profile_of_a_point_is_drawn_like_any_other(
+    sampled: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    shutil.copytree(sampled[0] / "o", tmp_path / "o")
     done = call("report", "o/timelines/0001", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "o" / "timelines" / "0001" / "report.html").read_text()

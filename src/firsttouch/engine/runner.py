@@ -33,6 +33,7 @@ from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, kind_of
 from firsttouch.modules import add_modules
 from firsttouch.profile.timelines import why_no_device
+from firsttouch.records.reading import Results
 from firsttouch.records.schema import FAILURES, PEER, DeviceInfo, Machine, Record, Request
 from firsttouch.records.store import Store
 
@@ -44,11 +45,12 @@ ALLOW = "FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"
 class RunOutcome:
     """The outcome of a run.
 
-    counts: the number of points in the directory by status. suspect: the number of suspect points by the rule that they
-    break. summary: what the kind of work adds to the output of --json.
+    results: what the directory holds now. counts: the number of its points by status. suspect: the number of suspect
+    points by the rule that they break. summary: what the kind of work adds to the output of --json.
     """
 
     directory: Path
+    results: Results
     counts: dict[str, int]
     unverified: int
     suspect: dict[str, int]
@@ -110,7 +112,8 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
         Store(options.out or default_directory(), resume=options.resume) as store,
         PointSampler(store.directory) as sampler,
     ):
-        store.describe(checked_machine(store, devices), together(request))
+        machine, asked = checked_machine(store, devices), together(request)
+        store.describe(machine, asked)
         retried = store.to_retry(all_failures=options.retry)
         for one, plan in zip(chosen, plans, strict=True):
             counter = PointCounter(work.experiments(one.set)) if one.counters else None
@@ -118,7 +121,8 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
             retried -= {planned.key for planned in plan}
             while more := further_points(work, one, devices, limits, store):
                 measure(more, one, store, watcher, (), counter, launching, sampler)
-        outcome = summarise(store, work, time.monotonic() - started)
+        results = Results(machine, asked, store.records, store.warnings)
+        outcome = summarise(store.directory, results, work, time.monotonic() - started)
     if problem := write_report(store.directory):
         watcher.warn(problem)
     else:
@@ -235,10 +239,11 @@ def missing(request: Request, record: Record) -> dict[str, str]:
     return {what: reason for what, reason in found.items() if reason}
 
 
-def summarise(store: Store, work: Work, seconds: float) -> RunOutcome:
-    records = store.records
+def summarise(directory: Path, results: Results, work: Work, seconds: float) -> RunOutcome:
+    records = results.records
     return RunOutcome(
-        store.directory,
+        directory,
+        results,
         counts=dict(Counter(r.status for r in records)),
         unverified=sum(r.verified is False for r in records),
         suspect=dict(Counter(r.suspect for r in records if r.suspect)),
