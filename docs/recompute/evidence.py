@@ -388,19 +388,6 @@ def memory(directories: Sequence[Directory]) -> str:
     )
 
 
-def iterations(directories: Sequence[Directory]) -> str:
-    """The iterations under explicit and with prefetch of some applications."""
-    rows = []
-    for name in ("black_scholes", "fdtd3d", "lud", "gemm"):
-        cells = []
-        for s in ("explicit", *MANAGED):
-            found = [v for k, v in over(directories, s, "iterations_ms").items() if _name(k) == name]
-            cells.append(quantity(found[0], "ms") if found else "")
-        if any(cells):
-            rows.append([name, *cells])
-    return table(["iterations of", "`explicit`", *[f"`{s}`" for s in MANAGED]], rows)
-
-
 def kernels(directories: Sequence[Directory]) -> str:
     """The kernel time of each application under explicit, and relative to that under the managed strategies."""
     base, spread = (over(directories, "explicit", f"kernel{end}_ms") for end in ("", "_sd"))
@@ -410,18 +397,6 @@ def kernels(directories: Sequence[Directory]) -> str:
         cells = [f"{found[key] / ms:.2f}" if key in found else "" for found in others.values()]
         rows.append([_name(key), f"{quantity(ms, 'ms')} ({quantity(spread[key], 'ms')})", *cells])
     head = ["kernels of", "`explicit` (standard deviation)", *[f"`{s}`" for s in others]]
-    return table(head, sorted(rows))
-
-
-def exchanges(directories: Sequence[Directory]) -> str:
-    """The times of applications that several processes share, by interface and memory of the messages."""
-    rows = []
-    for record in (r for d in directories for r in derived(d) if "interface" in r.factors):
-        parts = [number_of(record, name) for name in ("phase_compute_ms", "exchange_ms", "calls_ms")]
-        times = ["" if ms is None else quantity(ms, "ms") for ms in (number_of(record, "median"), *parts)]
-        where = [str(record.factors[name]) for name in ("ranks", "interface", "buffers")]
-        rows.append([application(record), *where, *times])
-    head = ["application", "processes", "interface", "messages in", "run", "compute", "exchanges", "send and receive"]
     return table(head, sorted(rows))
 
 
@@ -532,8 +507,6 @@ TEXTS: Mapping[str, Text] = {
     "sharing": sharing,
     "means": of_each_once(means),
     "findings": of_each_once(findings),
-    "iterations": of_each_once(iterations),
-    "exchanges": exchanges,
     "kernels": of_each_once(kernels),
     "memory": of_each_once(memory),
     "placements": placements,
