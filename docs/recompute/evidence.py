@@ -97,10 +97,9 @@ def catalogue(directories: Sequence[Directory]) -> str:
                 str(status["ok"]),
                 str(status["skipped"]),
                 "; ".join(dict.fromkeys(bad)) or "none",
-                f"{sum(r.seconds for r in d.records):.0f} s",
             ]
         )
-    return table(["records", "taken on", "what", "points", "ok", "skipped", "failed or wrong", "measuring"], rows)
+    return table(["records", "taken on", "what", "points", "ok", "skipped", "failed or wrong"], rows)
 
 
 def _contents(directory: Directory) -> str:
