@@ -133,7 +133,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
 def test_the_devices_peak_is_the_largest_reading_of_the_last_repetition(measure: Measure, tmp_path: Path) -> None:
     ramp = {"used": [[0, 7 * RATE], [90, 97 * RATE]], "ramp": True}
-    records, said = measure(["explicit", "pinned"], ramp, clock=time.monotonic())
+    records, said = measure(["explicit", "pinned"], ramp, begins=time.monotonic())
     assert said == []
     for number, record in enumerate(records, 1):
         assert (record.status, record.suspect) == ("ok", "")
@@ -155,7 +155,7 @@ def test_the_devices_peak_is_the_largest_reading_of_the_last_repetition(measure:
 
 def test_a_page_that_may_be_in_both_counters_is_in_no_sum(measure: Measure, tmp_path: Path) -> None:
     grows = {"used": [[0, 0], [90, 90 * RATE]], "ramp": True, "node": 1}
-    (record,), _ = measure(["explicit"], grows, clock=time.monotonic())
+    (record,), _ = measure(["explicit"], grows, begins=time.monotonic())
     course = read_course(tmp_path / "o" / folder_of(record), load_results(tmp_path / "o").machine.devices[0])
     assert course.apart.startswith("The memory of gpu:0 is NUMA node 1, ")
     assert course.device

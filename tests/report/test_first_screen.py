@@ -21,10 +21,10 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 @pytest.fixture(scope="module", params=RUNS)
 def told(request):
     """The findings of a first screen as --json has them, and the records by key."""
-    directory = RESULTS / request.param
-    data = conclusions(directory).as_data()
+    results = load_results(RESULTS / request.param)
+    data = conclusions(results).as_data()
     own = [f for f in data["findings"] if f["claim"].startswith(("headline.", "app.mean"))]
-    return own, {key_of(r): r for r in load_results(directory).records}
+    return own, {key_of(r): r for r in results.records}
 
 
 def amounts(text: str, *units: str) -> list[float]:

@@ -19,8 +19,8 @@ SCALE = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 
 def read(name):
-    directory = RESULTS / name
-    return conclusions(directory), {key_of(r): r for r in measured(load_results(directory).records)}
+    results = load_results(RESULTS / name)
+    return conclusions(results), {key_of(r): r for r in measured(results.records)}
 
 
 def picture(screen):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from firsttouch.commands import conclusions
+from firsttouch.records.reading import load_results
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = [
@@ -492,7 +493,7 @@ def check(sentence: str, lines: Lines) -> None:
 
 @cache
 def first_screen(run: str) -> tuple[list[str], Lines]:
-    screen = conclusions(RESULTS / run).screen
+    screen = conclusions(load_results(RESULTS / run)).screen
     numbers = [f"{number.head}: {number.text}" for number in screen.numbers]
     return [*numbers, *(one.text for one in screen.advice)], Lines(RESULTS / run)
 

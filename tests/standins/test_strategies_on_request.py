@@ -48,7 +48,7 @@ def test_each_is_verified_or_skipped_with_the_reason(
     every = "--all" in names  # under the one that reads old data where a wait lacks
     kinds = NOT_COHERENT[:1] if every else (*NOT_COHERENT, *COPIES)
     call = [*names, *options(*kinds, "fine-grained", "pinned-wc")]
-    for record in app(tmp_path / "out", *call, timeout=1200, drawn=every, STANDIN_CACHED="1", **settings):
+    for record in app(tmp_path / "out", *call, drawn=every, STANDIN_CACHED="1", **settings):
         name, strategy = str(record.factors["app"]), STRATEGIES[str(record.factors["strategy"])]
         if strategy.name == "pinned-wc":
             expected = "hip:0 has no allocator pinned-wc"
@@ -82,13 +82,19 @@ def test_applications_are_wrong_where_the_cache_is_not_written_back(tmp_path: Pa
 PROGRAM = """
 import sys, time
 from tests.harness.running import opencl
+from firsttouch.workspace.executor import Executor
+from firsttouch.workspace.steps import Wait
 from tests.workspace.test_workspace import TEXT, arrays
 from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
 from firsttouch.workspace.strategies import STRATEGIES
 from firsttouch.workspace.workspace import Workspace
 info, device = opencl()
 if sys.argv[2] == "without":
-    Workspace._wait_if = lambda self, needed: time.sleep(0.2)
+    play = Executor.play
+    def play_without_waits(self, steps):
+        for step in steps:
+            time.sleep(0.2) if isinstance(step, Wait) else play(self, [step])
+    Executor.play = play_without_waits
 workspace, buffers = Workspace(STRATEGIES[sys.argv[1]], info, device), arrays()
 gpu, cpu = Gpu(workspace, [KernelFile("accumulate", TEXT)]), Cpu(workspace, [])
 workspace.allocate(buffers)

@@ -22,7 +22,8 @@ Put this folder before all others on PYTHONPATH, and the path of a JSON file int
         "lists": "Insufficient Permissions",  # both lists of processes fail with this error
         "mig": [{...}]                     # MIG is on; its devices, of the same form; null: an unused place
       }],
-      "clock": "/path",   # of a file with the second of the curves; otherwise they begin with nvmlInit
+      "begins": 123.4,    # the CLOCK_MONOTONIC second that is second 0 of the curves; otherwise that of nvmlInit
+      "clock": "/path",   # of a file with the second of the curves, in place of that clock
       "flush": 0.05,      # seconds between two writes of the process that asks NVML
       "answer": 0.05,     # seconds that each reading of memory takes
       "fail": "hang",     # "hang" for ever, "refuse" (Driver Not Loaded), "crash" (SIGSEGV), "lost" (GPU is lost)
@@ -104,7 +105,7 @@ def _value(points: list[list[Any]], ramp: bool = False) -> Any:
 def nvmlInit() -> None:
     text = Path(os.environ["PYNVML_STANDIN"]).read_text()
     _State.plan = json.loads("\n".join(line for line in text.splitlines() if not line.startswith("#")))
-    _State.zero = time.monotonic()
+    _State.zero = _State.plan.get("begins", time.monotonic())
     if "flush" in _State.plan:
         sys.modules["__main__"].FLUSH = _State.plan["flush"]  # type: ignore[attr-defined]
     if "fail" in _State.plan and "at" not in _State.plan:
