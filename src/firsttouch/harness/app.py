@@ -24,7 +24,7 @@ from firsttouch.experiment.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.agents import Cpu, Gpu, KernelFile, kernel_source
+from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange
 from firsttouch.workspace.declarations import Agent, Declaration, Role
 from firsttouch.workspace.guidance import NONE, settings_of
@@ -416,6 +416,10 @@ def shared_kernels(name: str) -> KernelFile:
 
 
 def on_host(file: KernelFile, kernel: str, *arguments: np.ndarray[Any, Any] | float) -> None:
-    """Run a kernel on all processors, on contiguous numpy arrays, for checks that repeat a part of a computation."""
+    """Run a kernel on contiguous numpy arrays, for checks that repeat a part of a computation: on all processors, or on
+    one if the arrays are small.
+    """
     values: list[object] = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
-    _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, 0, values)
+    largest = max((a.size for a in arguments if isinstance(a, np.ndarray)), default=0)
+    threads = 1 if largest <= SMALL_LAUNCH else 0
+    _core.launch_on_host(f"{file.name}/{kernel}", file.entries[kernel].codes, threads, values)
