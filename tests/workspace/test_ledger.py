@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from tests.workspace.random_programs import (
     BUFFERS,
     WORDS,
@@ -17,7 +16,7 @@ from tests.workspace.random_programs import (
     expected,
     initial,
     needed,
-    programs,
+    random_program,
 )
 
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
@@ -153,24 +152,24 @@ class Machine:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=300, deadline=None)
-@given(program=programs)
-def test_no_strategy_reads_a_stale_byte(kind: str, program: list[RandomLaunch]) -> None:
-    machine = Machine(KINDS[kind])
-    machine.run(program)
-    for found, right in zip(machine.host, expected(program), strict=True):
-        np.testing.assert_array_equal(found, right)
-    machine.play(machine.ledger.free())
-    assert not any(machine.mapped)
+def test_no_strategy_reads_a_stale_byte(kind: str) -> None:
+    for seed in range(300):
+        program = random_program(seed)
+        machine = Machine(KINDS[kind])
+        machine.run(program)
+        for found, right in zip(machine.host, expected(program), strict=True):
+            np.testing.assert_array_equal(found, right, f"the program of seed {seed}")
+        machine.play(machine.ledger.free())
+        assert not any(machine.mapped)
 
 
-@settings(max_examples=1000, deadline=None)
-@given(program=programs)
-def test_explicit_copies_only_bytes_that_are_needed(program: list[RandomLaunch]) -> None:
-    machine = Machine(STRATEGIES["explicit"])
-    machine.run(program)
-    assert machine.ledger.transferred == needed(program)
-    assert machine.copied == sum(needed(program).values())
+def test_explicit_copies_only_bytes_that_are_needed() -> None:
+    for seed in range(1000):
+        program = random_program(seed)
+        machine = Machine(STRATEGIES["explicit"])
+        machine.run(program)
+        assert machine.ledger.transferred == needed(program), f"the program of seed {seed}"
+        assert machine.copied == sum(needed(program).values())
 
 
 def test_a_late_wait_is_noticed_by_this_test() -> None:
