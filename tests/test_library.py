@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.calls import call
@@ -145,6 +147,39 @@ def test_measuring_returns_the_first_screen_too(tmp_path: Path) -> None:
     assert outcome["title"] == call("run", "--resume", "--out", tmp_path / "run").stdout.splitlines()[0]
     assert outcome["findings"][0]["experiment"] == "latency"
     assert len(firsttouch.load(outcome["directory"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout": -1}, "timeout=-1 is not more than 0"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"ranks": 0}, "ranks=0 is not from 1"),
+        ({"seed": -5}, "seed=-5"),
+        ({"trust_verified": "nowhere"}, "nowhere"),
+    ],
+)
+def test_values_that_the_command_line_refuses_are_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        firsttouch.run("latency", device="cpu", set=TINY, out=tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_functions_have_every_option_of_their_command() -> None:
+    """But for those of output."""
+    for command, function in {"run": firsttouch.run, "app": firsttouch.run_app}.items():
+        callback = next(c.callback for c in main.app.registered_commands if c.name == command)
+        assert callback is not None
+        options = {name.replace("sets", "set") for name in inspect.signature(callback).parameters}
+        assert options - {"list_only", "as_json", "every"} == set(inspect.signature(function).parameters)
+
+
+def test_oversubscription_is_allowed_for_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "write_report", lambda directory: "")
+    monkeypatch.delenv(runner.ALLOW, raising=False)
+    with pytest.warns(UserWarning, match="can hang it"):
+        firsttouch.run("latency", device="cpu", set=TINY, out=tmp_path / "run", allow_oversubscription=True)
+    assert runner.ALLOW not in os.environ
 
 
 def test_a_wrong_call_raises_what_the_command_prints() -> None:

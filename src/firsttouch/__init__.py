@@ -129,12 +129,16 @@ def run(
     seed: int | None = None,
     events: bool = False,
     counters: bool = False,
+    ranks: int | None = None,
+    launcher: str = "",
     module: str | Iterable[str] | None = None,
     allow_oversubscription: bool = False,
+    trust_verified: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Measures this machine as `firsttouch run` does, and returns what that prints with --json.
 
-    set: values of factors, such as {"size": ["4KiB", "1MiB"]}. Without experiments, all are run.
+    set: values of factors, such as {"size": ["4KiB", "1MiB"]}. Without experiments, all are run. ranks: processes that
+    may carry out a point together. trust_verified: a directory of `firsttouch methods --verify --out`.
 
     Raises:
         UsageError: the call was wrong.
@@ -154,8 +158,11 @@ def run(
         seed=seed,
         events=events,
         counters=counters,
+        ranks=ranks,
+        launcher=launcher,
         modules=module,
         allow_oversubscription=allow_oversubscription,
+        trust_verified=trust_verified,
     )
 
 
@@ -164,6 +171,7 @@ def run_app(
     strategy: str | Iterable[str] | None = None,
     size: int | str | None = None,
     budget: int | str | None = None,
+    oversubscribe: float | str | None = None,
     iterations: int | None = None,
     repeat: int | None = None,
     device: str | Iterable[str] | None = None,
@@ -173,22 +181,27 @@ def run_app(
     retry: bool = False,
     timeout: float | None = None,
     seed: int | None = None,
+    ranks: int | None = None,
+    launcher: str = "",
     module: str | Iterable[str] | None = None,
     allow_oversubscription: bool = False,
+    trust_verified: str | os.PathLike[str] | None = None,
     timeline: bool = False,
+    placements: bool = False,
 ) -> dict[str, Any]:
     """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
-    host and device memory over time.
+    host and device memory over time. placements: try other advice and prefetches of single buffers. ranks,
+    trust_verified: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
     """
     from firsttouch import library
 
-    named = {"strategy": strategy, "size": size, "budget": budget, "iterations": iterations, "repeat": repeat}
-    named |= {"timeline": "on"} if timeline else {}
+    named = {"strategy": strategy, "size": size, "budget": budget, "oversubscribe": oversubscribe}
+    named |= {"iterations": iterations, "repeat": repeat, "timeline": "on" if timeline else None}
     return library.measure(
         "app",
         names,
@@ -199,7 +212,11 @@ def run_app(
         retry=retry,
         timeout=timeout,
         seed=seed,
+        ranks=ranks,
+        launcher=launcher,
         modules=module,
         allow_oversubscription=allow_oversubscription,
+        trust_verified=trust_verified,
+        placements=placements,
         all_names=not names,
     )

@@ -153,20 +153,26 @@ def measure(
     sets: Mapping[str, Any] | None,
     out: PathLike | None,
     modules: Words,
+    trust_verified: PathLike | None,
+    placements: bool = False,
     **options: Any,
 ) -> Data:
     """Carries out `firsttouch run` or `firsttouch app`."""
+    from firsttouch.allocators.verified import read_verified_facts
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import run
+    from firsttouch.harness.placements import with_search
     from firsttouch.work import KINDS
 
     work: Work = KINDS[kind]
+    chosen = {name: _values(values) for name, values in (sets or {}).items()}
     given = RunOptions(
         experiments=list(names),
         devices=_words(device),
-        set={name: _values(values) for name, values in (sets or {}).items()},
+        set=with_search(chosen) if placements else chosen,
         out=None if out is None else Path(out),
         modules=_paths(modules),
+        trust=None if trust_verified is None else read_verified_facts(Path(trust_verified)).apply,
         **options,
     )
     return _builtins(commands.measured(run(work, given, _Silent())))

@@ -13,7 +13,7 @@ from firsttouch.engine.work import Work
 from firsttouch.errors import UsageError
 from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Request, Scalar
+from firsttouch.records.schema import LONGEST_TIMEOUT, MOST_RANKS, SCHEMA, DeviceInfo, Request, Scalar
 
 
 @dataclass
@@ -59,6 +59,7 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
     Raises:
         UsageError: an experiment or preset is unknown, or the results were taken with another preset or seed.
     """
+    _check_numbers(options)
     if options.retry and not options.resume:
         raise UsageError("--retry needs --resume and --out DIR, the directory whose points are to be tried again")
     stored = _stored_request(work, options)
@@ -91,6 +92,15 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
         allow_oversubscription=options.allow_oversubscription,
         earlier=earlier,
     )
+
+
+def _check_numbers(options: RunOptions) -> None:
+    """Raises UsageError for a number that no option accepts. The command line has read its own before."""
+    if options.timeout is not None and not 0 < options.timeout <= LONGEST_TIMEOUT:
+        raise UsageError(f"timeout={options.timeout} is not more than 0 and at most {LONGEST_TIMEOUT:g} seconds")
+    for name, value, least, most in (("ranks", options.ranks, 1, MOST_RANKS), ("seed", options.seed, 0, 2**63 - 1)):
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"{name}={value} is not from {least} to {most}")
 
 
 def _required_names(work: Work, options: RunOptions, base: Request) -> list[str]:

@@ -6,7 +6,8 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -92,11 +93,34 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
         UsageError: the call was wrong. No point was measured, and no earlier result is lost.
         KeyboardInterrupt: the run was interrupted. Every point that ended is recorded.
     """
-    started = time.monotonic()
     request = resolve(work, options, watcher.warn)
-    if request.allow_oversubscription:
-        os.environ[ALLOW] = "1"
-        watcher.warn("managed memory may exceed what the device has free; that can hang it for every process on it")
+    with oversubscription(watcher) if request.allow_oversubscription else nullcontext():
+        outcome = _carry_out(work, options, request, watcher)
+    if problem := write_report(outcome.directory):
+        watcher.warn(problem)
+    else:
+        outcome.report = outcome.directory / "report.html"
+    return outcome
+
+
+@contextmanager
+def oversubscription(watcher: Watcher) -> Iterator[None]:
+    """Lifts the limit on managed memory for this run, and not for what the same process does afterwards."""
+    before = os.environ.get(ALLOW)
+    os.environ[ALLOW] = "1"
+    watcher.warn("managed memory may exceed what the device has free; that can hang it for every process on it")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[ALLOW]
+        else:
+            os.environ[ALLOW] = before
+
+
+def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watcher) -> RunOutcome:
+    """Plans and measures what a call selects."""
+    started = time.monotonic()
     chosen = [request] if options.selects_points() else [selecting(request, one) for one in selections(request)]
     named = [name for one in chosen for name in (*one.devices, *_named_peers(one))]
     devices = find_devices(named if all(one.devices for one in chosen) else [])
@@ -122,12 +146,7 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
             while more := further_points(work, one, devices, limits, store):
                 measure(more, one, store, watcher, (), counter, launching, sampler)
         results = Results(machine, asked, store.records, store.warnings)
-        outcome = summarise(store.directory, results, work, time.monotonic() - started)
-    if problem := write_report(store.directory):
-        watcher.warn(problem)
-    else:
-        outcome.report = store.directory / "report.html"
-    return outcome
+        return summarise(store.directory, results, work, time.monotonic() - started)
 
 
 def startable(plan: list[Planned], request: Request, launching: Launching) -> list[Planned]:
