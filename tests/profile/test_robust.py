@@ -23,8 +23,9 @@ from firsttouch.machine.tree import Tree
 from firsttouch.profile import launch, profiler
 from firsttouch.profile.perf import PerfBatch
 from firsttouch.profile.reading import read
-from firsttouch.profile.records import Writer
+from firsttouch.profile.records import Pace, Writer
 from firsttouch.profile.sampler import Sampler
+from firsttouch.profile.tree import Processes
 
 SLEEPS = "import time; held = bytearray(16 << 20); time.sleep(30)"
 
@@ -239,6 +240,27 @@ def test_many_processes_are_counted(tmp_path: Path) -> None:
         names = {name: names.get(name, 0) + line.names.get(name, 0) for name in {*names, *line.names}}
     assert "" not in names
     assert len(profile.processes) + sum(names.values()) == 1000 + 256
+
+
+def test_a_process_that_ends_while_it_is_looked_for_is_counted(tmp_path: Path) -> None:
+    class Ending(Tree):
+        """Processes end as soon as a first file of them was looked for."""
+
+        def path(self, name: str) -> Path:
+            path = super().path(name)
+            if path.parent.name.isdecimal() or path.name.isdecimal():
+                ended.append(name)
+            return path.parent / "gone" if len(ended) > 1 else path
+
+    ended: list[str] = []
+    (tmp_path / "proc/7").mkdir(parents=True)
+    writer = Writer(tmp_path / "out")
+    processes = Processes(Ending(tmp_path), writer, Pace(0.01))
+    processes.started(7, 1)
+    processes.add_started(0.0)
+    writer.close()
+    (brief,) = (tmp_path / "out" / "profile.jsonl").read_text().splitlines()
+    assert '"count":1' in brief
 
 
 def test_processes_of_which_the_kernel_had_no_room_to_tell_are_found(tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ class Processes:
         return self._most
 
     def _is_running(self, pid: int) -> bool:
-        """Whether a process that could not be added is there."""
-        return self._tree.exists(f"proc/{pid}") and self._state(pid) not in ("Z", "X")
+        """Whether a process that could not be added is there. It may end between the two reads."""
+        return self._state(pid) not in ("Z", "X") and self._tree.exists(f"proc/{pid}")
 
     def _state(self, pid: int) -> str:
         """The state of a process as in /proc/PID/stat; '' if that cannot be read."""
