@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firsttouch.events.sums import CauseSums, Course, Phase
+from firsttouch.events.sums import CauseSums, Course, PhaseTotals
 
 
 class Untotalled:
@@ -21,8 +21,8 @@ class Untotalled:
         self.rows.append((phase, []))
         return len(self.rows) - 1
 
-    def phases(self) -> list[Phase]:
-        return [Phase(name, 0.0, 0, rows) for name, rows in self.rows]
+    def phases(self) -> list[PhaseTotals]:
+        return [PhaseTotals(name, 0.0, 0, rows) for name, rows in self.rows]
 
     def course(self) -> Course:
         return Course()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -21,3 +23,13 @@ def test_the_picture_and_the_page_match_the_import_contract() -> None:
         name for layer in rooms.layers() for name in layer if f"{name}/" not in page and f"{name}.py" not in page
     ]
     assert missing == []
+
+
+def test_no_two_types_share_a_name() -> None:
+    defined = re.compile(r"^ *class (\w+)[(:]|^ *([A-Z]\w*): TypeAlias|^ *([A-Z]\w*[a-z]\w*) = ", re.MULTILINE)
+    package = ROOT / "src/firsttouch"
+    places = defaultdict(list)
+    for path in [*package.rglob("*.py"), package / "_core.pyi"]:
+        for match in defined.finditer(path.read_text()):
+            places[match[match.lastindex or 0]].append(str(path.relative_to(package)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

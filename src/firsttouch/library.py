@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from firsttouch.engine.work import Work
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-Row: TypeAlias = dict[str, Any]
 Data: TypeAlias = dict[str, Any]
-Words: TypeAlias = "str | Iterable[str] | None"
+Strings: TypeAlias = "str | Iterable[str] | None"
 MOST_ROWS = 20
 """The most rows that a notebook shows."""
 
 
-class Points(Sequence[Row]):
+class Points(Sequence[Data]):
     """The points of one or several results directories, as a sequence of flat rows.
 
     A notebook shows it as a table; `to_pandas` makes it a data frame, and `plot` draws an experiment.
@@ -46,10 +45,10 @@ class Points(Sequence[Row]):
         return len(self._rows)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> Data: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+    def __getitem__(self, index: slice) -> list[Data]: ...
+    def __getitem__(self, index: int | slice) -> Data | list[Data]:
         return self._rows[index]
 
     def __repr__(self) -> str:
@@ -102,7 +101,7 @@ class Points(Sequence[Row]):
         return chart(self._results, experiment, device)
 
 
-def _median(row: Row) -> str:
+def _median(row: Data) -> str:
     median = row.get("summary.median")
     return "" if median is None else f"{compact(median, '')} {row['unit']}"
 
@@ -120,7 +119,7 @@ def compare(sides: Sequence[PathLike], fail_over: float | str | None) -> Data:
     return _builtins(commands.compare([os.fspath(side) for side in sides], limit))
 
 
-def advise(directories: Sequence[PathLike], modules: Words, **options: Any) -> Data:
+def advise(directories: Sequence[PathLike], modules: Strings, **options: Any) -> Data:
     return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
 
 
@@ -132,7 +131,7 @@ def claims(directory: PathLike) -> Data:
     return _builtins(commands.claims(Path(directory)))
 
 
-def interfaces(directory: PathLike, kind: Words) -> Data:
+def interfaces(directory: PathLike, kind: Strings) -> Data:
     return _builtins(commands.interfaces(Path(directory), _words(kind)))
 
 
@@ -140,7 +139,7 @@ def describe_machine() -> Data:
     return _builtins(commands.machine())
 
 
-def methods(device: Words, verify: bool) -> list[Data]:
+def methods(device: Strings, verify: bool) -> list[Data]:
     result = commands.methods(_words(device), (lambda cell: None) if verify else None)
     return msgspec.json.decode(msgspec.json.encode(result.data), type=list[Data])
 
@@ -149,10 +148,10 @@ def measure(
     kind: str,
     names: Sequence[str],
     *,
-    device: Words,
+    device: Strings,
     sets: Mapping[str, Any] | None,
     out: PathLike | None,
-    modules: Words,
+    modules: Strings,
     trust_verified: PathLike | None,
     placements: bool = False,
     **options: Any,
@@ -199,11 +198,11 @@ def _builtins(result: CommandResult[Any]) -> Data:
     return msgspec.json.decode(msgspec.json.encode(result.data), type=Data)
 
 
-def _words(given: Words) -> list[str]:
+def _words(given: Strings) -> list[str]:
     return [given] if isinstance(given, str) else list(given or [])
 
 
-def _paths(given: Words) -> list[str]:
+def _paths(given: Strings) -> list[str]:
     return [os.path.abspath(path) for path in _words(given)]
 
 

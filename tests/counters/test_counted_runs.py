@@ -13,7 +13,7 @@ from tests.calls import call
 from tests.matrix import matrix
 
 from firsttouch.counters.perf import Perf
-from firsttouch.counters.tool import Quantity
+from firsttouch.counters.tool import HwCounter
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine import counted
 from firsttouch.engine.request import RunOptions
@@ -155,7 +155,7 @@ def test_perf_counts_the_timed_samples_alone(tmp_path: Path, monkeypatch: pytest
         pytest.skip("no perf that works")
 
     class Clock(Perf):
-        quantities = (Quantity("hw_clock_ms", "time on a processor", [{"task-clock": 1}]),)
+        quantities = (HwCounter("hw_clock_ms", "time on a processor", [{"task-clock": 1}]),)
 
     monkeypatch.setattr(counted, "TOOLS", {**TOOLS, "perf": Clock()})
     (record,), warnings = measure(tmp_path, "latency", device="cpu", allocator="malloc", size="4KiB", order="random")

@@ -17,7 +17,7 @@ from tests.matrix import matrix
 
 from firsttouch.errors import UsageError
 from firsttouch.events.log import EventLog, MemoryEvent, Span, Window, totals
-from firsttouch.events.sums import CAUSES, Busy, CauseSums, Course, CourseRow, Phase
+from firsttouch.events.sums import CAUSES, Busy, CauseSums, Course, CourseRow, PhaseTotals
 from firsttouch.events.trace import TRACE, Trace, read_trace
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record
@@ -117,12 +117,14 @@ def test_no_total_of_what_the_driver_does_not_record():
 
 
 def test_times_of_a_window_are_those_of_its_phases():
-    first = Phase(
+    first = PhaseTotals(
         "compute", 1.0, 10_000_000,
         [CauseSums("h2d", "fault", 2, 8192, 0, 5_000_000), CauseSums("gpu_fault", "read", 1, 0, 3, 7_000_000)],
         [Busy("h2d", 4_000_000), Busy("gpu_fault", 7_000_000, 1_000_000)], 4_000_000, 0, 3_500_000,
     )  # fmt: skip
-    second = Phase("", 2.0, 5_000_000, [CauseSums("d2h", "eviction", 1, 4096, 0, 2_000_000)], [Busy("d2h", 2_000_000)])
+    second = PhaseTotals(
+        "", 2.0, 5_000_000, [CauseSums("d2h", "eviction", 1, 4096, 0, 2_000_000)], [Busy("d2h", 2_000_000)]
+    )
     window = Window(1.0, phases=[first, second])
     found = window.totals()
     times = {name: value for name, value in found.items() if name.endswith("_ms")}

@@ -89,7 +89,7 @@ def test_an_override_is_the_only_candidate(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_newer_toolkits_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     paths = [library(tmp_path / f"rocm-{version}/lib/libamdhip64.so.6") for version in ("6.10.0", "6.9.1")]
-    spec = libraries.Spec(["libamdhip64.so.6"], [f"{tmp_path}/rocm-*/lib"], versioned=True)
+    spec = libraries.LibrarySpec(["libamdhip64.so.6"], [f"{tmp_path}/rocm-*/lib"], versioned=True)
     monkeypatch.setattr(libraries, "LIBRARIES", {"hip": spec})
     assert candidates("hip")[1:] == paths
     monkeypatch.setenv("FIRSTTOUCH_LIB_HIP", paths[0])

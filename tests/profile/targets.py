@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.profile.perf import NameChange, PerfBatch, PerfEvents, open_processes
+from firsttouch.profile.perf import NameChange, PerfBatch, TargetEvents, open_processes
 
 NOBODY = 65534
 
@@ -75,7 +75,7 @@ class Held:
         return self.status is not None
 
 
-def opened(pid: int, every: int, *, enable_on_exec: bool = True) -> PerfEvents:
+def opened(pid: int, every: int, *, enable_on_exec: bool = True) -> TargetEvents:
     """The events, or a skipped test with the reason."""
     events, states = open_processes(pid, every, enable_on_exec=enable_on_exec)
     if events is None:

@@ -44,7 +44,7 @@ SIMILAR = 1.05
 
 
 @dataclass(frozen=True)
-class Row:
+class StrategyRow:
     """One strategy.
 
     ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
@@ -95,7 +95,7 @@ class Advice:
     program: str
     size: int
     scale: str
-    strategies: list[Row]
+    strategies: list[StrategyRow]
     unavailable: list[Absent]
     fastest_known: bool = True
     sentences: list[str] = field(default_factory=list)
@@ -356,7 +356,7 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
     return sum(t.ms for t in rows), sum(t.low for t in rows), sum(t.high for t in rows)
 
 
-def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[Row], str, float]:
+def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[StrategyRow], str, float]:
     """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
     were measured, the others are put on their scale, and may be as wrong as the estimates of those that were measured.
     """
@@ -373,9 +373,11 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
             assert record.summary is not None
             estimated = ms if name in both else None
             s = record.summary
-            rows.append(Row(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (RecordKey(key_of(record)),)))
+            rows.append(
+                StrategyRow(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (RecordKey(key_of(record)),))
+            )
         else:
-            rows.append(Row(name, ms, max(0.0, low + min(errors)), high + max(errors), known))
+            rows.append(StrategyRow(name, ms, max(0.0, low + min(errors)), high + max(errors), known))
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
     if not runs:
         return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
@@ -383,7 +385,7 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
     return rows, scale, common
 
 
-def _chosen(rows: Sequence[Row]) -> Row:
+def _chosen(rows: Sequence[StrategyRow]) -> StrategyRow:
     """The fastest; but the fastest that was measured, unless the other is faster beyond the error of its estimate."""
     fastest, measured_row = rows[0], next((row for row in rows if row.measured), None)
     return fastest if measured_row is None or fastest.high < measured_row.low else measured_row
@@ -409,7 +411,9 @@ def _repeated(terms: Iterable[Term]) -> float:
     return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
 
 
-def _turns(rows: Sequence[Row], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]) -> list[str]:
+def _turns(
+    rows: Sequence[StrategyRow], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]
+) -> list[str]:
     """What would turn the advice."""
     best, found = _chosen(rows), list[str]()
     if unknown := [a for a in absent if a.perhaps_faster]:
@@ -466,7 +470,7 @@ def _sentences(advice: Advice, where: str) -> list[str]:
     return [*dict.fromkeys([*found, *advice.turns])][:3]
 
 
-def _largest(row: Row) -> str:
+def _largest(row: StrategyRow) -> str:
     """The largest term of a row in words, or ''."""
     most = max(row.terms, key=lambda term: term.ms, default=None)
     return f"{most.what} ({quantity(most.ms, 'ms')})" if most is not None and most.ms > 0 else ""

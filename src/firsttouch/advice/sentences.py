@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, Row, choose_device, on_processor, ranked
+from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, StrategyRow, choose_device, on_processor, ranked
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
@@ -26,7 +26,7 @@ from firsttouch.units import format_number, format_seconds, format_size, signifi
 from firsttouch.workload import patterns
 from firsttouch.workspace.strategies import STRATEGIES
 
-_Group: TypeAlias = tuple[str, tuple[str, ...]]
+_GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""
 MOST = 3
 OFTEN_ENOUGH = 3
@@ -70,15 +70,15 @@ def _sentence(
 # ------------------------------------------------------------------------------------------------ applications
 
 
-def _groups(runs: Iterable[Record]) -> dict[_Group, dict[str, Record]]:
+def _groups(runs: Iterable[Record]) -> dict[_GroupKey, dict[str, Record]]:
     """The runs of each application by strategy, where several strategies were measured under the same conditions."""
-    groups: dict[_Group, dict[str, Record]] = {}
+    groups: dict[_GroupKey, dict[str, Record]] = {}
     for r in runs:
         groups.setdefault((application(r), setting(r)), {})[strategy(r)] = r
     return {group: rows for group, rows in groups.items() if len(rows) > 1}
 
 
-def _of_applications(groups: Mapping[_Group, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
+def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
     leaders = {group: fastest(list(rows.values())) for group, rows in groups.items()}
     wins = Counter(strategy(first) for first, *_ in leaders.values())
     clear = Counter(strategy(first) for first, *rivals in leaders.values() if not rivals)
@@ -98,7 +98,7 @@ def _of_applications(groups: Mapping[_Group, Mapping[str, Record]], device: Devi
     return [*found, *_slowest(groups, best, device), *_exception(leaders, groups, best, device)]
 
 
-def _noun(groups: Iterable[_Group]) -> str:
+def _noun(groups: Iterable[_GroupKey]) -> str:
     """What is counted: applications, unless some were measured under several conditions."""
     apps = [app for app, _ in groups]
     return "application" if len(set(apps)) == len(apps) else "measured case"
@@ -108,9 +108,9 @@ def _once(records: Iterable[Record]) -> bool:
     return all(r.summary is not None and r.summary.n == 1 for r in records)
 
 
-def _slowest(groups: Mapping[_Group, Mapping[str, Record]], best: str, device: DeviceInfo) -> list[Sentence]:
+def _slowest(groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device: DeviceInfo) -> list[Sentence]:
     """The strategy that took the longest on average, relative to the best."""
-    shared: dict[str, list[_Group]] = {}
+    shared: dict[str, list[_GroupKey]] = {}
     for group, rows in groups.items():
         for name in rows if best in rows else ():
             shared.setdefault(name, []).append(group)
@@ -130,8 +130,8 @@ def _slowest(groups: Mapping[_Group, Mapping[str, Record]], best: str, device: D
 
 
 def _exception(
-    leaders: Mapping[_Group, Sequence[Record]],
-    groups: Mapping[_Group, Mapping[str, Record]],
+    leaders: Mapping[_GroupKey, Sequence[Record]],
+    groups: Mapping[_GroupKey, Mapping[str, Record]],
     best: str,
     device: DeviceInfo,
 ) -> list[Sentence]:
@@ -153,7 +153,7 @@ def _exception(
     return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=other)]
 
 
-def _of_few(groups: Mapping[_Group, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
+def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
     """A sentence for each application, of which there are too few for a general one."""
     found = []
     differing = [n for n in varying([next(iter(rows.values())) for rows in groups.values()]) if n != "strategy"]
@@ -248,7 +248,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     return found
 
 
-def _named(advice: Advice) -> list[Row]:
+def _named(advice: Advice) -> list[StrategyRow]:
     """The rows that are named next to the best: the baseline, and the best of those that are clearly slower."""
     best, *others = advice.strategies
     baseline = [row for row in others if row.strategy == BASELINE]

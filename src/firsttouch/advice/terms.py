@@ -24,7 +24,7 @@ class Term:
 
 
 @dataclass
-class _Sum:
+class _TermSum:
     price: Price
     bytes: int = 0
     count: int = 0
@@ -38,9 +38,9 @@ class Terms:
     """Adds up what is priced, by phase and kind, and what is only counted."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], _Sum] = {}
+        self._sums: dict[tuple[str, str], _TermSum] = {}
         self.counts: Counter[str] = Counter()
-        self._rounds: list[tuple[dict[tuple[str, str], _Sum], Counter[str]]] = []
+        self._rounds: list[tuple[dict[tuple[str, str], _TermSum], Counter[str]]] = []
         self._last = self._copy()
 
     def add(self, phase: str, what: str, price: Price, nbytes: float, time: Time | None = None) -> None:
@@ -48,7 +48,7 @@ class Terms:
         if nbytes > 0:
             key = (phase, what)
             if key not in self._sums:
-                self._sums[key] = _Sum(price)
+                self._sums[key] = _TermSum(price)
             self._sums[key].add(int(nbytes), 1, price.of(nbytes) if time is None else time)
 
     def begin_round(self) -> None:
@@ -61,7 +61,7 @@ class Terms:
         """Add what was added between begin_round and end_round, so many times more."""
         sums, counts = self._last
         for key, now in self._sums.items():
-            was = sums.get(key) or _Sum(now.price)
+            was = sums.get(key) or _TermSum(now.price)
             now.add(
                 times * (now.bytes - was.bytes),
                 times * (now.count - was.count),
@@ -70,7 +70,7 @@ class Terms:
         for name, count in (+(self.counts - counts)).items():
             self.counts[name] += times * count
 
-    def _copy(self) -> tuple[dict[tuple[str, str], _Sum], Counter[str]]:
+    def _copy(self) -> tuple[dict[tuple[str, str], _TermSum], Counter[str]]:
         return {key: copy(one) for key, one in self._sums.items()}, Counter(self.counts)
 
     def terms(self) -> list[Term]:

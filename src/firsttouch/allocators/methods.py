@@ -25,9 +25,9 @@ TIMEOUT = 20.0
 """Seconds after which a trial on an open device counts as hung."""
 
 Origin: TypeAlias = Literal["measured", "stated", "unknown"]
-Stated: TypeAlias = tuple[str, str]
+StatedValue: TypeAlias = tuple[str, str]
 """A value ('' where nothing is stated) and a detail."""
-_NOTHING: Stated = ("", "")
+_NOTHING: StatedValue = ("", "")
 _NOT_APPLICABLE = "does not apply: "
 _NOT_AVAILABLE = "not available"
 _ONE_AT_A_TIME = "memory that must be mapped belongs to one agent at a time (OpenCL 3.0, 3.3.3): not tried"
@@ -74,7 +74,7 @@ class Question:
 
     name: str
     heading: str
-    stated: Callable[[AllocatorInfo], Stated]
+    stated: Callable[[AllocatorInfo], StatedValue]
     tried: bool = False
     fatal: str = ""
     gpu: bool = False
@@ -92,15 +92,15 @@ class Question:
         return self.tried and not self.reason_not_applicable(info) and (by_address or not self.direct)
 
 
-def _available(info: AllocatorInfo) -> Stated:
+def _available(info: AllocatorInfo) -> StatedValue:
     return ("yes", "") if info.available else ("no", info.reason)
 
 
-def _allocation(info: AllocatorInfo) -> Stated:
+def _allocation(info: AllocatorInfo) -> StatedValue:
     return _NOTHING if info.on_demand is None else ("on-demand" if info.on_demand else "up-front", "")
 
 
-def _page(info: AllocatorInfo) -> Stated:
+def _page(info: AllocatorInfo) -> StatedValue:
     """The page size that the allocator requests from the kernel, if it does."""
     if requested_pages(info.name) == "base":
         return format_size(BASE_PAGE), "requested from the kernel with MADV_NOHUGEPAGE"
@@ -109,12 +109,12 @@ def _page(info: AllocatorInfo) -> Stated:
     return _NOTHING
 
 
-def _from_semantics(part: str) -> Callable[[AllocatorInfo], Stated]:
+def _from_semantics(part: str) -> Callable[[AllocatorInfo], StatedValue]:
     return lambda info: (str(getattr(SEMANTICS.get(info.name), part, "")), "")
 
 
-def _cached(agent: str) -> Callable[[AllocatorInfo], Stated]:
-    def stated(info: AllocatorInfo) -> Stated:
+def _cached(agent: str) -> Callable[[AllocatorInfo], StatedValue]:
+    def stated(info: AllocatorInfo) -> StatedValue:
         semantics = SEMANTICS.get(info.name)
         if semantics is None:
             return _NOTHING
@@ -123,23 +123,23 @@ def _cached(agent: str) -> Callable[[AllocatorInfo], Stated]:
     return stated
 
 
-def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], Stated]:
+def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], StatedValue]:
     """The answer that a boolean field of AllocatorInfo states about concurrent use; `yes` is the word for True."""
 
-    def stated(info: AllocatorInfo) -> Stated:
+    def stated(info: AllocatorInfo) -> StatedValue:
         known = getattr(info, fact)
         return ("" if known is None else yes if known else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
 
     return stated
 
 
-def _concurrent(info: AllocatorInfo) -> Stated:
+def _concurrent(info: AllocatorInfo) -> StatedValue:
     """Concurrent use of different parts: the vendor's statement, otherwise the driver's about concurrent use."""
     stated = str(getattr(SEMANTICS.get(info.name), "concurrent_parts", ""))
     return (stated, "") if stated else _while_a_kernel_runs("concurrent", "yes")(info)
 
 
-def _migrates(info: AllocatorInfo) -> Stated:
+def _migrates(info: AllocatorInfo) -> StatedValue:
     if needs_mapping(info):
         return "", "not stated; the CPU sees its pages only between map and unmap: not tried"
     moves = moves_pages(info)
@@ -148,7 +148,7 @@ def _migrates(info: AllocatorInfo) -> Stated:
     return ("yes", "") if moves else ("no", "its pages are allocated up-front and do not move" if info.managed else "")
 
 
-def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorInfo], Stated]) -> Question:
+def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorInfo], StatedValue]) -> Question:
     """A question about use by both agents while a kernel runs."""
     return Question(name, heading, stated, tried=True, fatal="no", gpu=True, needs=("cpu", "gpu"), direct=True)
 

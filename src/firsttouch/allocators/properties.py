@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from firsttouch.allocators.semantics import SEMANTICS, Memory, RequestedPages, Role, Variant
+from firsttouch.allocators.semantics import SEMANTICS, AllocatorRole, PageLocation, RequestedPages, Variant
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 Coherence: TypeAlias = Literal["never", "synchronisation", "kernel"]
 
 
-def role(name: str) -> Role | None:
+def role(name: str) -> AllocatorRole | None:
     """The purpose for which programs use an allocator; None if it is unknown."""
     return SEMANTICS[name].role if name in SEMANTICS else None
 
@@ -52,7 +52,7 @@ def caches_on_cpu(name: str) -> bool | None:
     return "cpu" in known.cached
 
 
-def memory_of(info: AllocatorInfo) -> Memory:
+def memory_of(info: AllocatorInfo) -> PageLocation:
     """The memory in which its pages are: `host`, `device`, or `migrating` if the driver decides."""
     if info.managed:
         return "migrating"
@@ -107,7 +107,7 @@ def coherence(info: AllocatorInfo) -> Coherence | None:
     return None if info.concurrent is None else "kernel" if info.concurrent else "synchronisation"
 
 
-def common_allocator(role: Role) -> str:
+def common_allocator(role: AllocatorRole) -> str:
     """The usual allocator of a role."""
     return next(name for name, known in SEMANTICS.items() if not known.variant and known.role == role)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Memory: TypeAlias = Literal["host", "device", "migrating"]
-Role: TypeAlias = Literal["host", "device", "page-locked", "shared"]
+PageLocation: TypeAlias = Literal["host", "device", "migrating"]
+AllocatorRole: TypeAlias = Literal["host", "device", "page-locked", "shared"]
 Variant: TypeAlias = Literal["", "pages", "call", "caching", "coherence"]
 RequestedPages: TypeAlias = Literal["", "policy", "base", "huge"]
 
@@ -33,8 +33,8 @@ class AllocatorSemantics:
 
     call: str
     moves: str
-    memory: Memory
-    role: Role
+    memory: PageLocation
+    role: AllocatorRole
     variant: Variant = ""
     pages: RequestedPages = ""
     cached: str = ""

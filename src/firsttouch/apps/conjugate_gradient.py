@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from firsttouch.apps.support import um_apps
 from firsttouch.apps.support.tridiagonal import Tridiagonal
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
-from firsttouch.harness.random import F64, uniform_f32
-from firsttouch.workspace.agents import Value
+from firsttouch.harness.random import F64, Values, uniform_f32
+from firsttouch.workspace.agents import KernelArgument
 from firsttouch.workspace.arrays import Array, ByteRange
 
 THREADS, MAX_GROUPS = 256, 2048
@@ -25,8 +24,6 @@ ROUNDING_ERROR = 4 * 2.0**-24  # error of a row of A x, which is about 1, in f32
 # too: 9e-6 for 12 million. The bound is 3.5e-5 after 6 steps, for diagonals of 11 and off-diagonals of 1. Since a
 # diagonal exceeds the sum of its row's others by 8, no element of x, which are 0.08 to 0.1, is wrong by more than 7e-6.
 ROW_TOLERANCE = 5e-5
-
-Values: TypeAlias = np.ndarray[Any, Any]
 
 
 class ConjugateGradient(App):
@@ -93,7 +90,7 @@ class ConjugateGradient(App):
             gpu.launch("turn", r, p, square / before, n, over=n)
         return MAX_STEPS
 
-    def _in_groups(self, gpu: Gpu, kernel: str, *arguments: Value, writes: Sequence[ByteRange] = ()) -> None:
+    def _in_groups(self, gpu: Gpu, kernel: str, *arguments: KernelArgument, writes: Sequence[ByteRange] = ()) -> None:
         groups = min(MAX_GROUPS, math.ceil(self.n / THREADS))
         gpu.launch(kernel, *arguments, groups=groups, threads=THREADS, writes=writes)
 

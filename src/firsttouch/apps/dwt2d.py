@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 
 from firsttouch.apps.support.lifting import join
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u8
+from firsttouch.harness.random import Values
 
 THREADS, SIDE = 256, 64  # of a group, and of its tile with the halo, as in dwt2d.c
 HALO = {"5/3": 2, "9/7": 4}
@@ -18,7 +18,6 @@ WINDOW = 512  # about the side of the windows in which the image is restored
 # Error of a pixel per level of 9/7: eight lifting steps and two gains round values below 2, by up to 2^-24 each, and
 # the inverse amplifies an error at most three times.
 ROUNDING = 30 * 2.0**-24
-Values: TypeAlias = np.ndarray[Any, Any]
 
 
 class Dwt2d(App):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from firsttouch.apps.support import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, around, buffer, f32, in_pieces, on_host, sample
-from firsttouch.harness.random import F64, uniform_f32
+from firsttouch.harness.random import F64, Values, uniform_f32
 
 RADIUS = 4
 WIDE, HIGH, THREADS = 64, 16, 256  # the tile of fdtd3d.c, and threads per group
@@ -20,7 +20,6 @@ MAX_STEPS = 20  # values grow 2.5 times a step
 ROUNDING = 11 * 2.0**-24  # relative error of a step: a positive term and its weight are rounded at most 11 times
 FULL_CHECK_UPDATES = 1 << 26  # of cells; up to this, all are recomputed in f64
 REPEATED_UPDATES = 1 << 33  # up to this, the CPU repeats all steps (each takes a processor 5 ns, and its start 30 ns)
-Values: TypeAlias = np.ndarray[Any, Any]
 
 
 class Fdtd3d(App):

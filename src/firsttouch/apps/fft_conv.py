@@ -52,7 +52,7 @@ class _FftConv(App):
     def prepare(self, gpu: Gpu) -> None:
         self.side = len(self.padded)
         self.bits = self.side.bit_length() - 1
-        self.fft = fft.Fft(gpu, self.library, self.bits, self.spectrum.shape[1], real=self.real)
+        self.fft = fft.RealFft(gpu, self.library, self.bits, self.spectrum.shape[1], real=self.real)
         self.used["library"] = self.fft.title
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:

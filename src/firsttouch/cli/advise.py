@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import code_of_modules, print_json, print_stdout
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Say which memory strategy to take, and what each would add, from what a run measured.
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch.cli.options import (
-    AllowOversubscription,
-    AsJson,
-    Launcher,
-    Out,
-    Ranks,
-    Resume,
-    Retry,
-    Seed,
-    TrustVerified,
+    AllowOversubscriptionOption,
+    AsJsonOption,
+    LauncherOption,
+    OutOption,
+    RanksOption,
+    ResumeOption,
+    RetryOption,
+    SeedOption,
+    TrustVerifiedOption,
     path,
     seconds,
 )
@@ -43,7 +43,7 @@ def command(
             metavar="R", help="Allocate ballast that leaves the device 1/R of what the buffers of the application take."
         ),
     ] = None,
-    allow_oversubscription: AllowOversubscription = False,
+    allow_oversubscription: AllowOversubscriptionOption = False,
     iterations: Annotated[str | None, typer.Option(help="Iterations; default: as the size says.")] = None,
     repeat: Annotated[str | None, typer.Option(help="Runs of each point; default: 3.")] = None,
     sets: Annotated[
@@ -72,19 +72,19 @@ def command(
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
-    out: Out = None,
-    resume: Resume = False,
-    retry: Retry = False,
+    out: OutOption = None,
+    resume: ResumeOption = False,
+    retry: RetryOption = False,
     timeout: Annotated[
         float | None,
         typer.Option(parser=seconds, metavar="SECONDS", help="Seconds that one point may take; default: 600."),
     ] = None,
-    seed: Seed = None,
-    ranks: Ranks = None,
-    launcher: Launcher = "",
-    trust_verified: TrustVerified = None,
+    seed: SeedOption = None,
+    ranks: RanksOption = None,
+    launcher: LauncherOption = "",
+    trust_verified: TrustVerifiedOption = None,
     list_only: Annotated[bool, typer.Option("--list", help="List applications; run none.")] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def command(
     everything: Annotated[
         bool, typer.Option("--all", help="Print every claim, and what would test the others.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Show which claims of published studies hold in your results, which do not, and which can't be tested here.
 

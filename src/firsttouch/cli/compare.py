@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
@@ -62,7 +62,7 @@ def command(
             "--out", parser=path, metavar="PATH", help="Write a page with figures: an HTML file, or a folder."
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Compare results directories: what is faster or slower, by how much, and which conditions differ.
 

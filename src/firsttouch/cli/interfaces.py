@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJson, path
+from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def command(
         typer.Option(metavar="KIND", help="direct, copy, message or collective; may be repeated. Default: all."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print every answer and every crossover.")] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Show by which interface data move fastest, by how much, and between which sizes that changes.
 

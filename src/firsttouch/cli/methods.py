@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import Devices, path
+from firsttouch.cli.options import DevicesOption, path
 from firsttouch.cli.output import print_json, print_stderr, printable
 from firsttouch.errors import UsageError
 
@@ -33,7 +33,7 @@ device, and is printed once at the end."""
 
 
 def command(
-    device: Devices = None,
+    device: DevicesOption = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Find the answers by experiment, each in a process of its own.")
     ] = False,

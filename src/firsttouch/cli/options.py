@@ -52,24 +52,24 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-Devices: TypeAlias = Annotated[
+DevicesOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--device", metavar="DEVICE", help="Such as cpu, opencl:0, cuda:0 or hip:0; may be repeated."),
 ]
-Out: TypeAlias = Annotated[
+OutOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--out", parser=path, metavar="DIR", help="Directory of the results; default: firsttouch-results/HOST-DATE."
     ),
 ]
-Resume: TypeAlias = Annotated[
+ResumeOption: TypeAlias = Annotated[
     bool,
     typer.Option("--resume", help="Continue the run in --out; points that crashed or timed out are tried once more."),
 ]
-Retry: TypeAlias = Annotated[
+RetryOption: TypeAlias = Annotated[
     bool, typer.Option("--retry", help="With --resume: try all points again that crashed, timed out or failed.")
 ]
-Ranks: TypeAlias = Annotated[
+RanksOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--ranks",
@@ -78,18 +78,18 @@ Ranks: TypeAlias = Annotated[
         help="Let up to N processes carry out points together, where an experiment has such points. Needs mpi4py.",
     ),
 ]
-Launcher: TypeAlias = Annotated[
+LauncherOption: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
         help='Start these processes with this command, such as "srun -n {ranks}"; default: the mpirun beside mpi4py.',
     ),
 ]
-Seed: TypeAlias = Annotated[
+SeedOption: TypeAlias = Annotated[
     int | None,
     typer.Option("--seed", parser=seed, metavar="N", help="Seed of all random data and orders; default: 1."),
 ]
-TrustVerified: TypeAlias = Annotated[
+TrustVerifiedOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--trust-verified",
@@ -98,11 +98,13 @@ TrustVerified: TypeAlias = Annotated[
         help="Use the methods.json that `methods --verify --out DIR` wrote for what drivers do not state.",
     ),
 ]
-AllowOversubscription: TypeAlias = Annotated[
+AllowOversubscriptionOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--allow-oversubscription",
         help="Let managed memory exceed the free memory of the device, which may hang the device.",
     ),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")]
+AsJsonOption: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")
+]

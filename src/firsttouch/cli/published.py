@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJson
+from firsttouch.cli.options import AsJsonOption
 from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def command(
         typer.Option("--search", metavar="WORD", help="Only rows that have these words, such as 'triad gpu'."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print every row, not only the first 40.")] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Show the published results of the field: what five papers state, each with its section.
 

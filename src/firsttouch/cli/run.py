@@ -12,16 +12,16 @@ import typer
 from firsttouch import commands
 from firsttouch.cli import findings
 from firsttouch.cli.options import (
-    AllowOversubscription,
-    AsJson,
-    Devices,
-    Launcher,
-    Out,
-    Ranks,
-    Resume,
-    Retry,
-    Seed,
-    TrustVerified,
+    AllowOversubscriptionOption,
+    AsJsonOption,
+    DevicesOption,
+    LauncherOption,
+    OutOption,
+    RanksOption,
+    ResumeOption,
+    RetryOption,
+    SeedOption,
+    TrustVerifiedOption,
     path,
     seconds,
 )
@@ -40,7 +40,7 @@ def command(
     experiments: Annotated[
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Which experiments; default: all.")
     ] = None,
-    device: Devices = None,
+    device: DevicesOption = None,
     preset: Annotated[
         str | None, typer.Option(help="quick (default), standard or full: how many points, and how precise.")
     ] = None,
@@ -53,9 +53,9 @@ def command(
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Experiments of your own.")
     ] = None,
-    out: Out = None,
-    resume: Resume = False,
-    retry: Retry = False,
+    out: OutOption = None,
+    resume: ResumeOption = False,
+    retry: RetryOption = False,
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -64,9 +64,9 @@ def command(
             help="Seconds that one point may take; default: 30 (allocation: 240), or 20 times its sampling time.",
         ),
     ] = None,
-    seed: Seed = None,
-    ranks: Ranks = None,
-    launcher: Launcher = "",
+    seed: SeedOption = None,
+    ranks: RanksOption = None,
+    launcher: LauncherOption = "",
     events: Annotated[
         bool,
         typer.Option("--events", help="Also record unified-memory events, into events.json. Faults take longer then."),
@@ -79,12 +79,12 @@ def command(
             "rocprofv3, perf), and add its counters.",
         ),
     ] = False,
-    allow_oversubscription: AllowOversubscription = False,
-    trust_verified: TrustVerified = None,
+    allow_oversubscription: AllowOversubscriptionOption = False,
+    trust_verified: TrustVerifiedOption = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Measure this machine, print what was found, and write results.jsonl, machine.json and report.html.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Values = NDArray[np.float64]
+    from firsttouch.comparison.table import Floats
 
 FLEET = 5
 """The fewest sides of which each is compared with the median of all."""
@@ -151,10 +151,10 @@ class _Comparison:
         self.groups: dict[tuple[str, str], list[int]] = {}
         for i, column in enumerate(table.columns):
             self.groups.setdefault(column.group, []).append(i)
-        self._middles: dict[tuple[str, str], Values] = {}
+        self._middles: dict[tuple[str, str], Floats] = {}
         """With many sides: the median shift of a group's points on each side."""
 
-    def _scaled(self, values: Values) -> Values:
+    def _scaled(self, values: Floats) -> Floats:
         import numpy as np
 
         return np.where(self.positive, np.log(np.where(values > 0, values, np.nan)), values)
@@ -190,7 +190,7 @@ class _Comparison:
             groups += self._judge(side, centre, base, signs, shared)
         return Differences(self.fleet, groups, points)
 
-    def _intervals(self) -> tuple[Values, Values, Values, Values]:
+    def _intervals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """For each side: the medians of its runs, the bounds of their intervals, and how many runs have the point."""
         import numpy as np
 
@@ -216,7 +216,7 @@ class _Comparison:
         return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
 
     def _judge(
-        self, side: int, centre: Values, base: Values, signs: NDArray[np.int64], shared: NDArray[np.bool_]
+        self, side: int, centre: Floats, base: Floats, signs: NDArray[np.int64], shared: NDArray[np.bool_]
     ) -> Iterable[ExperimentDifference]:
         for (experiment, device), places in self.groups.items():
             compared = [i for i in places if shared[i]]
@@ -248,7 +248,7 @@ class _Comparison:
             )
 
     def _of_group(
-        self, group: tuple[str, str], side: int, centre: Values, base: Values, places: Sequence[int]
+        self, group: tuple[str, str], side: int, centre: Floats, base: Floats, places: Sequence[int]
     ) -> tuple[float, float, float]:
         """The median logarithm of the ratios, and its bounds; NaN where there are too few to have some."""
         import numpy as np
@@ -337,10 +337,10 @@ def _quantile(quantiles: dict[int, float], freedom: int) -> float:
     return quantiles.get(freedom, limit + slope / freedom)
 
 
-def _quantiles(quantiles: dict[int, float], freedom: Values) -> Values:
+def _quantiles(quantiles: dict[int, float], freedom: Floats) -> Floats:
     import numpy as np
 
-    values: Values = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
+    values: Floats = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
     return values
 
 

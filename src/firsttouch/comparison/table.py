@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Values = NDArray[np.float64]
+    Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class AlignedPoints:
     """
 
     columns: list[Column]
-    value: Values
-    low: Values
-    high: Values
+    value: Floats
+    low: Floats
+    high: Floats
     sides: list[list[int]]
     redefined: dict[str, list[Definition]] = field(default_factory=dict)
     alone: list[Counter[str]] = field(default_factory=list)
@@ -181,7 +181,7 @@ class _Alignment:
             devices=[side.renamed for side in sides],
         )
 
-    def _numbers(self, kept: Mapping[int, int]) -> tuple[Values, Values, Values]:
+    def _numbers(self, kept: Mapping[int, int]) -> tuple[Floats, Floats, Floats]:
         """The medians and their bounds. kept: the places of the columns that stay, and where they come."""
         import numpy as np
 

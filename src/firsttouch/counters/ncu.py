@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, Quantity, Reading, RefusedError, Tool
+from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool
 
 SECTOR = 32
 """Bytes of a sector of L1 and L2."""
@@ -28,22 +28,24 @@ class Ncu(Tool):
     absent = "it is part of Nsight Compute, which comes with the CUDA toolkit"
     how = "application replay"
     lists = ("--query-metrics",)
-    quantities: ClassVar[Sequence[Quantity]] = (
-        Quantity("hw_l1_bytes", "bytes that kernels asked the first-level caches for", [{"l1tex__t_bytes.sum": 1}]),
-        Quantity("hw_l2_bytes", "bytes that the first-level caches asked L2 for or wrote to it",
-                 [{f"{_TEX}.sum": SECTOR}]),
-        Quantity("hw_device_read_bytes", "bytes read from device memory",
-                 [{"dram__bytes_read.sum": 1}, {"dram__bytes_op_read.sum": 1}]),
-        Quantity("hw_device_write_bytes", "bytes written to device memory",
-                 [{"dram__bytes_write.sum": 1}, {"dram__bytes_op_write.sum": 1}]),
-        Quantity("hw_link_read_bytes", "bytes of host memory that kernels read and L2 did not hold: over the host link",
-                 [{f"{_TEX}_aperture_sysmem_op_read_lookup_miss.sum": SECTOR},
-                  {f"{_TEX}_aperture_sysmem_op_read.sum": SECTOR}]),
-        Quantity("hw_link_write_bytes", "bytes that kernels wrote to host memory",
-                 [{f"{_TEX}_aperture_sysmem_op_write.sum": SECTOR}]),
-        Quantity("hw_pcie_read_bytes", "bytes that the GPU read over PCIe, whoever asked for them; copies of pages too",
-                 [{"pcie__read_bytes.sum": 1}]),
-        Quantity("hw_pcie_write_bytes", "bytes that the GPU wrote over PCIe", [{"pcie__write_bytes.sum": 1}]),
+    quantities: ClassVar[Sequence[HwCounter]] = (
+        HwCounter("hw_l1_bytes", "bytes that kernels asked the first-level caches for", [{"l1tex__t_bytes.sum": 1}]),
+        HwCounter("hw_l2_bytes", "bytes that the first-level caches asked L2 for or wrote to it",
+                  [{f"{_TEX}.sum": SECTOR}]),
+        HwCounter("hw_device_read_bytes", "bytes read from device memory",
+                  [{"dram__bytes_read.sum": 1}, {"dram__bytes_op_read.sum": 1}]),
+        HwCounter("hw_device_write_bytes", "bytes written to device memory",
+                  [{"dram__bytes_write.sum": 1}, {"dram__bytes_op_write.sum": 1}]),
+        HwCounter("hw_link_read_bytes",
+                  "bytes of host memory that kernels read and L2 did not hold: over the host link",
+                  [{f"{_TEX}_aperture_sysmem_op_read_lookup_miss.sum": SECTOR},
+                   {f"{_TEX}_aperture_sysmem_op_read.sum": SECTOR}]),
+        HwCounter("hw_link_write_bytes", "bytes that kernels wrote to host memory",
+                  [{f"{_TEX}_aperture_sysmem_op_write.sum": SECTOR}]),
+        HwCounter("hw_pcie_read_bytes",
+                  "bytes that the GPU read over PCIe, whoever asked for them; copies of pages too",
+                  [{"pcie__read_bytes.sum": 1}]),
+        HwCounter("hw_pcie_write_bytes", "bytes that the GPU wrote over PCIe", [{"pcie__write_bytes.sum": 1}]),
     )  # fmt: skip
 
     def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:

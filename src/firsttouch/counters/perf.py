@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import Quantity, Reading, RefusedError, Tool
+from firsttouch.counters.tool import HwCounter, Reading, RefusedError, Tool
 
 CONTROL = "FIRSTTOUCH_COUNTERS_CONTROL"
 """The environment variable that names both pipes."""
@@ -21,13 +21,13 @@ class Perf(Tool):
     name = "perf"
     absent = "it is in the distribution's package perf or linux-tools"
     how = "stat, all threads of the process"
-    quantities: ClassVar[Sequence[Quantity]] = (
-        Quantity("hw_tlb_misses", "loads whose translation the data TLB missed", [{"dTLB-load-misses": 1}]),
-        Quantity("hw_l1_accesses", "loads, by the first-level data cache", [{"L1-dcache-loads": 1}]),
-        Quantity("hw_l1_misses", "loads that the first-level data cache missed", [{"L1-dcache-load-misses": 1}]),
-        Quantity("hw_last_cache_accesses", "loads that reached the last cache", [{"LLC-loads": 1}]),
-        Quantity("hw_last_cache_misses", "loads that the last cache missed: lines from memory",
-                 [{"LLC-load-misses": 1}]),
+    quantities: ClassVar[Sequence[HwCounter]] = (
+        HwCounter("hw_tlb_misses", "loads whose translation the data TLB missed", [{"dTLB-load-misses": 1}]),
+        HwCounter("hw_l1_accesses", "loads, by the first-level data cache", [{"L1-dcache-loads": 1}]),
+        HwCounter("hw_l1_misses", "loads that the first-level data cache missed", [{"L1-dcache-load-misses": 1}]),
+        HwCounter("hw_last_cache_accesses", "loads that reached the last cache", [{"LLC-loads": 1}]),
+        HwCounter("hw_last_cache_misses", "loads that the last cache missed: lines from memory",
+                  [{"LLC-load-misses": 1}]),
     )  # fmt: skip
 
     def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, Quantity, Reading, RefusedError, Tool
+from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool
 
 _PER_PASS = 4
 """The number of counters of one block (TCC, TCP) that are asked for in one run of the program."""
@@ -29,22 +29,22 @@ class Rocprofv3(Tool):
     absent = "it is part of ROCm (rocprofiler-sdk)"
     how = "one run of the program for each group of counters"
     lists = ("--list-avail",)
-    quantities: ClassVar[Sequence[Quantity]] = (
-        Quantity("hw_tlb_misses", "translations that the first-level translation caches (UTCL1) missed",
-                 [{"TCP_UTCL1_TRANSLATION_MISS_sum": 1}]),
-        Quantity("hw_l1_accesses", "accesses to the first-level caches, of up to one line each",
-                 [{"TCP_TOTAL_CACHE_ACCESSES_sum": 1}]),
-        Quantity("hw_l2_bytes", "requests to L2, as lines of 128 bytes", [{"TCC_REQ_sum": _L2_LINE}]),
-        Quantity("hw_memory_read_bytes", "bytes that L2 read from all memory, device and host",
-                 [{**_read_bytes("EA0"), "TCC_BUBBLE_sum": 64}, _read_bytes("EA0"), _read_bytes("EA")]),
-        Quantity("hw_memory_write_bytes", "bytes that L2 wrote to all memory",
-                 [{"TCC_EA0_WRREQ_sum": 32, "TCC_EA0_WRREQ_64B_sum": 32},
-                  {"TCC_EA_WRREQ_sum": 32, "TCC_EA_WRREQ_64B_sum": 32}]),
-        Quantity("hw_device_read_requests", "read requests of L2 to device memory (HBM)",
-                 [{"TCC_EA0_RDREQ_DRAM_sum": 1}, {"TCC_EA_RDREQ_DRAM_sum": 1}]),
-        Quantity("hw_link_read_requests", "read requests of L2 to other memory: over the host link where there is one",
-                 [{"TCC_EA0_RDREQ_sum": 1, "TCC_EA0_RDREQ_DRAM_sum": -1},
-                  {"TCC_EA_RDREQ_sum": 1, "TCC_EA_RDREQ_DRAM_sum": -1}]),
+    quantities: ClassVar[Sequence[HwCounter]] = (
+        HwCounter("hw_tlb_misses", "translations that the first-level translation caches (UTCL1) missed",
+                  [{"TCP_UTCL1_TRANSLATION_MISS_sum": 1}]),
+        HwCounter("hw_l1_accesses", "accesses to the first-level caches, of up to one line each",
+                  [{"TCP_TOTAL_CACHE_ACCESSES_sum": 1}]),
+        HwCounter("hw_l2_bytes", "requests to L2, as lines of 128 bytes", [{"TCC_REQ_sum": _L2_LINE}]),
+        HwCounter("hw_memory_read_bytes", "bytes that L2 read from all memory, device and host",
+                  [{**_read_bytes("EA0"), "TCC_BUBBLE_sum": 64}, _read_bytes("EA0"), _read_bytes("EA")]),
+        HwCounter("hw_memory_write_bytes", "bytes that L2 wrote to all memory",
+                  [{"TCC_EA0_WRREQ_sum": 32, "TCC_EA0_WRREQ_64B_sum": 32},
+                   {"TCC_EA_WRREQ_sum": 32, "TCC_EA_WRREQ_64B_sum": 32}]),
+        HwCounter("hw_device_read_requests", "read requests of L2 to device memory (HBM)",
+                  [{"TCC_EA0_RDREQ_DRAM_sum": 1}, {"TCC_EA_RDREQ_DRAM_sum": 1}]),
+        HwCounter("hw_link_read_requests", "read requests of L2 to other memory: over the host link where there is one",
+                  [{"TCC_EA0_RDREQ_sum": 1, "TCC_EA0_RDREQ_DRAM_sum": -1},
+                   {"TCC_EA_RDREQ_sum": 1, "TCC_EA_RDREQ_DRAM_sum": -1}]),
     )  # fmt: skip
 
     def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:

@@ -35,7 +35,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Quantity:
+class HwCounter:
     """A counter of a record as a sum of the vendor's counters, each with a factor.
 
     forms: several such sums, because vendors rename counters. The first is used whose counters the tool offers here.
@@ -67,7 +67,7 @@ class Tool:
     """How it counts, in words, for the record."""
     lists: ClassVar[Sequence[str]] = ()
     """The arguments with which it lists the counters that this machine has."""
-    quantities: ClassVar[Sequence[Quantity]]
+    quantities: ClassVar[Sequence[HwCounter]]
 
     def find(self) -> str:
         """The path of the program. Raises RefusedError if there is none."""
@@ -100,7 +100,7 @@ def listed_names(listing: str) -> set[str]:
     return set(re.findall(r"\w+", listing))
 
 
-def choose_forms(quantities: Sequence[Quantity], offered: Collection[str]) -> dict[str, Mapping[str, float]]:
+def choose_forms(quantities: Sequence[HwCounter], offered: Collection[str]) -> dict[str, Mapping[str, float]]:
     """The form in which each quantity is counted, by name. Those without are not counted on this machine.
 
     offered: the counters that the tool lists, without the suffix after a dot; empty if it lists none, in which case the

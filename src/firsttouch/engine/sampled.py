@@ -25,15 +25,13 @@ from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import COUNTER, FOLDER, NONE, SOURCE, read_course
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
-from firsttouch.records.timeline import MemoryCourse, peak, peak_of_both
+from firsttouch.records.timeline import MemoryCourse, NamedInterval, peak, peak_of_both
 from firsttouch.workers.protocol import Reply, describe
 
 INTERVAL = 0.01
 LOST = "NVML no longer answered"
 _LONGEST_STEP = 5.0
 """Seconds that a step may take at the end of a point, after which its profile is given up."""
-
-Span = tuple[str, float, float]
 
 
 class PointSampler:
@@ -157,7 +155,7 @@ class PointProfile:
         self._sampler: Sampler | None = None
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        self._spans: Sequence[Span] = ()
+        self._spans: Sequence[NamedInterval] = ()
 
     def begin(self, sampler: Sampler, folder: Path, pid: int) -> None:
         self._sampler, self._folder, self._pid = sampler, folder, pid
@@ -230,10 +228,10 @@ class PointProfile:
         record.counters = {**record.counters, **counters} if counters else {**record.counters, SOURCE: NONE + self._why}
 
 
-def marks(spans: Sequence[Span], began: float, pid: int) -> list[schema.Mark]:
+def marks(spans: Sequence[NamedInterval], began: float, pid: int) -> list[schema.Mark]:
     """The begins and ends of spans in the order of time. Those of spans that lie in others are between theirs."""
     found: list[schema.Mark] = []
-    open_ones: list[Span] = []
+    open_ones: list[NamedInterval] = []
 
     def add(kind: Literal["begin", "end"], name: str, t: float) -> None:
         found.append(schema.Mark(t=round(max(0.0, t - began), 6), kind=kind, name=name, pid=pid, source="app"))

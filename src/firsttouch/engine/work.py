@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from firsttouch.records.schema import DeviceInfo, Factors, Kind, Record, Request, Scalar
+from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar, WorkKind
 
 if TYPE_CHECKING:
     from firsttouch.experiment.base import Experiment
@@ -44,7 +44,7 @@ class Listing:
 class Work:
     """One kind of work."""
 
-    name: ClassVar[Kind]
+    name: ClassVar[WorkKind]
     """The name of its command, and `kind` in run.json."""
     planning: ClassVar[PlanningFacts] = DEFAULT_FACTS
     timeout: ClassVar[float | None] = None

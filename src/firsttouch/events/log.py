@@ -14,8 +14,9 @@ from typing import Protocol
 
 import msgspec
 
-from firsttouch.events.sums import KINDS, CauseSums, Course, Kind, Phase, add_up, counters, shares
+from firsttouch.events.sums import KINDS, CauseSums, Course, EventKind, PhaseTotals, add_up, counters, shares
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
+from firsttouch.records.timeline import NamedInterval
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
 """The environment variable that requests events in a worker if it is '1'. An experiment's environment() may set it."""
@@ -39,7 +40,7 @@ class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
     the instruction that faulted.
     """
 
-    kind: Kind
+    kind: EventKind
     start: float
     end: float
     address: int = 0
@@ -51,7 +52,7 @@ class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
     symbol: str = ""
 
 
-def totals(events: Iterable[MemoryEvent], kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
+def totals(events: Iterable[MemoryEvent], kinds: Iterable[EventKind] = KINDS) -> dict[str, int]:
     """`add_up` of the events of a list."""
     return add_up((CauseSums(e.kind, e.cause, 1, e.bytes, e.count) for e in events), kinds)
 
@@ -63,10 +64,10 @@ class Window:
     """
 
     start: float
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[EventKind, ...] = KINDS
     """The kinds that the driver records. Nothing is known about other kinds."""
     end: float = 0.0
-    phases: Sequence[Phase] = ()
+    phases: Sequence[PhaseTotals] = ()
     """The totals of all events, in the order of time."""
     events: list[MemoryEvent] = field(default_factory=list)
     unlisted: int = 0
@@ -94,7 +95,7 @@ class Span(Struct):
     end: float
     events: list[MemoryEvent]
     left_out: int = 0
-    phases: list[tuple[str, float, float]] = []
+    phases: list[NamedInterval] = []
     course: Course = Course()
 
 
@@ -116,7 +117,7 @@ class Source(Protocol):
     def mark(self, phase: str, restart_course: bool) -> int:
         """Begins a phase and returns its index since `restart`."""
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[PhaseTotals]:
         """Returns the totals by phase since `restart`, of the events up to the last `take`."""
 
     def course(self) -> Course:
@@ -126,7 +127,7 @@ class Source(Protocol):
 class EventLog:
     """The events of this process since recording began or `forget` was called. Windows may be nested."""
 
-    def __init__(self, source: Source, kinds: Iterable[Kind] = KINDS) -> None:
+    def __init__(self, source: Source, kinds: Iterable[EventKind] = KINDS) -> None:
         self.kinds = tuple(kinds)
         self.course: Course | None = None
         """The events over time in the last window that was not inside another one."""
@@ -227,10 +228,10 @@ class _DriverSource:
 
         return _core.events_mark(phase, restart_course)
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[PhaseTotals]:
         from firsttouch import _core
 
-        return msgspec.convert(_core.events_phases(), list[Phase])
+        return msgspec.convert(_core.events_phases(), list[PhaseTotals])
 
     def course(self) -> Course:
         from firsttouch import _core
@@ -270,7 +271,7 @@ def start(device: DeviceInfo) -> tuple[EventLog | None, str]:
     show_libraries()
     try:
         _core.count_devices(device.kind)  # initialises the driver
-        kinds = msgspec.convert(_core.events_start(), list[Kind])
+        kinds = msgspec.convert(_core.events_start(), list[EventKind])
     except (_core.Unavailable, _core.VendorError) as error:
         return None, " ".join(str(error).split())
     return EventLog(_DriverSource(), kinds), ""

@@ -9,14 +9,13 @@ from statistics import median_low
 
 from firsttouch.events.log import MemoryEvent, Window, totals
 from firsttouch.records.schema import Scalar
+from firsttouch.records.timeline import NamedInterval
 from firsttouch.units import KiB, MiB
 
-Step = tuple[str, float, float]
-"""Name, start and end of one step of a repetition, in seconds of time.monotonic()."""
 GRANULARITIES = (2 * MiB, 64 * KiB, 4 * KiB)
 
 
-def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[str, list[MemoryEvent]]:
+def by_step(events: Iterable[MemoryEvent], repetition: Sequence[NamedInterval]) -> dict[str, list[MemoryEvent]]:
     """Groups events by the step of one repetition in which they began.
 
     A step lasts until the next one begins, because hardly anything but clock readings lies between them. The last step
@@ -31,7 +30,7 @@ def by_step(events: Iterable[MemoryEvent], repetition: Sequence[Step]) -> dict[s
     return found
 
 
-def event_counters(window: Window, repetitions: Sequence[Sequence[Step]], touched: int) -> dict[str, Scalar]:
+def event_counters(window: Window, repetitions: Sequence[Sequence[NamedInterval]], touched: int) -> dict[str, Scalar]:
     """Counters of the events of all repetitions: medians over the repetitions, as whole numbers. Kinds that the window
     does not record have no counters.
 

@@ -14,14 +14,14 @@ import msgspec
 
 from firsttouch.records.schema import Scalar
 
-Kind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
-MOVES: tuple[Kind, ...] = ("h2d", "d2h", "d2d")
+EventKind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
+MOVES: tuple[EventKind, ...] = ("h2d", "d2h", "d2d")
 """Kinds that move bytes: host to device, device to host, device to device."""
 CAUSES = ("prefetch", "fault", "speculative", "eviction", "access_counter")
 """Why bytes moved: a prefetch call; a fault; the driver's prefetching around a fault; freeing memory; moving pages that
 one side often accesses remotely.
 """
-_RECORDS: dict[Kind, str] = {
+_RECORDS: dict[EventKind, str] = {
     **{way: f"um_{way}_migrations" for way in MOVES},
     "gpu_fault": "um_gpu_fault_groups",
     "cpu_fault": "um_cpu_faults",
@@ -31,16 +31,16 @@ _RECORDS: dict[Kind, str] = {
 }
 """The counter that holds the number of records, by kind."""
 KINDS = tuple(_RECORDS)
-TIMED: tuple[Kind, ...] = ("h2d", "d2h", "gpu_fault", "d2d", "throttling")
+TIMED: tuple[EventKind, ...] = ("h2d", "d2h", "gpu_fault", "d2d", "throttling")
 """Kinds with durations."""
-_EVERYWHERE: tuple[Kind, ...] = ("h2d", "d2h", "gpu_fault")
+_EVERYWHERE: tuple[EventKind, ...] = ("h2d", "d2h", "gpu_fault")
 """Kinds whose times are counters even if they are zero."""
 
 
 class CauseSums(msgspec.Struct, frozen=True, array_like=True):
     """The events of one kind and cause that began in a phase. busy_ns: within the phase, events that overlap once."""
 
-    kind: Kind
+    kind: EventKind
     cause: str
     count: int
     bytes: int = 0
@@ -52,12 +52,12 @@ class CauseSums(msgspec.Struct, frozen=True, array_like=True):
 class Busy(msgspec.Struct, frozen=True, array_like=True):
     """The time within a phase in which at least one event of a kind lasted. It may be longer by uncertain_ns."""
 
-    kind: Kind
+    kind: EventKind
     busy_ns: int
     uncertain_ns: int = 0
 
 
-class Phase(msgspec.Struct, frozen=True, array_like=True):
+class PhaseTotals(msgspec.Struct, frozen=True, array_like=True):
     """The totals of the time between two marks. start is in seconds of time.monotonic().
 
     The last three divide the phase: time with a copy to the device, otherwise with one to the host, otherwise with a
@@ -77,7 +77,7 @@ class Phase(msgspec.Struct, frozen=True, array_like=True):
 class CourseRow(msgspec.Struct, frozen=True, array_like=True):
     """One kind and cause over time. Number and bytes of events are in the bin in which they end."""
 
-    kind: Kind
+    kind: EventKind
     cause: str
     counts: list[int]
     bytes: list[int]
@@ -91,7 +91,7 @@ class Course(msgspec.Struct, frozen=True, array_like=True):
     bin_ns: int = 1
     rows: list[CourseRow] = []
 
-    def sums(self, kind: Kind, of: Literal["counts", "bytes", "busy_ns"]) -> list[tuple[float, int]]:
+    def sums(self, kind: EventKind, of: Literal["counts", "bytes", "busy_ns"]) -> list[tuple[float, int]]:
         """The sum so far, for all causes of a kind together: pairs of the end of a bin and the sum, where it grows."""
         columns = [getattr(row, of) for row in self.rows if row.kind == kind]
         each = [sum(values) for values in zip(*columns, strict=True)]
@@ -99,7 +99,7 @@ class Course(msgspec.Struct, frozen=True, array_like=True):
         return [(end, total) for end, v, total in zip(ends, each, accumulate(each), strict=True) if v]
 
 
-def added(kind: Kind, cause: str, *, count: int = 1, bytes: int = 0, faults: int = 0) -> dict[str, int]:
+def added(kind: EventKind, cause: str, *, count: int = 1, bytes: int = 0, faults: int = 0) -> dict[str, int]:
     """What events of one kind and cause add to each counter of a record."""
     sums = {_RECORDS[kind]: count}
     if kind in MOVES:
@@ -111,7 +111,7 @@ def added(kind: Kind, cause: str, *, count: int = 1, bytes: int = 0, faults: int
     return sums
 
 
-def add_up(rows: Iterable[CauseSums], kinds: Iterable[Kind] = KINDS) -> dict[str, int]:
+def add_up(rows: Iterable[CauseSums], kinds: Iterable[EventKind] = KINDS) -> dict[str, int]:
     """Sums over events of `kinds`, as counters of a record. All are whole numbers.
 
     For h2d and d2h: um_h2d_migrations, um_h2d_bytes, and um_h2d_CAUSE_bytes for each of CAUSES. um_gpu_fault_groups
@@ -128,7 +128,7 @@ def add_up(rows: Iterable[CauseSums], kinds: Iterable[Kind] = KINDS) -> dict[str
     return {**sums}
 
 
-def counters(phases: Sequence[Phase], kinds: Iterable[Kind] = KINDS) -> dict[str, Scalar]:
+def counters(phases: Sequence[PhaseTotals], kinds: Iterable[EventKind] = KINDS) -> dict[str, Scalar]:
     """The counters of `add_up`, and times in ms: um_h2d_ms, in which at least one copy lasted, and um_h2d_sum_ms, the
     durations of all copies added up; the same for d2h and gpu_fault, and for d2d and throttling if they occurred.
     um_uncertain_ms, if not zero, is by how much such a time may be too short.
@@ -145,7 +145,7 @@ def counters(phases: Sequence[Phase], kinds: Iterable[Kind] = KINDS) -> dict[str
     return found | ({"um_uncertain_ms": uncertain / 1e6} if uncertain else {})
 
 
-def shares(phases: Iterable[Phase], kinds: Iterable[Kind] = KINDS) -> dict[str, float]:
+def shares(phases: Iterable[PhaseTotals], kinds: Iterable[EventKind] = KINDS) -> dict[str, float]:
     """The time of phases in ms, divided by what the driver did: undisturbed, gpu_faults, to_device, to_host. The parts
     add up to the time of the phases. Empty if one of these kinds is not recorded.
     """

@@ -21,7 +21,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.events.log import MemoryEvent, Span
-from firsttouch.events.sums import MOVES, Kind
+from firsttouch.events.sums import MOVES, EventKind
 from firsttouch.files import open_regular
 from firsttouch.records.schema import Number, Record, Scalar, check_integers
 from firsttouch.records.timeline import TransferTimeline
@@ -259,7 +259,7 @@ class _Lanes:
         return _lane(event.kind, number)
 
 
-def _sums(name: str, kind: Kind, of: Literal["bytes", "counts"], pid: int, span: Span) -> Iterator[TraceEvent]:
+def _sums(name: str, kind: EventKind, of: Literal["bytes", "counts"], pid: int, span: Span) -> Iterator[TraceEvent]:
     """The bytes or the number of events of a kind since the course began, at its beginning and after each bin in which
     they grew.
     """

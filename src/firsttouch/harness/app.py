@@ -26,7 +26,7 @@ from firsttouch.harness.random import key_of
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange
-from firsttouch.workspace.declarations import Agent, Declaration, Role
+from firsttouch.workspace.declarations import Agent, Declaration, Params, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
 
@@ -45,7 +45,6 @@ MOST_REUSED = 32 << 20
 """Bytes of the largest block that a thread may reuse: the most that glibc accepts as a threshold."""
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
-Params: TypeAlias = Mapping[str, int]
 View: TypeAlias = "Callable[[ByteRange], np.ndarray[Any, Any]]"
 
 

@@ -22,6 +22,7 @@ from firsttouch.harness.app import App, in_pieces
 from firsttouch.machine import numa, usage
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
+from firsttouch.records.timeline import NamedInterval
 from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.arrays import Array
 from firsttouch.workspace.declarations import Agent
@@ -65,7 +66,7 @@ class Run:
     buffers: list[tuple[str, str, int]] = field(default_factory=list)
     error: str = ""
     output: str = ""
-    spans: list[tuple[str, float, float]] = field(default_factory=list)
+    spans: list[NamedInterval] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:

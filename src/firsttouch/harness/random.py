@@ -10,6 +10,8 @@ U64: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 F32: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
 F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 I64: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Values: TypeAlias = np.ndarray[Any, Any]
+"""Of any type."""
 
 
 def mix64(x: Any) -> U64:

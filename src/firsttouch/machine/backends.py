@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.links import Links
@@ -19,8 +18,6 @@ from firsttouch.records.schema import Peer, Scalar
 HOST = "cpu"
 """The kind of the host's processor, and the name of its only device."""
 
-Facts: TypeAlias = Mapping[str, Scalar]
-
 
 @dataclass(frozen=True)
 class ExtraInfo:
@@ -29,7 +26,7 @@ class ExtraInfo:
     facts: override the driver's facts of the same name; peers: peers that are not devices.
     """
 
-    facts: Facts
+    facts: Mapping[str, Scalar]
     notes: Sequence[str] = ()
     peers: Sequence[Peer] = ()
 
@@ -52,7 +49,7 @@ class Backend:
     numbered: bool = True
     switches: Sequence[str] = ()
     moves_buffers: bool = False
-    extra: Callable[[Facts], ExtraInfo] = lambda facts: ExtraInfo({})
+    extra: Callable[[Mapping[str, Scalar]], ExtraInfo] = lambda facts: ExtraInfo({})
     links: Callable[[], Links] = dict
     counters: str = ""
     messages: str = ""
@@ -78,7 +75,7 @@ WITHOUT_XNACK = (
 )
 
 
-def _processor_info(facts: Facts) -> ExtraInfo:
+def _processor_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     tree, usable = Tree(), host.usable_cores()
     cpu = host.cpu(tree, usable)
     known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
@@ -87,13 +84,13 @@ def _processor_info(facts: Facts) -> ExtraInfo:
     return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(tree))
 
 
-def _opencl_info(facts: Facts) -> ExtraInfo:
+def _opencl_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     """The memory-side cache, which OpenCL does not report, of a device that uses the host's memory."""
     size = amd.memory_side_cache(Tree()) if facts.get("shares_host_memory") else None
     return ExtraInfo({} if size is None else {"infinity_cache_bytes": size})
 
 
-def _kfd_info(facts: Facts) -> ExtraInfo:
+def _kfd_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
     matching = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
     known = {key: value for key, value in next(matching, {}).items() if key.endswith("_bytes")}

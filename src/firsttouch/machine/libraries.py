@@ -29,7 +29,7 @@ _VENDORS = "/etc/OpenCL/vendors"
 
 
 @dataclass(frozen=True)
-class Spec:
+class LibrarySpec:
     """How to find one library.
 
     sonames: newest first; toolkits: folders, where {NAME} is an environment variable; wheels: folders below
@@ -45,9 +45,9 @@ class Spec:
     versioned: bool = True
 
 
-def _cuda_math(name: str, *majors: int) -> Spec:
+def _cuda_math(name: str, *majors: int) -> LibrarySpec:
     """A math library of NVIDIA, which has its own version numbers."""
-    return Spec(
+    return LibrarySpec(
         [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
         [*_CUDA, f"{_HPC_SDK}/math_libs/lib64"],
         ["nvidia/cu[0-9]*/lib", f"nvidia/{name}/lib"],
@@ -57,9 +57,9 @@ def _cuda_math(name: str, *majors: int) -> Spec:
     )
 
 
-def _rocm_math(name: str, *majors: int) -> Spec:
+def _rocm_math(name: str, *majors: int) -> LibrarySpec:
     """A math library of AMD, which has its own version numbers."""
-    return Spec(
+    return LibrarySpec(
         [*(f"lib{name}.so.{major}" for major in majors), f"lib{name}.so"],
         _ROCM,
         ["_rocm_sdk_libraries*/lib"],
@@ -69,17 +69,17 @@ def _rocm_math(name: str, *majors: int) -> Spec:
     )
 
 
-LIBRARIES: Mapping[str, Spec] = {
-    "cuda": Spec(["libcuda.so.1", "libcuda.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
-    "nvml": Spec(["libnvidia-ml.so.1", "libnvidia-ml.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
-    "nvrtc": Spec(
+LIBRARIES: Mapping[str, LibrarySpec] = {
+    "cuda": LibrarySpec(["libcuda.so.1", "libcuda.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
+    "nvml": LibrarySpec(["libnvidia-ml.so.1", "libnvidia-ml.so"], _DRIVER, remedy=_NVIDIA_DRIVER),
+    "nvrtc": LibrarySpec(
         ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"],
         [*_CUDA, f"{_HPC_SDK}/cuda/lib64"],
         ["nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib"],
         ["nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu11"],
         "pip install nvidia-cuda-nvrtc, or set CUDA_HOME",
     ),
-    "cupti": Spec(
+    "cupti": LibrarySpec(
         ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so"],
         [*_CUDA, *(f"{f.removesuffix('/lib64')}/extras/CUPTI/lib64" for f in _CUDA), f"{_HPC_SDK}/cuda/lib64"],
         ["nvidia/cu[0-9]*/lib", "nvidia/cuda_cupti/lib"],
@@ -89,7 +89,7 @@ LIBRARIES: Mapping[str, Spec] = {
     "cublas": _cuda_math("cublas", 13, 12),
     "cusparse": _cuda_math("cusparse", 12),
     "cufft": _cuda_math("cufft", 12, 11),
-    "nccl": Spec(
+    "nccl": LibrarySpec(
         ["libnccl.so.2", "libnccl.so"],
         [*_CUDA, "{NCCL_HOME}/lib", f"{_HPC_SDK}/comm_libs/nccl/lib"],
         ["nvidia/nccl/lib"],
@@ -97,14 +97,14 @@ LIBRARIES: Mapping[str, Spec] = {
         "pip install nvidia-nccl-cu13",
         versioned=False,
     ),
-    "hip": Spec(
+    "hip": LibrarySpec(
         ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
         _ROCM,
         ["_rocm_sdk_core/lib"],
         ["rocm-sdk-core"],
         _ROCM_INSTALL,
     ),
-    "hiprtc": Spec(
+    "hiprtc": LibrarySpec(
         # The last one is the runtime's library, which contained hipRTC before ROCm 6.
         ["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", "libamdhip64.so.5"],
         _ROCM,
@@ -115,32 +115,32 @@ LIBRARIES: Mapping[str, Spec] = {
     "hipblas": _rocm_math("hipblas", 3, 2),
     "hipsparse": _rocm_math("hipsparse", 4, 1),
     "hipfft": _rocm_math("hipfft", 0),
-    "rccl": Spec(
+    "rccl": LibrarySpec(
         ["librccl.so.1", "librccl.so"],
         _ROCM,
         ["_rocm_sdk_libraries*/lib"],
         ["rocm-sdk-libraries"],
         _ROCM_INSTALL,
     ),
-    "opencl": Spec(
+    "opencl": LibrarySpec(
         ["libOpenCL.so.1", "libOpenCL.so"],
         [*_CUDA, *_ROCM],
         remedy="install an OpenCL loader (ocl-icd-libopencl1); drivers that were found work without one",
         versioned=False,
     ),
-    "opencl-icd": Spec(
+    "opencl-icd": LibrarySpec(
         [],
         distributions=["pocl-binary-distribution"],
         remedy=f"install an OpenCL driver ({_VENDORS}), or pip install 'firsttouch[pocl]'",
     ),
-    "pocl": Spec(
+    "pocl": LibrarySpec(
         ["libpocl-*.so", "libpocl.so*"],
         [],
         ["pyopencl/.libs", "pocl_binary_distribution/.libs"],
         ["pocl-binary-distribution"],
         "pip install 'firsttouch[pocl]'",
     ),
-    "mpi": Spec(
+    "mpi": LibrarySpec(
         ["libmpi.so.40", "libmpi.so.12", "libmpi_cray.so.12", "libmpi.so"],
         ["{MPI_HOME}/lib", "{I_MPI_ROOT}/lib", "{I_MPI_ROOT}/lib/release", "{CRAY_MPICH_DIR}/lib", f"{sys.prefix}/lib"],
         remedy="install an MPI library, or set MPI_HOME",
@@ -221,13 +221,13 @@ def _unique(paths: Iterable[str]) -> list[str]:
     return found
 
 
-def _toolkit_folders(spec: Spec) -> Iterator[str]:
+def _toolkit_folders(spec: LibrarySpec) -> Iterator[str]:
     for pattern in spec.toolkits:
         with contextlib.suppress(KeyError):  # a variable that is not set
             yield from sorted(glob.glob(pattern.format_map(os.environ)), key=_by_version, reverse=True)
 
 
-def _wheels(spec: Spec) -> Iterator[str]:
+def _wheels(spec: LibrarySpec) -> Iterator[str]:
     sites = [entry for entry in dict.fromkeys(sys.path) if entry and os.path.isdir(entry)]
     for pattern in spec.wheels:
         for site in sites:
@@ -320,7 +320,7 @@ def _is_library(path: str) -> bool:
     return other[:4] == b"\x7fELF" and len(other) == 20 and (own[4:6], own[18:]) == (other[4:6], other[18:])
 
 
-def _version(path: Path, spec: Spec) -> str:
+def _version(path: Path, spec: LibrarySpec) -> str:
     """The version of the wheel, otherwise of the real file name (libcuda.so.580.95.05), otherwise of the folder
     (cuda-13.0).
     """

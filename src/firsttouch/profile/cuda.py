@@ -14,7 +14,7 @@ MemoryKind: TypeAlias = Literal[
     "unknown", "pageable", "pinned", "device", "array", "managed", "device_static", "managed_static"
 ]
 """Kinds of memory, as CUPTI numbers them. pinned includes registered memory. Source: cupti_activity.h."""
-Direction: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h", "p2p", "set", "unknown"]
+CopyDirection: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h", "p2p", "set", "unknown"]
 """Of a copy. d2d: within one GPU; p2p: between two; set: memory was filled."""
 
 
@@ -63,7 +63,7 @@ class CudaCopy(msgspec.Struct, frozen=True, kw_only=True):
     start: float
     end: float
     bytes: int
-    direction: Direction
+    direction: CopyDirection
     device: int
     stream: int
     source: MemoryKind = "unknown"

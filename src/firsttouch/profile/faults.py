@@ -284,7 +284,7 @@ class FaultRow:
 
 
 @dataclass
-class _Sum:
+class _FaultSum:
     faults: int = 0
     mappings: Counter[str] = field(default_factory=Counter)
 
@@ -297,7 +297,7 @@ def fault_table(lines: Iterable[AnyLine]) -> list[FaultRow]:
     """
     sites: dict[int, Site] = {}
     symbols: dict[int, Symbol] = {}
-    sums: defaultdict[int, _Sum] = defaultdict(_Sum)
+    sums: defaultdict[int, _FaultSum] = defaultdict(_FaultSum)
     for line in lines:
         if isinstance(line, Site):
             sites[line.site] = line
@@ -307,7 +307,7 @@ def fault_table(lines: Iterable[AnyLine]) -> list[FaultRow]:
             for number, _, mapping, count in line.rows:
                 sums[number].faults += count * line.every
                 sums[number].mappings[mapping] += count * line.every
-    rows: defaultdict[tuple[str, str, int, str, str], _Sum] = defaultdict(_Sum)
+    rows: defaultdict[tuple[str, str, int, str, str], _FaultSum] = defaultdict(_FaultSum)
     for number, sum_of_site in sums.items():
         site, through = sites.get(number) or Site(site=number, file=UNKNOWN, offset=0), ""
         if site.caller is not None and (caller := sites.get(site.caller)) is not None:

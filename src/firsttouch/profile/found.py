@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.phases import TargetPhase
+from firsttouch.records.timeline import NamedInterval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,9 +93,7 @@ def _noise(y: Numbers) -> float:
     return float(np.median(np.abs(np.diff(y, 2)))) / 0.6745 / math.sqrt(6)
 
 
-def _as_read(
-    curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float
-) -> Iterator[tuple[str, float, float]]:
+def _as_read(curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float) -> Iterator[NamedInterval]:
     """The names and the ends of spans. An end near a jump is moved to the reading after it, so that one span has all of
     the jump. What was read at the ends overrules the fitted line where it is sure, or where the signs differ.
     """
@@ -118,7 +117,7 @@ def _as_read(
         yield name, first, last
 
 
-def _named(spans: Iterable[tuple[str, float, float]]) -> list[TargetPhase]:
+def _named(spans: Iterable[NamedInterval]) -> list[TargetPhase]:
     """The spans as phases, neighbours of one name as one."""
     found: list[TargetPhase] = []
     for name, start, end in spans:

@@ -52,14 +52,14 @@ class GpuSampler:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = os.memfd_create("errors")
         self._text = b""
-        self._decoder = msgspec.json.Decoder(nvml.AnyLine)
+        self._decoder = msgspec.json.Decoder(nvml.NvmlLine)
         self._heard = 0.0
         self._is_lost = False
         self._lines: list[Samples | Notice] = []
-        self._held: dict[tuple[str, int], deque[nvml.Row]] = {}
+        self._held: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
         self._amd: list[amdgpu.AmdGpu] = []
         self._amd_last: dict[str, int | None] = {}
-        self._amd_rows: dict[str, list[nvml.Row]] = {}
+        self._amd_rows: dict[str, list[nvml.SampleRow]] = {}
         self._slow_due = 0.0
         self._amd_processes: dict[tuple[str, int], int] = {}
         self.cpu_seconds = 0.0
@@ -205,7 +205,7 @@ class GpuSampler:
         elif now - self._heard > SILENCE and not self._is_lost:
             self._notice(now, f"NVML has not answered for {SILENCE:g} s; until it does, {_NOT_KNOWN}.")
 
-    def _take(self, answers: Iterable[nvml.AnyLine]) -> None:
+    def _take(self, answers: Iterable[nvml.NvmlLine]) -> None:
         for line in answers:
             if isinstance(line, nvml.Beat | nvml.NvmlGpus):
                 self.cpu_seconds = line.cpu
@@ -227,7 +227,7 @@ class GpuSampler:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             selector.select(seconds)
 
-    def _received(self) -> list[nvml.AnyLine]:
+    def _received(self) -> list[nvml.NvmlLine]:
         """The complete lines that the process has written."""
         assert self._process is not None
         assert self._process.stdout is not None
@@ -264,7 +264,7 @@ class GpuSampler:
         last = os.pread(self._errors, _TAIL, start).decode(errors="replace").strip().splitlines()[-1:]
         return last[0] if last else f"status {status}"
 
-    def _hold(self, name: str, pid: int, rows: Iterable[nvml.Row]) -> None:
+    def _hold(self, name: str, pid: int, rows: Iterable[nvml.SampleRow]) -> None:
         self._held.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
 
 

@@ -21,15 +21,15 @@ from typing import Any, Literal, get_args
 
 from firsttouch.errors import UsageError
 from firsttouch.events.log import MemoryEvent
-from firsttouch.events.sums import Kind as EventKind
+from firsttouch.events.sums import EventKind as EventKind
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
+    CopyDirection,
     CudaAllocation,
     CudaCopy,
     CudaFree,
     CudaKernel,
-    Direction,
     LayerNotice,
     MemoryKind,
     ProcessJournal,
@@ -37,7 +37,7 @@ from firsttouch.profile.cuda import (
 from firsttouch.profile.schema import Mark
 
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
-_DIRECTIONS: Mapping[int, Direction] = {
+_DIRECTIONS: Mapping[int, CopyDirection] = {
     1: "h2d",
     2: "d2h",
     3: "h2d",  # into an array

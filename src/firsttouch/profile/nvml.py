@@ -39,7 +39,7 @@ _LIST_VERSIONS = ("", "_v2")
 _FOREIGN = "NVML names processes by ids that do not exist in this PID namespace"
 _NO_SIZES = "NVML lists the processes but not their memory"
 
-Row: TypeAlias = list["float | int | None"]
+SampleRow: TypeAlias = list["float | int | None"]
 
 
 class NvmlGpus(ProfileLine, kw_only=True, tag="found"):
@@ -61,7 +61,7 @@ class Beat(ProfileLine, kw_only=True, tag="beat"):
     cpu: float
 
 
-AnyLine: TypeAlias = NvmlGpus | Beat | Samples | Notice
+NvmlLine: TypeAlias = NvmlGpus | Beat | Samples | Notice
 
 
 class Watched:
@@ -99,7 +99,7 @@ class Watched:
             node=node if isinstance(node, int) and node >= 0 else None,
         )
 
-    def memory(self) -> Row | None:
+    def memory(self) -> SampleRow | None:
         """A row of COLUMNS without its time, None if nothing has changed."""
         row = _columns(self._memory())
         if self.unstated or row == self._last:
@@ -214,7 +214,7 @@ def sample(
     """
     costs: deque[float] = deque(maxlen=_COSTS)
     costs_of_processes: deque[float] = deque(maxlen=_COSTS)
-    rows: defaultdict[str, list[Row]] = defaultdict(list)
+    rows: defaultdict[str, list[SampleRow]] = defaultdict(list)
     by_process = {device.name: device.by_process for device in devices}
     memory_due = processes_due = flush_due = time.monotonic()
     while True:

@@ -78,7 +78,7 @@ class PerfBatch(NamedTuple):
     lost: int
 
 
-class PerfEvents:
+class TargetEvents:
     """Perf events on a tree of processes, open until the object is deleted. every: one of how many faults is
     sampled; 0: none, and no mappings are told either.
     """
@@ -119,7 +119,7 @@ class PerfEvents:
 
 def open_processes(
     pid: int, every: int = 0, *, enable_on_exec: bool = True
-) -> tuple[PerfEvents | None, list[LayerState]]:
+) -> tuple[TargetEvents | None, list[LayerState]]:
     """Opens the events, and says which of the layers "processes" and, if every > 0, "faults" see the target.
 
     enable_on_exec: `pid` is a child that is about to execute the command. Otherwise all threads of the process and of
@@ -127,7 +127,7 @@ def open_processes(
     """
     layers = ("processes", "faults") if every else ("processes",)
     try:
-        events = PerfEvents(pid, every, enable_on_exec=enable_on_exec)
+        events = TargetEvents(pid, every, enable_on_exec=enable_on_exec)
     except OSError as error:
         why, mend = why_refused(error, pid)
         return None, [LayerState(layer=layer, active=False, why=why, mend=mend) for layer in layers]  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ def write_trace(profile: Profile, path: Path, more: Iterable[TraceEvent] = ()) -
     return left_out
 
 
-class Numbers:
+class ProcessNumbers:
     """The numbers of processes in the trace: their pids, and larger numbers where the kernel used a pid again."""
 
     def __init__(self, profile: Profile) -> None:
@@ -80,7 +80,7 @@ class Numbers:
 
 def events(profile: Profile) -> Iterator[TraceEvent]:
     """The events of a profile: names first, then counters, processes, phases and instants."""
-    clock, numbers = profile.header.clock, Numbers(profile)
+    clock, numbers = profile.header.clock, ProcessNumbers(profile)
     shown = _shown(profile)
     yield from _names(profile, numbers, shown)
     yield from _counters(profile, numbers, shown)
@@ -115,7 +115,7 @@ def _shown(profile: Profile) -> list[ProfiledProcess]:
     return sorted(largest, key=lambda process: process.key)
 
 
-def _names(profile: Profile, numbers: Numbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
+def _names(profile: Profile, numbers: ProcessNumbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
     """The names of processes and tracks, in the order in which viewers show them."""
     groups = [(_TARGET, "all processes of the target")]
     groups += [(_FIRST_GPU + i, _name(f"{gpu.name} {gpu.model}".strip())) for i, gpu in enumerate(profile.header.gpus)]
@@ -131,7 +131,7 @@ def _names(profile: Profile, numbers: Numbers, shown: Sequence[ProfiledProcess])
 # ---------------------------------------------------------------------------------------------------------- counters
 
 
-def _counters(profile: Profile, numbers: Numbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
+def _counters(profile: Profile, numbers: ProcessNumbers, shown: Sequence[ProfiledProcess]) -> Iterator[TraceEvent]:
     clock = profile.header.clock
     nodes = [f"node{node.node}_free" for node in profile.header.nodes]
     tracks = [(_TARGET, "total", "resident"), (_TARGET, "total", "pss")]
@@ -160,7 +160,7 @@ def _counter(
 # ------------------------------------------------------------------------------------------------------------ phases
 
 
-def _phases(profile: Profile, numbers: Numbers) -> Iterator[TraceEvent]:
+def _phases(profile: Profile, numbers: ProcessNumbers) -> Iterator[TraceEvent]:
     """Phases by process and thread. Viewers nest the slices of a track, so those that overlap get further tracks."""
     clock = profile.header.clock
     longest = sorted(profile.phases, key=lambda phase: -phase.seconds)[:MOST_PHASES]

@@ -23,7 +23,7 @@ from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import VARIABLE
-from firsttouch.profile.perf import PerfEvents, open_processes
+from firsttouch.profile.perf import TargetEvents, open_processes
 from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.traced import callers
@@ -219,7 +219,7 @@ class _Profiler:
         added, layers = inject_environment(self.directory, nvtx=True, trace=call.trace, current=call.environment)
         return {**call.environment, VARIABLE: str(self.directory.absolute()), **added}, layers
 
-    def _open_perf(self, pid: int) -> PerfEvents | None:
+    def _open_perf(self, pid: int) -> TargetEvents | None:
         perf, layers = open_processes(pid, self.call.faults, enable_on_exec=bool(self.call.command))
         self.layers += layers
         return perf

@@ -13,7 +13,7 @@ from firsttouch.machine.tree import Tree
 from firsttouch.profile import schema
 from firsttouch.profile.faults import FaultRecorder
 from firsttouch.profile.gpus import GpuSampler
-from firsttouch.profile.perf import PerfBatch, PerfEvents
+from firsttouch.profile.perf import PerfBatch, TargetEvents
 from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.slow import SlowReader
 from firsttouch.profile.tree import Processes
@@ -41,7 +41,7 @@ class Sampler:
     interval: float
     nodes: list[schema.Node] = field(default_factory=list)
     gpus: GpuSampler | None = None
-    perf: PerfEvents | None = None
+    perf: TargetEvents | None = None
     marker: str = ""
     detailed: bool = True
     """Whether to read what is read now and then (profile/slow.py), under the target's memory lock."""

@@ -18,10 +18,10 @@ from firsttouch.records.schema import Integer
 SCHEMA = "firsttouch-profile/1"
 FILE = "profile.jsonl"
 _LARGEST = 2**63 - 1
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
-Size: TypeAlias = Count
+NonNegative: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+Size: TypeAlias = NonNegative
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
-Value: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
+CounterValue: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
 """A counter's reading, which may be a whole number of 64 bits or its sum over processes."""
 Layer: TypeAlias = Literal["sampling", "gpus", "processes", "phases", "faults", "trace"]
 """sampling: /proc and the host's counters. gpus: a vendor's library or driver. processes: starts and ends of processes,
@@ -66,7 +66,7 @@ class ProfiledGpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """What states its memory, such as 'NVML' or 'mem_info_vram_used of the amdgpu driver'."""
     by_process: str = ""
     """Why its memory is not known by process; '' if it is."""
-    node: Count | None = None
+    node: NonNegative | None = None
     """The NUMA node that is this GPU's memory, where the kernel has one."""
     shares_host_memory: bool = False
     """An APU: its memory is the host's, so that a page may be in both counts."""
@@ -77,7 +77,7 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     that is unknown.
     """
 
-    node: Count
+    node: NonNegative
     total: Size
     processors: bool
     gpu: str = ""
@@ -94,7 +94,7 @@ class Header(ProfileLine, kw_only=True, tag="header"):
     schema: str
     version: str
     command: list[str]
-    pid: Count
+    pid: NonNegative
     attached: bool = False
     started: str
     clock: Seconds
@@ -115,9 +115,9 @@ class Started(ProfileLine, kw_only=True, tag="started"):
     """
 
     t: Seconds
-    key: Count
-    pid: Count
-    parent: Count | None = None
+    key: NonNegative
+    pid: NonNegative
+    parent: NonNegative | None = None
     name: str = ""
     command: list[str] = []
 
@@ -130,11 +130,11 @@ class Ended(ProfileLine, kw_only=True, tag="ended"):
     """
 
     t: Seconds
-    key: Count
+    key: NonNegative
     status: Integer | None = None
     peak: Size | None = None
-    minor: Count | None = None
-    major: Count | None = None
+    minor: NonNegative | None = None
+    major: NonNegative | None = None
     with_children: bool = False
 
 
@@ -144,8 +144,8 @@ class BriefProcesses(ProfileLine, kw_only=True, tag="brief"):
     """
 
     t: Seconds
-    count: Count
-    names: dict[str, Count] = {}
+    count: NonNegative
+    names: dict[str, NonNegative] = {}
 
 
 class Samples(ProfileLine, kw_only=True, tag="samples"):
@@ -163,14 +163,14 @@ class Samples(ProfileLine, kw_only=True, tag="samples"):
 
     of: str
     columns: list[str]
-    rows: list[list[Value | Integer | None]]
+    rows: list[list[CounterValue | Integer | None]]
 
 
 class Mapping(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
     """Mappings of one name: how many, their address space, resident bytes, and those in huge pages."""
 
     name: str
-    count: Count
+    count: NonNegative
     size: Size
     resident: Size
     huge: Size
@@ -180,7 +180,7 @@ class Mappings(ProfileLine, kw_only=True, tag="mappings"):
     """What a process had mapped, the largest resident sizes first. others: the sum of those that are not listed."""
 
     t: Seconds
-    key: Count
+    key: NonNegative
     rows: list[Mapping]
     others: Mapping | None = None
 
@@ -194,8 +194,8 @@ class Mark(ProfileLine, kw_only=True, tag="mark"):
     kind: Literal["begin", "end", "instant"]
     name: str = ""
     domain: str = ""
-    pid: Count
-    thread: Count = 0
+    pid: NonNegative
+    thread: NonNegative = 0
     range: Integer = -1
     source: Literal["python", "mark", "nvtx", "app"]
 
@@ -207,29 +207,29 @@ class Site(ProfileLine, kw_only=True, tag="site"):
     touched any page itself.
     """
 
-    site: Count
+    site: NonNegative
     file: str
-    offset: Count
-    caller: Count | None = None
+    offset: NonNegative
+    caller: NonNegative | None = None
 
 
 class Symbol(ProfileLine, kw_only=True, tag="symbol"):
     """What a site is: its function, and the line of the source if the file has debug information."""
 
-    site: Count
+    site: NonNegative
     function: str = ""
     source: str = ""
-    number: Count = 0
+    number: NonNegative = 0
 
 
 class Caller(ProfileLine, kw_only=True, tag="caller"):
     """What a place is from which memory was allocated: the fields of `Site` and of `Symbol`."""
 
     file: str
-    offset: Count
+    offset: NonNegative
     function: str = ""
     source: str = ""
-    number: Count = 0
+    number: NonNegative = 0
 
 
 class Faults(ProfileLine, kw_only=True, tag="faults"):
@@ -240,10 +240,10 @@ class Faults(ProfileLine, kw_only=True, tag="faults"):
     """
 
     t: Seconds
-    every: Count
-    rows: list[tuple[Count, Integer, str, Count]]
-    lost: Count = 0
-    counted: Count | None = None
+    every: NonNegative
+    rows: list[tuple[NonNegative, Integer, str, NonNegative]]
+    lost: NonNegative = 0
+    counted: NonNegative | None = None
 
 
 class ProfilingCost(ProfileLine, kw_only=True, tag="cost"):
@@ -256,8 +256,8 @@ class ProfilingCost(ProfileLine, kw_only=True, tag="cost"):
     cpu: Seconds
     helper_cpu: Seconds = 0.0
     lock: Seconds
-    ticks: Count
-    late: Count = 0
+    ticks: NonNegative
+    late: NonNegative = 0
 
 
 class Notice(ProfileLine, kw_only=True, tag="notice"):
@@ -275,7 +275,7 @@ class End(ProfileLine, kw_only=True, tag="end"):
     t: Seconds
     status: Integer | None = None
     why: str
-    still_running: Count = 0
+    still_running: NonNegative = 0
 
 
 AnyLine: TypeAlias = (

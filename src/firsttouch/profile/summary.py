@@ -105,8 +105,8 @@ class PhaseGpu(SummaryPart, frozen=True, kw_only=True):
 class PhaseRow(SummaryPart, frozen=True, kw_only=True):
     """A range of the target, or all of one name, which are `count`. number: of a range, in the order of their begin.
 
-    source: as in phases.Phase. seconds: of all; start, end: from the first begin to the last end. peak, growth: of the
-    resident memory of all processes. open: its end was not seen.
+    source: as in phases.TargetPhase. seconds: of all; start, end: from the first begin to the last end. peak, growth:
+    of the resident memory of all processes. open: its end was not seen.
     """
 
     name: str

@@ -26,11 +26,10 @@ from firsttouch.profile.cuda import (
     MemoryKind,
     ProcessJournal,
 )
+from firsttouch.records.timeline import NamedInterval
 
 ON_A_GPU: frozenset[MemoryKind] = frozenset(("device", "array", "device_static", "managed", "managed_static"))
 """Kinds of memory that may lie on a GPU. Where managed memory lies at a time, no record says."""
-Phase: TypeAlias = tuple[str, float, float]
-"""Name, start and end."""
 
 
 class Moves(msgspec.Struct):
@@ -178,7 +177,9 @@ def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
     return sorted(found.values(), key=lambda sums: -sums.bytes)
 
 
-def by_phase(events: Sequence[MemoryEvent], copies: Sequence[CudaCopy], phases: Iterable[Phase]) -> list[OfPhase]:
+def by_phase(
+    events: Sequence[MemoryEvent], copies: Sequence[CudaCopy], phases: Iterable[NamedInterval]
+) -> list[OfPhase]:
     """What started in each phase, in the order of `phases`. Phases may be nested or overlap."""
     events = sorted(events, key=lambda event: event.start)
     copies = sorted(copies, key=lambda copy: copy.start)

@@ -33,7 +33,7 @@ MOST_EVENTS = 40_000
 _MANAGED = ("managed", "managed_static")
 _STATIC = ("device_static", "managed_static")
 _INLINED = ("/cuda_runtime.h", "/cuda_runtime_api.h")
-Callers: TypeAlias = Mapping[tuple[str, int], schema.Caller]
+CallerTable: TypeAlias = Mapping[tuple[str, int], schema.Caller]
 
 
 class CallLocation(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def callers(journals: Iterable[ProcessJournal]) -> Iterator[schema.Caller]:
             )
 
 
-def place_of(site: CallSite, names: Callers) -> CallLocation:
+def place_of(site: CallSite, names: CallerTable) -> CallLocation:
     """The place in the program that called the CUDA runtime, or the driver."""
 
     def function_of(file: str, offset: int) -> str:
@@ -130,7 +130,7 @@ def place_of(site: CallSite, names: Callers) -> CallLocation:
 
 def traced(
     journals: Iterable[ProcessJournal],
-    names: Callers,
+    names: CallerTable,
     phases: Iterable[TargetPhase],
     peaks: Mapping[str, tuple[int, float]],
     clock: float,
@@ -191,7 +191,7 @@ def missing_bytes(unified: UnifiedMemory, allocated: int) -> int:
 
 
 def _alive(
-    journals: Iterable[ProcessJournal], names: Callers, gpu: str, device: int, t: float, clock: float
+    journals: Iterable[ProcessJournal], names: CallerTable, gpu: str, device: int, t: float, clock: float
 ) -> AliveAt:
     allocations = alive(journals, t + clock, device)
     rows = [

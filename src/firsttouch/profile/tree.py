@@ -12,7 +12,7 @@ from firsttouch import _core
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.marks import VARIABLE
-from firsttouch.profile.perf import PerfEvents
+from firsttouch.profile.perf import TargetEvents
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 
 COLUMNS = ("resident", "minor", "major")
@@ -81,7 +81,7 @@ class Processes:
         self._by_key: dict[int, Member] = {}
         self._seen: set[int] = set()
 
-    def start(self, interval: float, perf: PerfEvents | None, wake: int) -> None:
+    def start(self, interval: float, perf: TargetEvents | None, wake: int) -> None:
         """Begins to read all processes each `interval` seconds. wake: the signal that the core's thread sends when perf
         events have something to tell; 0: none.
         """

@@ -26,11 +26,11 @@ Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar: TypeAlias = str | int | Number | bool | None
 Seed: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Timeout: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)]
-Ranks: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
+RankCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
 Status: TypeAlias = Literal["ok", "skipped", "failed", "timeout", "crashed"]
 FAILURES: tuple[Status, ...] = ("failed", "timeout", "crashed")
-Kind: TypeAlias = Literal["run", "app"]
-Access: TypeAlias = Literal["direct", "mapped", "none"]
+WorkKind: TypeAlias = Literal["run", "app"]
+AgentAccess: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
 RANKS = "ranks"
@@ -296,8 +296,8 @@ class AllocatorInfo(Stored):
     name: str
     available: bool
     reason: str = ""
-    cpu: Access = "none"
-    gpu: Access = "none"
+    cpu: AgentAccess = "none"
+    gpu: AgentAccess = "none"
     gpu_reason: str = ""
     host_memory: bool = False
     device_memory: bool = False
@@ -444,7 +444,7 @@ class Selection(Stored):
     set: dict[str, list[Scalar]] = {}
     events: bool = False
     counters: bool = False
-    ranks: Ranks | None = None
+    ranks: RankCount | None = None
 
 
 class Request(Stored):
@@ -465,8 +465,8 @@ class Request(Stored):
     set: dict[str, list[Scalar]] = {}
     events: bool = False
     counters: bool = False
-    ranks: Ranks | None = None
-    kind: Kind = "run"
+    ranks: RankCount | None = None
+    kind: WorkKind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
     earlier: list[Selection] = []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from firsttouch.records.schema import Scalar
 
 Readings = Sequence[tuple[float, float]]
 """Seconds and bytes, in the order of time. A reading holds until the next one."""
+NamedInterval: TypeAlias = tuple[str, float, float]
+"""Name, start and end in seconds."""
 
 
 @dataclass

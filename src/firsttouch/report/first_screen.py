@@ -35,7 +35,7 @@ LATENCIES = Bar(
 
 
 @dataclass(frozen=True)
-class Number:
+class KeyNumber:
     """One line of the first screen. rest: what follows the number. experiment: that with the figure behind it."""
 
     head: str
@@ -55,7 +55,7 @@ class FirstScreen:
     """figure, shown: the picture and the records that it shows; None if nothing can be shown."""
 
     title: str
-    numbers: Sequence[Number]
+    numbers: Sequence[KeyNumber]
     advice: Sequence[Sentence]
     figure: Figure | None
     shown: Sequence[Record]
@@ -91,13 +91,13 @@ def _derived(derive: Callable[[], list[_Derived]]) -> list[_Derived]:
         return []
 
 
-def _number(finding: Finding) -> Number:
+def _number(finding: Finding) -> KeyNumber:
     """The parts of a headline's sentence: what comes before, the number, and what follows."""
     (sentence,) = sentences([finding])
     head, _, text = sentence.removesuffix(".").partition(": ")
     assert isinstance(finding.value, Quantity)
     value = quantity_text(finding.value)
-    return Number(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
+    return KeyNumber(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
 
 
 def _runs(results: Results) -> list[Finding]:
@@ -109,13 +109,13 @@ def _runs(results: Results) -> list[Finding]:
     return of_runs(derive(without_candidates([r for r in runs if r.device == first])))
 
 
-def _of_run(finding: Finding) -> Number:
+def _of_run(finding: Finding) -> KeyNumber:
     """The time of an application. Names of applications and strategies are not capitalised."""
     head = finding.claim.head.format_map(finding.conditions).removesuffix(":")
     return replace(_number(finding), head=head)
 
 
-def _of_strategy(finding: Finding) -> Number:
+def _of_strategy(finding: Finding) -> KeyNumber:
     """The mean time of a strategy relative to the baseline."""
     assert isinstance(finding.value, Quantity)
     n = len(finding.points)
@@ -123,7 +123,7 @@ def _of_strategy(finding: Finding) -> Number:
     over = count(n, "application" if n == len(apps) else "measured case")
     rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
-    return Number(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
+    return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
 
 def experiment_of(finding: Finding) -> str:

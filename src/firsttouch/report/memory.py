@@ -103,7 +103,7 @@ class Instant:
 
 
 @dataclass(frozen=True)
-class Figure:
+class MemoryFigure:
     """All that is drawn, from 0 to `until` seconds. width: of the panels in pixels."""
 
     panels: Sequence[Panel]
@@ -114,13 +114,13 @@ class Figure:
     time: str = "time since the start"
 
 
-def specification(figure: Figure) -> Spec:
+def specification(figure: MemoryFigure) -> Spec:
     """The figure as a Vega-Lite specification."""
     rows: list[Spec] = []
     return finish(stacked(figure, rows), rows)
 
 
-def stacked(figure: Figure, rows: list[Spec]) -> Spec:
+def stacked(figure: MemoryFigure, rows: list[Spec]) -> Spec:
     """The rows of phases and the panels one below another. Adds their data to `rows`."""
     scale, unit = time_unit(figure.until)
     parts = []
@@ -175,7 +175,7 @@ def amount(value: float, unit: str) -> str:
 # ------------------------------------------------------------------------------------------------------------ panels
 
 
-def _panel(figure: Figure, panel: Panel, rows: list[Spec], scale: float, title: str) -> Spec:
+def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, title: str) -> Spec:
     values = [value for series in panel.series for _, value in series.readings]
     low, high = min([0.0, *panel.span, *values]), max([0.0, *panel.span, *values])
     top = high + 0.2 * ((high - low) or 1.0)  # room for the text at the peak
@@ -310,7 +310,7 @@ def thinned(readings: Sequence[tuple[float, float]], most: int) -> Sequence[tupl
 # ------------------------------------------------------------------------------------------------------------ phases
 
 
-def _phases(figure: Figure, rows: list[Spec], scale: float) -> Spec:
+def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
     """The rows of phases above the panels."""
     bands = longest(figure.bands, MOST_BANDS)
     depth = max((band.row for band in bands), default=0) + 1

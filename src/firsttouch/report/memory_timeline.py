@@ -13,7 +13,7 @@ from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
 from firsttouch.report.chart import finish
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
-from firsttouch.report.memory import Band, Figure, Panel, Series, plain, stacked, when
+from firsttouch.report.memory import Band, MemoryFigure, Panel, Series, plain, stacked, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.text import condition, count, join_names, label
 from firsttouch.units import format_seconds, format_size
@@ -113,7 +113,7 @@ def _chart(shown: Courses, context: DrawingContext) -> tuple[Spec, bool]:
     rows: list[Spec] = []
     charts: list[Spec] = []
     for i, (name, course) in enumerate(shown.items()):
-        figure = Figure(
+        figure = MemoryFigure(
             list(_panels(f"c{i}", course, spans)),
             max(seconds) if one_scale else course.seconds,
             list(_bands(f"c{i}", course, colours)),

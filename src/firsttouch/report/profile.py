@@ -16,7 +16,7 @@ from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report import profile_tables as words
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.export import csv_cell
-from firsttouch.report.memory import Figure, plain, specification
+from firsttouch.report.memory import MemoryFigure, plain, specification
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
@@ -53,7 +53,7 @@ def _unseen(summaries: Mapping[str, ProfileSummary]) -> list[tuple[str, list[tup
     return [("" if len(groups) == 1 else "; ".join(names), [*found]) for found, names in groups.items()]
 
 
-def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[Figure, list[str]]:
+def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[MemoryFigure, list[str]]:
     """The figure of one profile or of several, and sentences on it."""
     if len(profiles) == 1:
         (name,) = profiles
@@ -61,7 +61,7 @@ def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummar
     return overlay(profiles, summaries)
 
 
-def _caption(figure: Figure) -> str:
+def _caption(figure: MemoryFigure) -> str:
     if not figure.panels:
         return "No memory was read"
     return "Memory over time, and the phases" if figure.bands else "Memory over time"

@@ -12,7 +12,7 @@ from firsttouch.profile.phase_rows import phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.summary import ProfileSummary
-from firsttouch.report.memory import MOST_READINGS, Band, Figure, Instant, Panel, Series, plain, when
+from firsttouch.report.memory import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.units import format_seconds, format_size
 
@@ -30,7 +30,7 @@ _FAULT_SPANS = 240
 """The most spans of time for which faults per second are drawn."""
 
 
-def figure_of(profile: Profile, summary: ProfileSummary) -> tuple[Figure, list[str]]:
+def figure_of(profile: Profile, summary: ProfileSummary) -> tuple[MemoryFigure, list[str]]:
     """The figure of one profile, and sentences on what it leaves out."""
     notes: list[str] = []
     panels = [_host(profile, summary, notes), *_gpus(profile, summary, notes), _fault_panel(profile)]
@@ -39,7 +39,7 @@ def figure_of(profile: Profile, summary: ProfileSummary) -> tuple[Figure, list[s
     if len(marks) > MOST_INSTANTS:
         notes.append(f"The first {MOST_INSTANTS} of {len(marks):,} instants are drawn.")
     instants = [Instant(mark.name, mark.t, f"instant-{i}") for i, mark in enumerate(marks[:MOST_INSTANTS])]
-    return Figure([panel for panel in panels if panel], profile.seconds, bands, instants), notes
+    return MemoryFigure([panel for panel in panels if panel], profile.seconds, bands, instants), notes
 
 
 # ------------------------------------------------------------------------------------------------------------- host
@@ -232,7 +232,7 @@ def _lanes(group: Iterable[tuple[int, TargetPhase]]) -> Iterable[tuple[int, Targ
 # ---------------------------------------------------------------------------------------------------------- overlays
 
 
-def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[Figure, list[str]]:
+def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[MemoryFigure, list[str]]:
     """Several profiles over one another, by their short names: a panel for the host and one for each GPU."""
     notes = ["Each profile begins at zero."]
     shown = list(profiles)
@@ -257,7 +257,7 @@ def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSumm
         if series:
             title = f"{gpu_name}: memory of all programs over the reading before"
             panels.append(Panel(key(gpu_name), title, series, height=170))
-    return Figure(panels, max(profiles[name].seconds for name in shown)), notes
+    return MemoryFigure(panels, max(profiles[name].seconds for name in shown)), notes
 
 
 def _whole_run(name: str, profile: Profile, curve: Curve, colour: str, about: Sequence[str] = ()) -> Series:

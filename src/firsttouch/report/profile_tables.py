@@ -25,7 +25,7 @@ _MANY = 24
 
 
 @dataclass
-class Table:
+class ProfileTable:
     """A part of the page: its table and sentences around it. ids: of the rows, '' for none."""
 
     anchor: str
@@ -55,7 +55,7 @@ def whole(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
-def tables(summary: ProfileSummary) -> list[Table]:
+def tables(summary: ProfileSummary) -> list[ProfileTable]:
     """The tables of one profile that have something to say."""
     found = [
         *phases(summary),
@@ -108,7 +108,7 @@ def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
-def phases(summary: ProfileSummary) -> list[Table]:
+def phases(summary: ProfileSummary) -> list[ProfileTable]:
     """What memory did in the phases. If names repeat, those of one name are one row of a first table."""
     if not summary.phases:
         return []
@@ -131,8 +131,8 @@ def _about_phases(summary: ProfileSummary) -> str:
     return "Memory and faults are those of all processes while the phase lasted; phases that overlap share them."
 
 
-def _phases(anchor: str, title: str, summary: ProfileSummary, rows: Sequence[PhaseRow], left_out: int) -> Table:
-    table = Table(anchor, title)
+def _phases(anchor: str, title: str, summary: ProfileSummary, rows: Sequence[PhaseRow], left_out: int) -> ProfileTable:
+    table = ProfileTable(anchor, title)
     gpus = list(dict.fromkeys(gpu.name for row in rows for gpu in row.gpus))
     mixed = len({_named_by(row) for row in rows}) > 1
     repeated = any(row.count > 1 for row in rows)
@@ -177,9 +177,9 @@ def _phase(row: PhaseRow, gpus: Sequence[str], *, mixed: bool, repeated: bool) -
     ]
 
 
-def processes(summary: ProfileSummary) -> Table:
+def processes(summary: ProfileSummary) -> ProfileTable:
     """The processes: their life, peaks and faults."""
-    table = Table("processes", "Processes")
+    table = ProfileTable("processes", "Processes")
     table.heads = ["pid", "name", "command", "start", "duration", "peak", "minor faults", "major", "end"]
     for row in summary.processes:
         ended = summary.seconds if row.ended is None else row.ended
@@ -208,11 +208,11 @@ def processes(summary: ProfileSummary) -> Table:
     return table
 
 
-def mappings(summary: ProfileSummary) -> list[Table]:
+def mappings(summary: ProfileSummary) -> list[ProfileTable]:
     """What was mapped nearest to each peak."""
     found = []
     for i, mapped in enumerate(summary.mappings):
-        table = Table("mappings" if not i else f"mappings-{i + 1}", _mapped_title(mapped))
+        table = ProfileTable("mappings" if not i else f"mappings-{i + 1}", _mapped_title(mapped))
         table.heads = ["mapping", "number", "address space", "resident", "in huge pages"]
         rows = [*mapped.rows, *([mapped.others] if mapped.others else [])]
         for row in rows:
@@ -239,9 +239,9 @@ def _peak(summary: ProfileSummary, of: str) -> Peak | None:
     return next((gpu.rise for gpu in summary.gpus if gpu.name == of), None)
 
 
-def pages(summary: ProfileSummary) -> Table:
+def pages(summary: ProfileSummary) -> ProfileTable:
     """Page sizes, PSS and swap near the host's peak."""
-    table, page = Table("pages", "Page sizes"), summary.pages
+    table, page = ProfileTable("pages", "Page sizes"), summary.pages
     if page is None:
         return table
     table.heads = ["", "bytes", "of resident"]
@@ -257,9 +257,9 @@ def pages(summary: ProfileSummary) -> Table:
     return table
 
 
-def nodes(summary: ProfileSummary) -> Table:
+def nodes(summary: ProfileSummary) -> ProfileTable:
     """The NUMA nodes, if there are several."""
-    table = Table("nodes", "NUMA nodes")
+    table = ProfileTable("nodes", "NUMA nodes")
     if len(summary.nodes) < 2:
         return table
     table.heads = ["node", "memory of", "size", "used by the target", "read at", "least free"]
@@ -273,12 +273,12 @@ def nodes(summary: ProfileSummary) -> Table:
     return table
 
 
-def first_touches(summary: ProfileSummary) -> Table:
+def first_touches(summary: ProfileSummary) -> ProfileTable:
     """Where pages were touched first."""
     touches = summary.touches
     if touches is None:
-        return Table("first-touches", "")
-    table = Table("first-touches", "Where pages were touched first")
+        return ProfileTable("first-touches", "")
+    table = ProfileTable("first-touches", "Where pages were touched first")
     table.heads = ["function", "place", "faults", "%", "in the mappings"]
     for row in touches.rows[:_MOST_FAULT_ROWS]:
         place = f"{row.source}:{row.line}" if row.source else row.file
@@ -313,9 +313,9 @@ def touched(touches: Touches) -> list[str]:
     return found
 
 
-def trace_tables(trace: TraceSummary) -> list[Table]:
+def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
     """What CUDA did: as a whole, in each phase, by allocation and by kernel, and what was alive."""
-    moved = Table("moves", "What the driver moved")
+    moved = ProfileTable("moves", "What the driver moved")
     moved.heads = ["direction", "moves", "bytes", "by cause", "smallest", "largest", "time"]
     for name, title in (("h2d", "host to device"), ("d2h", "device to host"), ("d2d", "device to device")):
         moves: Moves = getattr(trace.unified, name)
@@ -327,7 +327,7 @@ def trace_tables(trace: TraceSummary) -> list[Table]:
         f"{unified.gpu_fault_groups:,} groups of GPU faults, {unified.cpu_faults:,} page faults of the CPU in managed "
         f"memory; memory moved to and fro {count(unified.thrashing, 'time')}. Times are sums, and moves may overlap."
     )
-    copies = Table("copies", "Copies that the program asked for, and kernels")
+    copies = ProfileTable("copies", "Copies that the program asked for, and kernels")
     copies.heads = ["direction", "copies", "bytes", "smallest", "largest", "time"]
     for of in trace.copies:
         cells = [of.direction, whole(of.records), size(of.bytes), size(of.smallest), size(of.largest)]
@@ -336,18 +336,18 @@ def trace_tables(trace: TraceSummary) -> list[Table]:
     return [moved, copies, *_of_parts(trace), *_alive(trace)]
 
 
-def _of_parts(trace: TraceSummary) -> Iterator[Table]:
+def _of_parts(trace: TraceSummary) -> Iterator[ProfileTable]:
     heads = ["to device", "to host", "groups of GPU faults", "CPU faults", "by cause"]
-    phases = Table("moves-by-phase", "What the driver moved in each phase", ["phase", "copied", *heads])
+    phases = ProfileTable("moves-by-phase", "What the driver moved in each phase", ["phase", "copied", *heads])
     for of in trace.phases:
         copied = size(sum(copies.bytes for copies in of.copies))
         phases.rows.append([plain(of.name, 60), copied, *_moved(of.unified)])
-    sites = Table("moves-by-allocation", "What the driver moved, by the call that allocated the memory")
+    sites = ProfileTable("moves-by-allocation", "What the driver moved, by the call that allocated the memory")
     sites.heads = ["allocated by", "kind", "bytes", *heads]
     for row in trace.sites:
         if row.unified is not None:
             sites.rows.append([_allocated(row), row.kind, size(row.bytes), *_moved(row.unified)])
-    kernels = Table("moves-by-kernel", "What the driver moved while kernels ran", ["kernel", "launches", *heads])
+    kernels = ProfileTable("moves-by-kernel", "What the driver moved while kernels ran", ["kernel", "launches", *heads])
     kernels.notes.append("By overlap in time: no record says which kernel caused a move.")
     for kernel in trace.by_kernel:
         name = {"ambiguous": "ambiguous: kernels overlapped", "none": "no kernel ran"}.get(kernel.overlap, kernel.name)
@@ -355,9 +355,9 @@ def _of_parts(trace: TraceSummary) -> Iterator[Table]:
     yield from (table for table in (phases, sites, kernels) if table.rows)
 
 
-def _alive(trace: TraceSummary) -> Iterator[Table]:
+def _alive(trace: TraceSummary) -> Iterator[ProfileTable]:
     for of in trace.alive:
-        table = Table(f"alive-{of.device}", f"What was allocated at the peak of {plain(of.gpu)}")
+        table = ProfileTable(f"alive-{of.device}", f"What was allocated at the peak of {plain(of.gpu)}")
         table.heads = ["allocated by", "kind", "allocations", "bytes"]
         for row in of.rows:
             table.rows.append([_allocated(row), row.kind, whole(row.allocations), size(row.bytes)])
@@ -389,9 +389,9 @@ def _allocated(row: Allocated) -> str:
     return plain(" ".join(filter(None, [row.name, place.function, where])), 160) or "unknown"
 
 
-def counters(summary: ProfileSummary) -> Table:
+def counters(summary: ProfileSummary) -> ProfileTable:
     """Counters of the machine, by all programs."""
-    table = Table("counters", "Counters of the machine, all programs", folded=True)
+    table = ProfileTable("counters", "Counters of the machine, all programs", folded=True)
     if not summary.counters:
         return table
     table.heads = ["counter", "first", "last", "least", "most"]
@@ -433,9 +433,9 @@ def percent(part: float) -> str:
 # ---------------------------------------------------------------------------------------------------------- overlays
 
 
-def peaks(summaries: Mapping[str, ProfileSummary]) -> Table:
+def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
     """The peaks of several profiles."""
-    table = Table("peaks", "Peaks")
+    table = ProfileTable("peaks", "Peaks")
     names = list(dict.fromkeys(gpu.name for summary in summaries.values() for gpu in summary.gpus if gpu.rise))[:16]
     table.heads = ["profile", "host peak", "at", "in", *names, "duration", "minor faults", "major faults", "end"]
     if not any(s.host.peak and s.host.peak.phase for s in summaries.values()):

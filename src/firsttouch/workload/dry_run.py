@@ -11,7 +11,7 @@ import ctypes
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -30,9 +30,9 @@ from firsttouch.workload.program import (
     append_body,
     fold,
 )
-from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelFile, Value
+from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
-from firsttouch.workspace.declarations import Agent
+from firsttouch.workspace.declarations import Agent, Params
 from firsttouch.workspace.exchange import Message
 from firsttouch.workspace.workspace import Workspace
 
@@ -48,7 +48,6 @@ ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
 UNSETTLED = 8
 """The last launches, which may still be taken back, because a kernel fills a view that was taken for its address."""
-Params = Mapping[str, int]
 
 
 class Declares(Protocol):
@@ -238,7 +237,9 @@ class _Recorder(Workspace):
 class _Cpu(Cpu):
     workspace: _Recorder
 
-    def _run(self, file: KernelFile, entry: Entry, arguments: Sequence[Value], over: int, at_once: bool) -> None:
+    def _run(
+        self, file: KernelFile, entry: Entry, arguments: Sequence[KernelArgument], over: int, at_once: bool
+    ) -> None:
         if at_once:
             for argument, constant in zip(arguments, entry.constant, strict=True):
                 if isinstance(argument, Array):
@@ -253,7 +254,7 @@ class _Sequence:
         self.threads: list[int] = []
         self.arrays: dict[Array, object] = {}
 
-    def add(self, kernel: str, *arguments: Value, over: int = 0, groups: int = 0, threads: int = 0) -> None:
+    def add(self, kernel: str, *arguments: KernelArgument, over: int = 0, groups: int = 0, threads: int = 0) -> None:
         self.threads.append(over or groups * threads)
 
     def __len__(self) -> int:
@@ -266,7 +267,7 @@ class _Gpu(Gpu):
     def launch(
         self,
         kernel: str,
-        *arguments: Value,
+        *arguments: KernelArgument,
         over: int = 0,
         groups: int = 0,
         threads: int = 0,

@@ -25,7 +25,7 @@ from firsttouch.workspace.exchange import Exchange, Message
 from firsttouch.workspace.reserved import BUILT_IN
 from firsttouch.workspace.workspace import Workspace
 
-Value: TypeAlias = "Array | int | float"
+KernelArgument: TypeAlias = "Array | int | float"
 MAX_MARKS = 200
 """Most event marks of one loop; longer loops are timed in groups of iterations."""
 MAX_REPLAYS = 100
@@ -122,7 +122,7 @@ class _Agent:
         self.workspace = workspace
         self._files = {entry: file for file in files for entry in file.entries}
 
-    def _entry(self, name: str, arguments: Sequence[Value]) -> tuple[KernelFile, Entry]:
+    def _entry(self, name: str, arguments: Sequence[KernelArgument]) -> tuple[KernelFile, Entry]:
         if name not in self._files:
             raise ValueError(f"there is no kernel {name}; the kernels are {', '.join(self._files)}")
         file = self._files[name]
@@ -137,7 +137,7 @@ class _Agent:
     def _declare(
         self,
         entry: Entry,
-        arguments: Sequence[Value],
+        arguments: Sequence[KernelArgument],
         reads: Sequence[ByteRange],
         updates: Sequence[ByteRange],
         writes: Sequence[ByteRange],
@@ -200,7 +200,7 @@ class Cpu(_Agent):
     def launch(
         self,
         kernel: str,
-        *arguments: Value,
+        *arguments: KernelArgument,
         over: int,
         reads: Sequence[ByteRange] = (),
         updates: Sequence[ByteRange] = (),
@@ -219,7 +219,9 @@ class Cpu(_Agent):
             self._declare(entry, arguments, reads, updates, writes)
         self._run(file, entry, arguments, over, concurrent_with_gpu)
 
-    def _run(self, file: KernelFile, entry: Entry, arguments: Sequence[Value], over: int, at_once: bool) -> None:
+    def _run(
+        self, file: KernelFile, entry: Entry, arguments: Sequence[KernelArgument], over: int, at_once: bool
+    ) -> None:
         address: Callable[[Array], int] = (
             self.workspace.concurrent_address if at_once else lambda array: array.memory.address
         )
@@ -266,7 +268,7 @@ class LaunchSequence:
         self.steps = _core.LaunchList(gpu.workspace.device)
         self.arrays: dict[Array, object] = {}
 
-    def add(self, kernel: str, *arguments: Value, over: int = 0, groups: int = 0, threads: int = 0) -> None:
+    def add(self, kernel: str, *arguments: KernelArgument, over: int = 0, groups: int = 0, threads: int = 0) -> None:
         """Append a launch, with the arguments of Gpu.launch."""
         compiled, blocks, each, values = self._gpu.prepare_launch(kernel, arguments, over, groups, threads)
         self.steps.add(compiled, blocks, each, values)
@@ -296,7 +298,7 @@ class Gpu(_Agent):
         self._per_mark = 1
 
     def prepare_launch(
-        self, kernel: str, arguments: Sequence[Value], over: int, groups: int, threads: int
+        self, kernel: str, arguments: Sequence[KernelArgument], over: int, groups: int, threads: int
     ) -> tuple[_core.Kernel, int, int, list[object]]:
         """The compiled kernel, the number of blocks, the threads of each and the arguments of one launch."""
         file, entry = self._entry(kernel, arguments)
@@ -314,7 +316,7 @@ class Gpu(_Agent):
     def launch(
         self,
         kernel: str,
-        *arguments: Value,
+        *arguments: KernelArgument,
         over: int = 0,
         groups: int = 0,
         threads: int = 0,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.workspace.strategies import Strategy
 
+Params: TypeAlias = Mapping[str, int]
+"""Parameters of an application by name."""
 Agent = Literal["cpu", "gpu"]
 Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
 Place = Literal["cpu", "gpu", "copies", "strategy", "exchange"]

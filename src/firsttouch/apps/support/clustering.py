@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from firsttouch.harness.app import in_pieces, on_host, relative, shared_kernels
-from firsttouch.harness.random import F64, I64
+from firsttouch.harness.random import F64, I64, Values
 
-Values: TypeAlias = np.ndarray[Any, Any]
 CHUNK = 1 << 14
 """Points that one thread checks at a time."""
 

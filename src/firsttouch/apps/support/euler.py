@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-F64: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-Values: TypeAlias = np.ndarray[Any, Any]
+from firsttouch.harness.random import F64, Values
 
 STAGES, GAMMA, WALL = 3, 1.4, -1
 FAR_AWAY = np.array([1.4, 1.68, 0, 0, 3.508])[:, None]  # density, momentum, energy at Mach 1.2

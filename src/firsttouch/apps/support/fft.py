@@ -90,7 +90,7 @@ class OwnFft:
             )
 
 
-class Fft:
+class RealFft:
     """Transforms of real arrays of side x side, a power of two, as complex rows of half as many packed numbers.
 
     Args:

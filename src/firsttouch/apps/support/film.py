@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.harness.random import F64, I64, below, uniform_f32
+from firsttouch.harness.random import F64, I64, Values, below, uniform_f32
 
-Values: TypeAlias = np.ndarray[Any, Any]
 MAX_DISPLACEMENT, MAX_STEP = 7, 4  # of the heart in pixels, from its first position and per frame
 MARGIN = 64  # rows and columns that the still image and the grain have more than a frame
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
-Values: TypeAlias = np.ndarray[Any, Any]
+from firsttouch.harness.random import Values
+
 LIFTS, GAIN = (-1.586134342, -0.05298011854, 0.8829110762, 0.4435068522), 1.230174104914
 
 

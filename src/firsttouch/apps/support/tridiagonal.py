@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.harness.random import F64
+from firsttouch.harness.random import F64, Values
 
-Values: TypeAlias = np.ndarray[Any, Any]
 COUPLING_DISTANCE = 24
 """Rows this far apart do not affect each other, if each row passes on less than a tenth."""
 

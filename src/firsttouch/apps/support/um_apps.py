@@ -9,33 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-Published: TypeAlias = Mapping[str, tuple[str, str]]
+PublishedAdvice: TypeAlias = Mapping[str, tuple[str, str]]
 
 _READ = "preferred-gpu+accessed-by-cpu+read-mostly"
 _WRITTEN = "preferred-gpu+accessed-by-cpu"
 
-BLACK_SCHOLES: Published = {
+BLACK_SCHOLES: PublishedAdvice = {
     **dict.fromkeys(("spot", "strike", "years"), ("read-mostly", "gpu")),
     **dict.fromkeys(("call", "put"), ("none", "gpu+cpu")),
 }
-CONJUGATE_GRADIENT: Published = {
+CONJUGATE_GRADIENT: PublishedAdvice = {
     **dict.fromkeys(("starts", "columns", "values"), (_READ, "gpu")),
     "x": (_WRITTEN, "cpu"),
     "r": ("preferred-gpu", "gpu"),
     **dict.fromkeys(("p", "product"), ("preferred-gpu", "none")),
 }
 # It gives no advice for its input, which is `cells` here in the first step.
-FDTD3D: Published = {"cells": ("none", "gpu+cpu"), "next": (_WRITTEN, "gpu"), "weights": (_READ, "gpu")}
-FFT_CONV: Published = {
+FDTD3D: PublishedAdvice = {"cells": ("none", "gpu+cpu"), "next": (_WRITTEN, "gpu"), "weights": (_READ, "gpu")}
+FFT_CONV: PublishedAdvice = {
     **dict.fromkeys(("data", "taps"), ("read-mostly", "gpu")),
     "padded": (_WRITTEN, "cpu"),
     **dict.fromkeys(("padded_taps", "spectrum", "spectrum_of_taps"), ("preferred-gpu", "none")),
 }
-FFT_CONV_C2C: Published = {**FFT_CONV, **dict.fromkeys(("unpacked", "unpacked_taps"), ("preferred-gpu", "none"))}
+FFT_CONV_C2C: PublishedAdvice = {**FFT_CONV, **dict.fromkeys(("unpacked", "unpacked_taps"), ("preferred-gpu", "none"))}
 # simpleCUBLAS. That it changes the advice for C before the CPU reads it is left out.
-GEMM: Published = {**dict.fromkeys(("a", "b"), (_READ, "gpu")), "c": ("accessed-by-gpu", "gpu")}
+GEMM: PublishedAdvice = {**dict.fromkeys(("a", "b"), (_READ, "gpu")), "c": ("accessed-by-gpu", "gpu")}
 # Its bitmaps are scratch here, which is device memory unless `--set scratch=strategy`.
-GRAPH500_BFS: Published = {
+GRAPH500_BFS: PublishedAdvice = {
     **dict.fromkeys(("row", "col"), ("read-mostly+preferred-gpu", "gpu")),
     "parent": (_WRITTEN, "gpu"),
     **dict.fromkeys(("frontier", "visited"), ("preferred-gpu", "gpu")),
