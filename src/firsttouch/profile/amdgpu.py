@@ -74,12 +74,12 @@ def amd_gpus(tree: Tree, first: int = 0) -> list[AmdGpu]:
     The partitions of a GPU share its counters, so they are one GPU here.
     """
     facts: Mapping[str, Facts] = {str(gpu.get("pci_bus", "")): gpu for gpu in amd.kfd_gpus(tree)}
-    found: list[AmdGpu] = []
+    gpus: list[AmdGpu] = []
     for pci in tree.names(_DEVICES):
         if tree.exists(f"{_DEVICES}/{pci}/mem_info_vram_used"):
             with contextlib.suppress(OSError):
-                found.append(AmdGpu(tree, f"gpu:{first + len(found)}", pci, facts.get(pci.lower(), {})))
-    return found
+                gpus.append(AmdGpu(tree, f"gpu:{first + len(gpus)}", pci, facts.get(pci.lower(), {})))
+    return gpus
 
 
 def memory_of(tree: Tree, pid: int, gpus: Sequence[AmdGpu]) -> dict[str, int] | None:
@@ -90,9 +90,9 @@ def memory_of(tree: Tree, pid: int, gpus: Sequence[AmdGpu]) -> dict[str, int] | 
     memory = usage.drm_memory(tree, str(pid))
     if memory is None:
         return None
-    found = {}
+    used = {}
     for gpu in gpus:
         stated: Mapping[str, int] = memory.get(gpu.pci.lower(), {})
         if regions := [stated[region] for region in gpu.regions if region in stated]:
-            found[gpu.gpu.name] = sum(regions)
-    return found
+            used[gpu.gpu.name] = sum(regions)
+    return used

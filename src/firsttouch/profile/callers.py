@@ -33,8 +33,8 @@ def is_of_the_c_library(file: str) -> bool:
 
 def plain_name(function: str) -> str:
     """The name under which programs call a function of the C library: memset of __memset_avx512_unaligned_erms."""
-    found = _VARIANT.match(function)
-    return found[1] if found else function
+    match = _VARIANT.match(function)
+    return match[1] if match else function
 
 
 class Callers:

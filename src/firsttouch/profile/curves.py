@@ -83,13 +83,13 @@ class Curve:
             return list(self)
         spans = max(1, most // 2 - 1)
         width = (self.times[-1] - self.times[0]) / spans or 1.0
-        found: list[tuple[float, float]] = []
+        kept: list[tuple[float, float]] = []
         first = 0
         for i in range(1, len(self) + 1):
             if i == len(self) or self._span(i, width) != self._span(first, width):
-                found += [(self.times[k], self.values[k]) for k in least_and_most(self.values, first, i)]
+                kept += [(self.times[k], self.values[k]) for k in least_and_most(self.values, first, i)]
                 first = i
-        return found
+        return kept
 
     def _span(self, i: int, width: float) -> float:
         return (self.times[i] - self.times[0]) // width

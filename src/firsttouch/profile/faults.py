@@ -182,8 +182,8 @@ class FaultRecorder:
         place = _place(process.space, sample.instruction) or (ANONYMOUS_CODE, 0)
         caller = None
         if sample.stack and is_of_the_c_library(place[0]):
-            found = self._callers.find(sample.stack, lambda address: _place(process.space, address))
-            caller = self._site(found) if found else None
+            place_of_caller = self._callers.find(sample.stack, lambda address: _place(process.space, address))
+            caller = self._site(place_of_caller) if place_of_caller else None
         site = self._site(place, caller)
         for number in (site, caller):
             if number is not None:
@@ -238,8 +238,8 @@ class FaultRecorder:
         """The functions and source lines of all sites, those with most faults first. limit: seconds for lines."""
         places = {number: place for (place, _), number in self._sites.items()}
         ranked = [number for number, _ in self._of_site.most_common()]
-        found = symbolize([places[number] for number in ranked], limit)
-        symbols = ((number, found[places[number]]) for number in ranked)
+        locations = symbolize([places[number] for number in ranked], limit)
+        symbols = ((number, locations[places[number]]) for number in ranked)
         return [
             Symbol(site=number, function=place.function, source=place.source, number=place.number)
             for number, place in symbols

@@ -83,12 +83,12 @@ class GpuSampler:
 
         Waits up to `timeout` seconds for NVML's first answer.
         """
-        found = self._first_answer(timeout)
-        gpus = [_with_node(self._tree, gpu) for gpu in found.gpus]
+        answer = self._first_answer(timeout)
+        gpus = [_with_node(self._tree, gpu) for gpu in answer.gpus]
         after = 1 + max((parse_int(gpu.name.removeprefix("gpu:")) or 0 for gpu in gpus), default=-1)
         self._amd = amdgpu.amd_gpus(self._tree, after)
         gpus += [each.gpu for each in self._amd]
-        return gpus, [_state(gpus, found, has_nvidia=any(map(self._tree.exists, _NVIDIA_DRIVER)))]
+        return gpus, [_state(gpus, answer, has_nvidia=any(map(self._tree.exists, _NVIDIA_DRIVER)))]
 
     def tick(self, now: float) -> None:
         """Reads the counters of AMD's driver. NVML is read in its own time."""
@@ -178,12 +178,12 @@ class GpuSampler:
             self._wait(left)
             answers = self._received()
             self._take(answers)
-            found = next((line for line in answers if isinstance(line, nvml.NvmlGpus)), None)
-            if found is not None:
+            answer = next((line for line in answers if isinstance(line, nvml.NvmlGpus)), None)
+            if answer is not None:
                 self._heard = time.monotonic()
-                if not found.gpus:
+                if not answer.gpus:
                     self._end()
-                return found
+                return answer
             if process.poll() is not None:
                 return nvml.NvmlGpus(reason=self._end())
         self._end()
@@ -236,11 +236,11 @@ class GpuSampler:
             while chunk := os.read(self._process.stdout.fileno(), _CHUNK):
                 chunks.append(chunk)
         *lines, self._text = b"".join(chunks)[-_LONGEST_LINE:].split(b"\n")
-        found = []
+        received = []
         for line in lines:
             with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                found.append(self._decoder.decode(line))
-        return found
+                received.append(self._decoder.decode(line))
+        return received
 
     def _end(self) -> str:
         """Ends the process if it has not ended, and says how it did."""
@@ -276,15 +276,15 @@ def _with_node(tree: Tree, gpu: ProfiledGpu) -> ProfiledGpu:
     return gpu if node is None else msgspec.structs.replace(gpu, node=node)
 
 
-def _state(gpus: Sequence[ProfiledGpu], found: nvml.NvmlGpus, *, has_nvidia: bool) -> LayerState:
+def _state(gpus: Sequence[ProfiledGpu], answer: nvml.NvmlGpus, *, has_nvidia: bool) -> LayerState:
     """Whether the memory of any GPU is stated, and of which it is not. `Gpu.by_process` has what else is missing."""
     if not gpus and not has_nvidia:
-        return LayerState("gpus", False, f"no GPU was found: {found.reason}; and no amdgpu driver counts memory")
-    missing = [f"NVIDIA GPUs are not seen: {found.reason}"] if found.reason and has_nvidia else []
+        return LayerState("gpus", False, f"no GPU was found: {answer.reason}; and no amdgpu driver counts memory")
+    missing = [f"NVIDIA GPUs are not seen: {answer.reason}"] if answer.reason and has_nvidia else []
     missing += [
-        f"NVML does not state the memory of {gpu.name} ({gpu.model}): {found.unstated[gpu.name]}"
+        f"NVML does not state the memory of {gpu.name} ({gpu.model}): {answer.unstated[gpu.name]}"
         for gpu in gpus
-        if gpu.name in found.unstated
+        if gpu.name in answer.unstated
     ]
     active = any(gpu.before.used is not None for gpu in gpus)
-    return LayerState("gpus", active, "; ".join(missing), _MENDS.get(found.reason, ""))
+    return LayerState("gpus", active, "; ".join(missing), _MENDS.get(answer.reason, ""))

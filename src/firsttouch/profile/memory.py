@@ -81,7 +81,7 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
     lines = tree.stream(f"proc/{pid}/numa_maps")
     if lines is None:
         return None
-    found: defaultdict[int, int] = defaultdict(int)
+    sizes: defaultdict[int, int] = defaultdict(int)
     seen = False
     for line in lines:
         seen = True
@@ -98,8 +98,8 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
         if pages and page_bytes is None:
             return None
         for node, count in pages.items():
-            found[node] += count * (page_bytes or 0)
-    return dict(sorted(found.items())) if seen else None
+            sizes[node] += count * (page_bytes or 0)
+    return dict(sorted(sizes.items())) if seen else None
 
 
 @dataclass(frozen=True)
@@ -152,16 +152,16 @@ def host_counters(tree: Tree, pid: int) -> dict[str, int]:
     control group of process `pid`, including page cache. The others are fields of /proc/vmstat, which count since the
     machine was started, by all programs.
     """
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for node in numa.nodes(tree):
         memory = numa.node_memory(tree, node)
         if memory.get("MemTotal") and "MemFree" in memory:
-            found[f"{numa.node_name(node)}_free"] = memory["MemFree"]
+            counters[f"{numa.node_name(node)}_free"] = memory["MemFree"]
     available = tree.kibibytes("proc/meminfo").get("MemAvailable")
     charged = cgroup.memory_charged(tree, str(pid))
-    found |= {k: v for k, v in {"mem_available": available, "cgroup": charged}.items() if v is not None}
+    counters |= {k: v for k, v in {"mem_available": available, "cgroup": charged}.items() if v is not None}
     counted = dict(line.partition(" ")[::2] for line in tree.lines("proc/vmstat"))
-    return found | {name: value for name in _KERNEL_COUNTERS if (value := parse_int(counted.get(name))) is not None}
+    return counters | {name: value for name in _KERNEL_COUNTERS if (value := parse_int(counted.get(name))) is not None}
 
 
 def nodes(tree: Tree, gpus: Iterable[schema.ProfiledGpu] = ()) -> list[schema.Node]:
@@ -171,13 +171,13 @@ def nodes(tree: Tree, gpus: Iterable[schema.ProfiledGpu] = ()) -> list[schema.No
     that the node is the GPU's memory.
     """
     owners = {gpu.node: gpu.name for gpu in gpus if gpu.node is not None}
-    found = []
+    listed = []
     for number in numa.nodes(tree):
         total = numa.node_memory(tree, number).get("MemTotal")
         processors = bool(numa.node_cores(tree, number))
         if total is not None and (total or processors):
-            found.append(schema.Node(node=number, total=total, processors=processors, gpu=owners.get(number, "")))
-    return found
+            listed.append(schema.Node(node=number, total=total, processors=processors, gpu=owners.get(number, "")))
+    return listed
 
 
 _SIZE, _RESIDENT, _HUGE, _PSS = 1, 2, 3, 4

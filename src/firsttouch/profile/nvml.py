@@ -152,7 +152,7 @@ class Watched:
 
     def _process_lists(self) -> tuple[list[str], str]:
         """The functions that list processes, and why the memory by process is not known."""
-        found: list[str] = []
+        functions: list[str] = []
         reasons: dict[str, str] = {}
         for name in _LISTS:
             for version in _LIST_VERSIONS:
@@ -161,21 +161,21 @@ class Watched:
                 except Exception as error:
                     reasons.setdefault(name, reason_of(error))
                     continue
-                found.append(f"DeviceGet{name}{version}")
+                functions.append(f"DeviceGet{name}{version}")
                 reasons.pop(name, None)
                 break
         reason = reasons.get(_COMPUTE)
-        return found, f"NVML does not list the processes: {reason}" if reason else ""
+        return functions, f"NVML does not list the processes: {reason}" if reason else ""
 
     def _listed(self) -> dict[int, int | None]:
         """Bytes by process id. A process in both lists has the same memory in both."""
-        found: dict[int, int | None] = {}
+        sizes: dict[int, int | None] = {}
         for function in self._lists:
             for process in self._nvml.call(function, self._handle):
                 size = _stated(process.usedGpuMemory)
-                before = found.get(process.pid)
-                found[process.pid] = size if before is None else max(before, size or 0)
-        return found
+                before = sizes.get(process.pid)
+                sizes[process.pid] = size if before is None else max(before, size or 0)
+        return sizes
 
 
 def watched(nvml: Nvml) -> list[Watched]:

@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.found import found_phases
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.readings import integer, whole
+from firsttouch.profile.segments import found_phases
 from firsttouch.profile.summary import PhaseGpu, PhaseRow
 
 MOST_PHASES = 200

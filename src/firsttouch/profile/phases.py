@@ -36,10 +36,10 @@ def ranges(marks: Iterable[schema.Mark], until: float) -> list[TargetPhase]:
     """
     stacks: dict[tuple[object, ...], list[schema.Mark]] = {}
     single: dict[tuple[object, ...], schema.Mark] = {}
-    found: list[TargetPhase] = []
+    phases: list[TargetPhase] = []
 
     def close(mark: schema.Mark, end: float, depth: int, *, is_open: bool = False) -> None:
-        found.append(
+        phases.append(
             TargetPhase(
                 mark.name, mark.t, max(end, mark.t), depth, mark.pid, mark.thread, mark.source, mark.domain, is_open
             )
@@ -70,4 +70,4 @@ def ranges(marks: Iterable[schema.Mark], until: float) -> list[TargetPhase]:
             close(mark, until, depth, is_open=True)
     for mark in single.values():
         close(mark, until, 0, is_open=True)
-    return sorted(found, key=lambda phase: (phase.start, phase.depth))
+    return sorted(phases, key=lambda phase: (phase.start, phase.depth))

@@ -56,7 +56,7 @@ def brief_processes(profile: Profile) -> BriefRow:
 
 def page_sizes(profile: Profile, t: float) -> PageSizes | None:
     columns = {column: near(profile, column, t) for column in ("huge", "anonymous", "swap", "pss")}
-    seen = next((found for found in columns.values() if found), None)
+    seen = next((by_process for by_process in columns.values() if by_process), None)
     if not seen:
         return None
     resident = {}
@@ -67,7 +67,9 @@ def page_sizes(profile: Profile, t: float) -> PageSizes | None:
         if value is not None:
             resident[key] = integer(value)
     largest = max(seen, key=lambda key: resident.get(key, 0))
-    sums = {column: sum(value for _, value in found.values()) for column, found in columns.items() if found}
+    sums = {
+        column: sum(value for _, value in by_process.values()) for column, by_process in columns.items() if by_process
+    }
     return PageSizes(t=seen[largest][0], resident=sum(resident.values()) if resident else None, **sums)
 
 

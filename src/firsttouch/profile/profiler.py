@@ -87,8 +87,8 @@ class ProfileOutcome:
 def rank_of(environment: Mapping[str, str]) -> str:
     """The number of this process among those of an MPI launcher; '' if there is none."""
     of_slurm = environment.get("SLURM_STEP_NUM_TASKS", "1") != "1"  # in a batch script itself, SLURM_PROCID is set too
-    found = (environment.get(name, "") for name in (*_RANKS, *(["SLURM_PROCID"] if of_slurm else [])))
-    return next((rank for rank in found if rank.isascii() and rank.isdecimal()), "")
+    ranks = (environment.get(name, "") for name in (*_RANKS, *(["SLURM_PROCID"] if of_slurm else [])))
+    return next((rank for rank in ranks if rank.isascii() and rank.isdecimal()), "")
 
 
 def default_directory(call: ProfileCall) -> Path:
@@ -153,7 +153,7 @@ class _Profiler:
 
     def run(self) -> ProfileOutcome:
         call = self.call
-        gpus, found = self._open_gpus()
+        gpus, profiled = self._open_gpus()
         environment, layers = self._environment() if call.command else ({}, [])
         self.layers += layers
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
@@ -165,7 +165,7 @@ class _Profiler:
 
                 def begin(pid: int) -> None:
                     try:
-                        self._begin(pid, gpus, found)
+                        self._begin(pid, gpus, profiled)
                     except Exception as error:
                         self._give_up(error)
 
@@ -177,7 +177,7 @@ class _Profiler:
                 status: int | None = self._until_end(pid)
             else:
                 launch.permit_descriptors()
-                self._begin(call.pid, gpus, found)
+                self._begin(call.pid, gpus, profiled)
                 self._sampling(call.pid)
                 self._until_gone(call.pid)
                 status = None
@@ -207,9 +207,9 @@ class _Profiler:
     def _open_gpus(self) -> tuple[GpuSampler, list[schema.ProfiledGpu]]:
         """Begins to read the GPUs, before the target is started."""
         gpus = GpuSampler(self.call.tree, self.call.interval)
-        found, layers = gpus.start()
+        profiled, layers = gpus.start()
         self.layers += layers
-        return gpus, found
+        return gpus, profiled
 
     def _environment(self) -> tuple[dict[str, str], list[schema.LayerState]]:
         """The target's environment, and the layers that it needs to be told of."""
@@ -226,11 +226,11 @@ class _Profiler:
 
     # ------------------------------------------------------------------------------- begin and end
 
-    def _begin(self, pid: int, gpus: GpuSampler, found: list[schema.ProfiledGpu]) -> None:
+    def _begin(self, pid: int, gpus: GpuSampler, profiled: list[schema.ProfiledGpu]) -> None:
         """Writes the header and begins to sample. The target waits, or has run for a while."""
         call = self.call
         perf = self._open_perf(pid)
-        nodes = memory.nodes(call.tree, found)
+        nodes = memory.nodes(call.tree, profiled)
         began = time.monotonic()
         first = header(
             command=call.command,
@@ -242,7 +242,7 @@ class _Profiler:
             environment={name: value for name in ENVIRONMENT if (value := call.environment.get(name)) is not None},
             settings={k: str(v) for k, v in _settings(call.tree).items()},
             layers=self.layers,
-            gpus=found,
+            gpus=profiled,
             nodes=nodes,
         )
         self.writer.add(first)
@@ -304,17 +304,17 @@ class _Profiler:
 
     def _tick(self, pass_on: Callable[[int], None]) -> None:
         """Waits for the next tick or a signal, whichever comes first."""
-        found = signal.sigtimedwait(_WATCHED, self.sampler.wait() if self.sampler else 1.0)
-        if found is None or found.si_signo == _WAKE:
+        received = signal.sigtimedwait(_WATCHED, self.sampler.wait() if self.sampler else 1.0)
+        if received is None or received.si_signo == _WAKE:
             try:
                 if self.sampler is not None:
                     self.sampler.step()
             except Exception as error:
                 self._give_up(error)
             return
-        number = signal.Signals(found.si_signo)
+        number = signal.Signals(received.si_signo)
         self._terminal_stops |= number == signal.SIGTSTP
-        from_terminal = number in _FROM_TERMINAL and found.si_code == _BY_KERNEL
+        from_terminal = number in _FROM_TERMINAL and received.si_code == _BY_KERNEL
         if number in (*_HANDED_ON, *_FROM_TERMINAL) and not (from_terminal and self.call.command):
             with suppress(ProcessLookupError):
                 pass_on(number)

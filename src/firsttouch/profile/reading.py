@@ -103,12 +103,12 @@ def is_profile(directory: Path) -> bool:
 
 def profiles_in(directories: Iterable[Path]) -> list[Path]:
     """The directories with profiles: those named, or the ranks in them."""
-    found: list[Path] = []
+    profiles: list[Path] = []
     for directory in directories:
         ranks = sorted(directory.glob("rank-*"), key=lambda path: (len(path.name), path.name))
         inside = [path for path in ranks if (path / schema.FILE).is_file()]
-        found += inside if inside and not (directory / schema.FILE).is_file() else [directory]
-    return found
+        profiles += inside if inside and not (directory / schema.FILE).is_file() else [directory]
+    return profiles
 
 
 def read(directory: Path) -> Profile:
@@ -150,17 +150,17 @@ def _take_marks(profile: Profile, marks: Sequence[schema.Mark]) -> None:
 def _marks(directory: Path) -> list[schema.Mark]:
     """The marks that programs appended themselves; lines that are none are left out, since anybody may write there."""
     decoder = msgspec.json.Decoder(schema.Mark)
-    found = []
+    marks = []
     try:
         with os.fdopen(open_regular(directory / MARKS, os.O_RDONLY), "rb") as file:
             while line := file.readline(_LONGEST_LINE):
                 with suppress(*_BROKEN):
-                    found.append(decoder.decode(line))
+                    marks.append(decoder.decode(line))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise UsageError(f"can't read {directory / MARKS}: {error.strerror}") from None
-    return found
+    return marks
 
 
 def _lines(path: Path) -> Iterator[schema.AnyLine]:

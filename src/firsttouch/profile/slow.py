@@ -95,17 +95,17 @@ class SlowReader:
         is given back within the read, and nothing of it waits any more.
         """
         began, running = time.monotonic(), self._running()
-        found = read()
+        result = read()
         held = min(time.monotonic() - began, self._running() - running)
         if (self._tree.stat(member.pid) or ["X"])[0] in ("Z", "X"):
-            return found
+            return result
         self.lock_seconds += held
         self._next = max(self._next, began + held / MOST)
         before_that, resident = member.reads.get(kind, (0.0, 0))
         if (more := member.resident - resident) > _LARGE:
             self._rate = min(max((held - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
         member.reads[kind] = held, member.resident
-        return found
+        return result
 
     def _running(self) -> float:
         """Seconds in which this thread ran or waited for a processor; all time if the kernel does not state the latter.
@@ -117,8 +117,8 @@ class SlowReader:
 
     def _read_memory(self, now: float, member: Member) -> None:
         member.rollup_at = now
-        if found := self._timed(member, ROLLUP, lambda: memory.rollup(self._tree, member.pid)):
-            self._add(now, member, found)
+        if rollup := self._timed(member, ROLLUP, lambda: memory.rollup(self._tree, member.pid)):
+            self._add(now, member, rollup)
         if not self._nodes or not self._fits(now, member, NODES):
             return
         if pages := self._timed(member, NODES, lambda: memory.pages_on_nodes(self._tree, member.pid)):
@@ -128,16 +128,16 @@ class SlowReader:
             member.nodes.add(now - self._began, tuple(pages.get(node, 0) for node in self._nodes))
 
     def _read_mappings(self, now: float, member: Member) -> None:
-        if found := self._timed(member, MAPPINGS, lambda: memory.mappings(self._tree, member.pid)):
-            self._add(now, member, found.sums)
+        if mappings := self._timed(member, MAPPINGS, lambda: memory.mappings(self._tree, member.pid)):
+            self._add(now, member, mappings.sums)
             t = round(now - self._began, 5)
-            self._writer.add(schema.Mappings(t=t, key=member.key, rows=found.rows, others=found.others))
+            self._writer.add(schema.Mappings(t=t, key=member.key, rows=mappings.rows, others=mappings.others))
 
-    def _add(self, now: float, member: Member, found: memory.Rollup) -> None:
-        member.pss = found.pss
+    def _add(self, now: float, member: Member, rollup: memory.Rollup) -> None:
+        member.pss = rollup.pss
         if member.memory is None:
             member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
-        values = (found.pss, found.anonymous, found.huge, found.hugetlb, found.swap, found.resident)
+        values = (rollup.pss, rollup.anonymous, rollup.huge, rollup.hugetlb, rollup.swap, rollup.resident)
         member.memory.add(now - self._began, values)
 
     def _read_host(self, now: float, pid: int) -> None:

@@ -81,17 +81,17 @@ def read_courses(
 ) -> tuple[dict[str, MemoryCourse], list[str]]:
     """The courses of a directory's points by the folder that their records name, and why some can't be read."""
     by_name = {device.name: device for device in devices}
-    found: dict[str, MemoryCourse] = {}
+    courses: dict[str, MemoryCourse] = {}
     problems: list[str] = []
     for record in records:
         if folder := folder_of(record):
             try:
-                found[folder] = read_course(directory / folder, by_name.get(record.device), why_no_device(record))
+                courses[folder] = read_course(directory / folder, by_name.get(record.device), why_no_device(record))
             except UsageError as error:
                 problems.append(str(error))
     if len(problems) > MOST_PROBLEMS:
         problems = [*problems[:MOST_PROBLEMS], f"{len(problems) - MOST_PROBLEMS} further timelines can't be read"]
-    return found, problems
+    return courses, problems
 
 
 def _used(profile: Profile, gpu: schema.ProfiledGpu | None, device: DeviceInfo | None) -> tuple[Curve | None, str]:
@@ -111,15 +111,15 @@ def _used(profile: Profile, gpu: schema.ProfiledGpu | None, device: DeviceInfo |
 
 def _on_axis(ranges: Sequence[TargetPhase]) -> list[Phase]:
     """The phases one after another, each followed by its parts."""
-    found: list[Phase] = []
+    phases: list[Phase] = []
     until = 0.0
     for phase in (r for r in ranges if r.depth == 0):
         shift = until - phase.start
-        found.append(Phase(phase.name, until, phase.end + shift))
+        phases.append(Phase(phase.name, until, phase.end + shift))
         inside = (r for r in ranges if r.depth == 1 and phase.start <= r.start and r.end <= phase.end)
-        found += [Phase(r.name, r.start + shift, r.end + shift, is_part=True) for r in inside]
+        phases += [Phase(r.name, r.start + shift, r.end + shift, is_part=True) for r in inside]
         until = phase.end + shift
-    return found
+    return phases
 
 
 def _during(curve: Curve | None, ranges: Sequence[TargetPhase]) -> Readings:
@@ -128,10 +128,10 @@ def _during(curve: Curve | None, ranges: Sequence[TargetPhase]) -> Readings:
     before = curve.at(phases[0].start) if curve is not None else None
     if curve is None or before is None:
         return []
-    found: list[tuple[float, float]] = []
+    readings: list[tuple[float, float]] = []
     until = 0.0
     for phase in phases:
         shift = until - phase.start
-        found += [(t + shift, value - before) for t, value in curve.within(phase.start, phase.end)]
+        readings += [(t + shift, value - before) for t, value in curve.within(phase.start, phase.end)]
         until = phase.end + shift
-    return found
+    return readings

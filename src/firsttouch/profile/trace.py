@@ -167,14 +167,14 @@ def unified_memory(events: Iterable[MemoryEvent]) -> UnifiedMemory:
 
 def copies_by_direction(copies: Iterable[CudaCopy]) -> list[CopyTotals]:
     """Copies by direction, the most bytes first."""
-    found: dict[str, CopyTotals] = {}
+    totals: dict[str, CopyTotals] = {}
     for copy in copies:
-        sums = found.setdefault(copy.direction, CopyTotals(copy.direction, smallest=copy.bytes))
+        sums = totals.setdefault(copy.direction, CopyTotals(copy.direction, smallest=copy.bytes))
         sums.records += 1
         sums.bytes += copy.bytes
         sums.smallest, sums.largest = min(sums.smallest, copy.bytes), max(sums.largest, copy.bytes)
         sums.seconds += copy.end - copy.start
-    return sorted(found.values(), key=lambda sums: -sums.bytes)
+    return sorted(totals.values(), key=lambda sums: -sums.bytes)
 
 
 def by_phase(
@@ -293,19 +293,19 @@ def by_site(journals: Iterable[ProcessJournal]) -> list[OfSite]:
     An event belongs to the allocation that contains its address at the time, or if none does, to the one that begins in
     the region that moved, since the driver moves whole pages.
     """
-    found: dict[tuple[CallSite, MemoryKind, str], OfSite] = {}
+    rows: dict[tuple[CallSite, MemoryKind, str], OfSite] = {}
     for journal in journals:
         blocks, elsewhere = _replay(journal.allocations, journal.frees, journal.events)
         for block in blocks:
             a = block.allocation
-            of = found.setdefault((a.site, a.kind, a.name), OfSite(a.site, a.kind, a.name, 0, 0, UnifiedMemory()))
+            of = rows.setdefault((a.site, a.kind, a.name), OfSite(a.site, a.kind, a.name, 0, 0, UnifiedMemory()))
             of.allocations += 1
             of.bytes += a.bytes
             _add(of.unified, block.unified)
-        unknown = found.setdefault(((), "unknown", ""), OfSite((), "unknown", "", 0, 0, UnifiedMemory()))
+        unknown = rows.setdefault(((), "unknown", ""), OfSite((), "unknown", "", 0, 0, UnifiedMemory()))
         _add(unknown.unified, elsewhere)
     return sorted(
-        (of for of in found.values() if of.unified != UnifiedMemory()), key=lambda of: _moved(of.unified), reverse=True
+        (of for of in rows.values() if of.unified != UnifiedMemory()), key=lambda of: _moved(of.unified), reverse=True
     )
 
 
@@ -315,17 +315,17 @@ def alive(journals: Iterable[ProcessJournal], t: float, device: int) -> list[Ali
     Managed memory is listed too: how much of it was on the GPU at that time is not known. Processes that see other GPUs
     number them differently.
     """
-    found: dict[tuple[CallSite, MemoryKind, str], Alive] = {}
+    rows: dict[tuple[CallSite, MemoryKind, str], Alive] = {}
     for journal in journals:
         blocks, _ = _replay(journal.allocations, journal.frees, ())
         for block in blocks:
             a = block.allocation
             if a.device != device or a.kind not in ON_A_GPU or not a.t <= t < block.end:
                 continue
-            of = found.setdefault((a.site, a.kind, a.name), Alive(a.site, a.kind, a.name, 0, 0))
+            of = rows.setdefault((a.site, a.kind, a.name), Alive(a.site, a.kind, a.name, 0, 0))
             of.allocations += 1
             of.bytes += a.bytes
-    return sorted(found.values(), key=lambda of: of.bytes, reverse=True)
+    return sorted(rows.values(), key=lambda of: of.bytes, reverse=True)
 
 
 class _Spans:
@@ -363,8 +363,8 @@ class _Spans:
 
 
 def _devices(event: MemoryEvent) -> list[int]:
-    found = (re.findall(r"cuda:(\d+)", name) for name in (event.source, event.target))
-    return sorted({int(number) for numbers in found for number in numbers})
+    numbers_by_end = (re.findall(r"cuda:(\d+)", name) for name in (event.source, event.target))
+    return sorted({int(number) for numbers in numbers_by_end for number in numbers})
 
 
 def by_kernel(journal: ProcessJournal) -> list[OfKernel]:

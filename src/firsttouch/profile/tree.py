@@ -228,9 +228,11 @@ class Processes:
         fresh = sorted(pids - self._seen)
         self._seen = pids
         parents = {pid: parent for pid in fresh if (parent := self._parent(pid)) is not None}
-        while found := [pid for pid, parent in parents.items() if parent in self.members and pid not in self.members]:
-            added = [self.add(t, pid, self.key_of(parents[pid])) for pid in found]
-            for pid, is_added in zip(found, added, strict=True):
+        while children := [
+            pid for pid, parent in parents.items() if parent in self.members and pid not in self.members
+        ]:
+            added = [self.add(t, pid, self.key_of(parents[pid])) for pid in children]
+            for pid, is_added in zip(children, added, strict=True):
                 if not is_added and pid != os.getpid() and self._is_running(pid):
                     self._notice_unread(t, pid)
             if not any(added):

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.found import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.gpu_curves import own_of, rise_of
 from firsttouch.profile.phase_rows import phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, ProfiledProcess
+from firsttouch.profile.segments import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report.memory import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS

@@ -38,17 +38,17 @@ def find_lines(elf: Elf, addresses: Sequence[int], until: float, *, calls: bool 
     until: a reading of time.monotonic(). calls: of inlined code, such as that of a std::fill, the line of the call, and
     of several the outermost that is not in a system header. Raises one of BROKEN if the debug information is broken.
     """
-    found: dict[int, SourceLine] = {}
+    lines: dict[int, SourceLine] = {}
     for unit, inside in _units(elf, addresses, until):
         if unit.lines is not None:
             program = _LineProgram(elf, unit.lines, unit.directory)
-            found |= _lines(program, inside, until)
+            lines |= _lines(program, inside, until)
             for address, places in (unit.calls(inside, until) if calls else {}).items():
                 chain = [SourceLine(program.path(file), line) for file, line in places if line > 0]
-                found[address] = _outermost([*chain, found.get(address, SourceLine())])
+                lines[address] = _outermost([*chain, lines.get(address, SourceLine())])
         if time.monotonic() > until:
             break
-    return found
+    return lines
 
 
 def _outermost(chain: Sequence[SourceLine]) -> SourceLine:
@@ -198,7 +198,7 @@ class _Unit:
 
         addresses: sorted.
         """
-        found: dict[int, list[tuple[int, int]]] = {}
+        inlined: dict[int, list[tuple[int, int]]] = {}
         reader = self._reader
         reader.at, depth, count = self._begin, 0, 0
         while reader.at < self.end:
@@ -223,14 +223,14 @@ class _Unit:
             if declaration.tag == self._INLINED:
                 place = _number(values, "call_file"), _number(values, "call_line")
                 for address in inside:
-                    found.setdefault(address, []).append(place)
+                    inlined.setdefault(address, []).append(place)
             if declaration.children:
                 sibling = self._offset + _number(values, "sibling")
                 if has_code and not inside and sibling > reader.at:
                     reader.at = sibling
                 else:
                     depth += 1
-        return found
+        return inlined
 
     def _address(self, place: int) -> int:
         """An address of the unit's table of addresses."""
@@ -304,17 +304,17 @@ def _number(values: _Values, name: str, otherwise: int = 0) -> int:
 
 def _lines(program: _LineProgram, wanted: list[int], until: float) -> dict[int, SourceLine]:
     """Runs a line program and keeps the lines of the wanted addresses, which are sorted."""
-    found: dict[int, tuple[int, int]] = {}
+    numbered: dict[int, tuple[int, int]] = {}
     last: tuple[int, int, int] | None = None
     for count, (address, file, line, ends) in enumerate(program.rows()):
         if last is not None and last[0] < address:
             for sought in wanted[bisect_left(wanted, last[0]) : bisect_left(wanted, address)]:
-                found.setdefault(sought, last[1:])
+                numbered.setdefault(sought, last[1:])
         last = None if ends else (address, file, line)
         if count % 4096 == 0 and time.monotonic() > until:
             break
     # Line 0 is code of no line, which the compiler added.
-    return {address: SourceLine(program.path(file), line) for address, (file, line) in found.items() if line > 0}
+    return {address: SourceLine(program.path(file), line) for address, (file, line) in numbered.items() if line > 0}
 
 
 class _DebugReader:
@@ -359,9 +359,9 @@ class _DebugReader:
         return value - (1 << bits) if value >> (bits - 1) else value
 
     def text(self) -> bytes:
-        found = _text_at(self.data, self.at)
-        self.at += len(found) + 1
-        return found
+        text = _text_at(self.data, self.at)
+        self.at += len(text) + 1
+        return text
 
     def form(self, form: int) -> bytes | int:
         """A value of a form: text, or a number. Of a block, the number means nothing."""

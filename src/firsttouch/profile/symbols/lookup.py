@@ -43,8 +43,8 @@ def symbolize(
     until = time.monotonic() + limit
     places: dict[tuple[str, int], CodeLocation] = {}
     for file, list_of_offsets in offsets.items():
-        found = _in_file(root / file.lstrip("/"), list_of_offsets, until) if file.startswith("/") else {}
-        places |= {(file, offset): found.get(offset, CodeLocation()) for offset in list_of_offsets}
+        locations = _in_file(root / file.lstrip("/"), list_of_offsets, until) if file.startswith("/") else {}
+        places |= {(file, offset): locations.get(offset, CodeLocation()) for offset in list_of_offsets}
     return places
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.found import MOST_SPANS, found_phases
+from firsttouch.profile.segments import MOST_SPANS, found_phases
 
 MiB = 1 << 20
 DIRECTIONS = ("rising", "flat", "falling")

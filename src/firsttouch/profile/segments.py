@@ -119,13 +119,13 @@ def _as_read(curve: Curve, spans: list[_CurveSpan], least: float, sure: float, s
 
 def _named(spans: Iterable[NamedInterval]) -> list[TargetPhase]:
     """The spans as phases, neighbours of one name as one."""
-    found: list[TargetPhase] = []
+    phases: list[TargetPhase] = []
     for name, start, end in spans:
-        if found and found[-1].name == name:
-            found[-1] = replace(found[-1], end=end)
+        if phases and phases[-1].name == name:
+            phases[-1] = replace(phases[-1], end=end)
         else:
-            found.append(TargetPhase(name, start, end, source=SOURCE))
-    return found
+            phases.append(TargetPhase(name, start, end, source=SOURCE))
+    return phases
 
 
 def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_CurveSpan]:
@@ -151,17 +151,17 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
     bounds.append(0)
     bounds.reverse()
     width, residual = (end - start) / steps, math.sqrt(errors[number] / steps) * scale
-    found = []
+    segments = []
     for first, last in pairwise(bounds):
         slope, level = (
             np.polyfit(np.arange(last - first), y[first:last], 1) if last - first > 1 else (0.0, float(y[first]))
         )
         ends = float(level), float(level + slope * (last - first - 1))
         until = end if last == steps else start + last * width
-        found.append(
+        segments.append(
             _CurveSpan(start + first * width, until, *ends, residual * math.sqrt(12 * repeated / (last - first)))
         )
-    return found
+    return segments
 
 
 def _resampled(readings: list[tuple[float, float]], start: float, end: float, steps: int) -> Numbers:
@@ -228,15 +228,15 @@ def _merged(first: _CurveSpan, second: _CurveSpan) -> _CurveSpan:
 def _joined(spans: list[_CurveSpan], least: float) -> list[_CurveSpan]:
     """The spans, neighbours of one name as one."""
     while True:
-        found = spans[:1]
+        joined = spans[:1]
         for span in islice(spans, 1, None):
-            if found[-1].name(least) == span.name(least):
-                found[-1] = _merged(found[-1], span)
+            if joined[-1].name(least) == span.name(least):
+                joined[-1] = _merged(joined[-1], span)
             else:
-                found.append(span)
-        if len(found) == len(spans):
-            return found
-        spans = found  # two flat spans may be a rising one together
+                joined.append(span)
+        if len(joined) == len(spans):
+            return joined
+        spans = joined  # two flat spans may be a rising one together
 
 
 def _without_least(spans: list[_CurveSpan]) -> list[_CurveSpan]:
