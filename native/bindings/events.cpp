@@ -89,6 +89,7 @@ void bind_events(nb::module_& m) {
         },
         "Starts recording the unified-memory events of this process. Returns the kinds of events recorded.\n\n"
         "CUDA must be initialised. Recording lasts until the process ends. Raises Unavailable with the reason.");
+    m.def("migration_causes", &migration_cause_names, "Returns why bytes may move, as causes of events name it.");
     m.def("events_take", &take,
           nb::sig("def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]"),
           "Returns the first 2^19 events recorded since the last call, of completed work.\n\n"

@@ -37,7 +37,8 @@ struct StoredRecord {
     std::array<std::uint64_t, 2> processors;  // bit mask of devices 0 to 127
 };
 
-// Names of the values of `flags`.
+// Names of the values of `flags`. Why bytes moved: a prefetch call; a fault; the driver's prefetching around a fault;
+// freeing memory; moving pages that one side often accesses remotely.
 constexpr std::array no_names = {""};
 constexpr std::array migration_causes = {"", "prefetch", "fault", "speculative", "eviction", "access_counter"};
 constexpr std::array access_types = {"", "read", "write", "atomic", "prefetch"};
@@ -486,6 +487,8 @@ TimedCourse EventSource::course() {
         return TimedCourse{clock(course.origin_ns()), course.width_ns(), course.rows()};
     });
 }
+
+std::vector<std::string> migration_cause_names() { return {migration_causes.begin() + 1, migration_causes.end()}; }
 
 const char* kind_name(std::size_t kind) { return record_formats[kind].kind; }
 const char* cause_name(std::size_t kind, std::size_t cause) { return record_formats[kind].causes[cause]; }

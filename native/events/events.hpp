@@ -55,6 +55,8 @@ struct TimedCourse {
 };
 // The names of a kind and of a cause in totals.
 const char* kind_name(std::size_t kind);
+// Why bytes may move.
+std::vector<std::string> migration_cause_names();
 const char* cause_name(std::size_t kind, std::size_t cause);
 
 // Receives records one at a time, from any thread, instead of the totals and lists of an EventSource.

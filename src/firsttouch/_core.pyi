@@ -695,6 +695,9 @@ def events_start() -> list[str]:
     CUDA must be initialised. Recording lasts until the process ends. Raises Unavailable with the reason.
     """
 
+def migration_causes() -> list[str]:
+    """Returns why bytes may move, as causes of events name it."""
+
 def events_take() -> list[tuple[str, float, float, int, int, int, str, str, str, str]]:
     """
     Returns the first 2^19 events recorded since the last call, of completed work.

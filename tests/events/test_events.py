@@ -15,9 +15,10 @@ from tests.calls import UNDRAWN
 from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
+from firsttouch import _core
 from firsttouch.errors import UsageError
 from firsttouch.events.log import EventLog, MemoryEvent, Span, Window, totals
-from firsttouch.events.sums import CAUSES, Busy, CauseSums, Course, CourseRow, PhaseTotals
+from firsttouch.events.sums import Busy, CauseSums, Course, CourseRow, PhaseTotals
 from firsttouch.events.trace import TRACE, Trace, read_trace
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record
@@ -108,7 +109,7 @@ def test_totals_count_what_each_kind_means():
         "um_gpu_faults": 7, "um_cpu_faults": 1, "um_thrashing": 1, "um_remote_maps": 1, "um_remote_map_bytes": 4096,
     }  # fmt: skip
     assert found["um_throttling"] == 0
-    assert {f"um_d2h_{cause}_bytes" for cause in CAUSES} <= set(found)
+    assert {f"um_d2h_{cause}_bytes" for cause in _core.migration_causes()} <= set(found)
 
 
 def test_no_total_of_what_the_driver_does_not_record():

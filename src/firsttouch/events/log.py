@@ -35,9 +35,9 @@ class MemoryEvent(msgspec.Struct, frozen=True, array_like=True):
 
     bytes: size of the region, 0 for faults. count: the number of page faults of a gpu_fault, otherwise 1. source,
     target: names of devices such as 'cpu' or 'cuda:0', several joined by '+', '' if the kind has none. cause: of a
-    migration, one of CAUSES; of a fault, 'read', 'write', 'atomic' or 'prefetch'; of a remote map, 'coherence',
-    'thrashing', 'policy', 'out_of_memory' or 'eviction'; '' if the driver does not state it. symbol: of a cpu_fault,
-    the instruction that faulted.
+    migration, one of _core.migration_causes(); of a fault, 'read', 'write', 'atomic' or 'prefetch'; of a remote map,
+    'coherence', 'thrashing', 'policy', 'out_of_memory' or 'eviction'; '' if the driver does not state it. symbol: of a
+    cpu_fault, the instruction that faulted.
     """
 
     kind: EventKind

@@ -17,10 +17,6 @@ from firsttouch.records.schema import Scalar
 EventKind: TypeAlias = Literal["h2d", "d2h", "d2d", "cpu_fault", "gpu_fault", "thrashing", "throttling", "remote_map"]
 MOVES: tuple[EventKind, ...] = ("h2d", "d2h", "d2d")
 """Kinds that move bytes: host to device, device to host, device to device."""
-CAUSES = ("prefetch", "fault", "speculative", "eviction", "access_counter")
-"""Why bytes moved: a prefetch call; a fault; the driver's prefetching around a fault; freeing memory; moving pages that
-one side often accesses remotely.
-"""
 _RECORDS: dict[EventKind, str] = {
     **{way: f"um_{way}_migrations" for way in MOVES},
     "gpu_fault": "um_gpu_fault_groups",
@@ -114,12 +110,15 @@ def added(kind: EventKind, cause: str, *, count: int = 1, bytes: int = 0, faults
 def add_up(rows: Iterable[CauseSums], kinds: Iterable[EventKind] = KINDS) -> dict[str, int]:
     """Sums over events of `kinds`, as counters of a record. All are whole numbers.
 
-    For h2d and d2h: um_h2d_migrations, um_h2d_bytes, and um_h2d_CAUSE_bytes for each of CAUSES. um_gpu_fault_groups
-    counts records, um_gpu_faults the faults in them. um_cpu_faults, um_thrashing, um_throttling and um_remote_maps
-    count records; um_remote_map_bytes is a sum of bytes. Counters of d2d and of unknown causes are left out if zero.
+    For h2d and d2h: um_h2d_migrations, um_h2d_bytes, and um_h2d_CAUSE_bytes for each cause that the driver may state.
+    um_gpu_fault_groups counts records, um_gpu_faults the faults in them. um_cpu_faults, um_thrashing, um_throttling
+    and um_remote_maps count records; um_remote_map_bytes is a sum of bytes. Counters of d2d and of unknown causes are
+    left out if zero.
     """
+    from firsttouch._core import migration_causes
+
     kinds = tuple(kinds)
-    examples = (added(kind, cause) for kind in kinds if kind != "d2d" for cause in CAUSES)
+    examples = (added(kind, cause) for kind in kinds if kind != "d2d" for cause in migration_causes())
     sums: dict[str, int] = defaultdict(int, {name: 0 for example in examples for name in example})
     for row in rows:
         if row.kind in kinds:

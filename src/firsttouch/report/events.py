@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value, varying
 from firsttouch.events.log import RECORDED, STATE
-from firsttouch.events.sums import CAUSES
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.text import distinguishing_factors, label, quantity
 
@@ -78,7 +78,8 @@ def _time(record: Record, name: str) -> str:
 
 def _moved(record: Record, way: str) -> str:
     """'2 MiB: 1.5 MiB fault, 512 KiB speculative'."""
-    causes = {cause: _amount(record, f"um_{way}_{cause}_bytes") for cause in (*CAUSES, "unknown")}
-    parts = [f"{label('bytes', v)} {cause.replace('_', ' ')}" for cause, v in causes.items() if v]
+    causes = re.finditer(rf"^um_{way}_(.+)_bytes$", "\n".join(record.counters), re.MULTILINE)
+    amounts = {cause[1]: _amount(record, cause[0]) for cause in causes}
+    parts = [f"{label('bytes', v)} {cause.replace('_', ' ')}" for cause, v in amounts.items() if v]
     total = label("bytes", record.counters.get(f"um_{way}_bytes"))
     return f"{total}: {', '.join(parts)}" if parts else total
