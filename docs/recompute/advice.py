@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
-from pathlib import Path
 from statistics import mean, median
 
-from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
+from firsttouch.advice.advisor import NOT_ESTIMATED, Absent, choose_device, estimates, measured_runs
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
+from firsttouch.harness.app import App
 from firsttouch.outcomes.derive import BASELINE
-from firsttouch.records.reading import Results, load_results
+from firsttouch.records.reading import Results
 from firsttouch.records.schema import Summary
 from firsttouch.text import join_names
 from firsttouch.units import format_size
@@ -98,13 +98,28 @@ def _is_clear(fast: Summary, slow: Summary) -> bool:
     return fast.ci_high < slow.ci_low
 
 
-def cases(micro: Results, applications: Results, device: str | None = None) -> list[Case]:
+class Estimator:
+    """Estimates applications with the prices of one run, each with the same parameters once."""
+
+    def __init__(self, micro: Results, device: str | None = None) -> None:
+        info = choose_device([micro], device)
+        self.device, self._prices = info.name, MeasuredPrices(micro.machine, micro.records, info)
+        self.estimates = cache(self._estimates)
+
+    def _estimates(
+        self, app: type[App], params: tuple[tuple[str, int], ...]
+    ) -> tuple[Mapping[str, float], list[Absent]]:
+        """The ms that each strategy adds, and the strategies without an estimate."""
+        terms, absent = estimates(program_of(app, dict(params)), self._prices, app)
+        return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}, absent
+
+
+def cases(estimator: Estimator, applications: Results) -> list[Case]:
     """All applications of a run whose code is here, judged with the prices of another run."""
-    info = choose_device([micro], device)
-    prices, known, found = MeasuredPrices(micro.machine, micro.records, info), all_apps(), []
-    for name, app in known.items():
+    found = []
+    for name, app in all_apps().items():
         programs: dict[tuple[object, tuple[tuple[str, int], ...]], dict[str, Summary]] = {}
-        for r in measured_runs(applications.records, name, info.name, app.sizes["default"]):
+        for r in measured_runs(applications.records, name, estimator.device, app.sizes["default"]):
             assert r.summary is not None
             given = {n.removeprefix("param_"): v for n, v in r.counters.items() if n.startswith("param_")}
             params = tuple((n, v) for n, v in given.items() if isinstance(v, int))
@@ -112,8 +127,7 @@ def cases(micro: Results, applications: Results, device: str | None = None) -> l
         for (size, params), measured in programs.items():
             if len(measured) < 2:
                 continue
-            terms, absent = estimates(program_of(app, dict(params)), prices, app)
-            every = {s: sum(t.ms for t in rows) for s, rows in terms.items()}
+            every, absent = estimator.estimates(app, params)
             estimated = {s: ms for s, ms in every.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]
@@ -182,9 +196,8 @@ class Judgement:
         return median(self.errors)
 
 
-def judge(micro: Path, directories: Iterable[Path], device: str | None = None) -> Judgement:
-    prices = load_results(micro)
-    return Judgement([case for d in directories for case in cases(prices, load_results(d), device)])
+def judge(estimator: Estimator, runs: Iterable[Results]) -> Judgement:
+    return Judgement([case for run in runs for case in cases(estimator, run)])
 
 
 def in_order(pairs: Iterable[tuple[Case, str, str, bool]]) -> float:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import geometric_mean, median
 
-from advice import CLEARLY, Judgement, cases, exceptions, in_order
+from advice import CLEARLY, Estimator, Judgement, exceptions, in_order, judge
 from firsttouch.cli.summary import show
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.outcomes.placements import ranking
@@ -464,7 +464,8 @@ HEAD = ("cases", "mean", "within 5 %", "worst", "best fixed strategy", "median e
 def advice(directories: Sequence[Directory]) -> str:
     """The figures of each directory of applications, with the prices of the first directory."""
     micro, *measured = directories
-    each = [(f"`{d.name}`", Judgement(cases(micro.results, d.results))) for d in measured]
+    estimator = Estimator(micro.results)
+    each = [(f"`{d.name}`", judge(estimator, [d.results])) for d in measured]
     every = Judgement([case for _, judged in each for case in judged.cases])
     judged = [*each, ("all with three repetitions or more", every.repeated)] if len(each) > 1 else each
     text = table(["records", *HEAD], [[name, *_judged(one)] for name, one in judged])
@@ -484,7 +485,7 @@ def advice_elsewhere(directories: Sequence[Directory]) -> str:
     """The figures of all cases of three repetitions or more, with the prices of each run of experiments."""
     priced = [d for d in directories if all(r.experiment != "app" for r in d.records)]
     measured = [d for d in directories if d not in priced]
-    judged = [Judgement([case for d in measured for case in cases(p.results, d.results)]).repeated for p in priced]
+    judged = [judge(Estimator(p.results), [d.results for d in measured]).repeated for p in priced]
     return table(
         ["prices from", *HEAD], [[f"`{p.name}`", *_judged(one)] for p, one in zip(priced, judged, strict=True)]
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from firsttouch.records.reading import load_results
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -26,10 +29,14 @@ def judging() -> ModuleType:
     return module
 
 
+results = cache(load_results)
+
+
 @pytest.fixture(scope="module")
 def on_the_h200(judging: ModuleType) -> list[Any]:
     """The judgement of each directory of applications."""
-    return [judging.judge(RESULTS / "h200-standard", [directory]) for directory in APPLICATIONS]
+    estimator = judging.Estimator(load_results(RESULTS / "h200-standard"))
+    return [judging.judge(estimator, [results(directory)]) for directory in APPLICATIONS]
 
 
 def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Any]) -> None:
@@ -54,8 +61,8 @@ def test_of_all_applications_measured_several_times_advice_is_better_than_one_st
 
 @pytest.mark.parametrize("prices", ["h200-standard-2", "h200-standard-3"])
 def test_advice_is_as_good_with_the_prices_of_another_machine_of_this_kind(judging: ModuleType, prices: str) -> None:
-    repeated = [directory for directory in APPLICATIONS if directory.name != "h200-apps"]
-    judged = judging.judge(RESULTS / prices, repeated)
+    repeated = [results(directory) for directory in APPLICATIONS if directory.name != "h200-apps"]
+    judged = judging.judge(judging.Estimator(load_results(RESULTS / prices)), repeated)
     assert judged.mean_ratio < judged.fixed[1]
     assert judged.mean_ratio <= 1.05
     assert judged.too_far == []
@@ -64,7 +71,8 @@ def test_advice_is_as_good_with_the_prices_of_another_machine_of_this_kind(judgi
 
 
 def test_on_a_processor_everything_in_place_is_estimated_alike(judging: ModuleType) -> None:
-    judged = judging.judge(RESULTS / "xeon-vm-standard", [RESULTS / "xeon-vm-apps"])
+    estimator = judging.Estimator(load_results(RESULTS / "xeon-vm-standard"))
+    judged = judging.judge(estimator, [load_results(RESULTS / "xeon-vm-apps")])
     assert len(judged.picked) == len(judged.cases) >= 18
     assert judged.mean_ratio <= 1.05
     assert judged.too_far == []
