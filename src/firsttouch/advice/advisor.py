@@ -107,8 +107,8 @@ class Advice:
     def to_builtins(self) -> dict[str, Any]:
         """Plain data, as --json prints it."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        for row, found in zip(self.strategies, plain["strategies"], strict=True):
-            found |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
+        for row, fields in zip(self.strategies, plain["strategies"], strict=True):
+            fields |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
         return plain
 
 
@@ -140,7 +140,7 @@ def advise(
         raise UsageError("give an application or a pattern, not both")
     results = [load_results(Path(d)) for d in directories] if directories else [load_results(newest())]
     info = choose_device(results, device)
-    records = [r for one in results for r in one.records]
+    records = [r for result in results for r in result.records]
     if app is not None:
         kind = _known("application", app, apps or {})
         params, nbytes = _params(kind, size, records, info)
@@ -154,18 +154,18 @@ def advise(
 
 def newest() -> Path:
     """The newest results directory in the folder where runs are kept."""
-    found = [path for path in RUNS.glob("*") if has_results(path)]
-    if not found:
+    directories = [path for path in RUNS.glob("*") if has_results(path)]
+    if not directories:
         raise UsageError(f"there are no results in {RUNS}; name a directory that `firsttouch run` wrote")
-    return max(found, key=lambda path: path.stat().st_mtime)
+    return max(directories, key=lambda path: path.stat().st_mtime)
 
 
 def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     """The device whose records count. Raises UsageError if it is unknown, or if the directories differ in machine."""
     known: dict[str, DeviceInfo] = {}
-    processors = {_processor(one) for one in results}
-    for one in results:
-        for info in one.machine.devices:
+    processors = {_processor(result) for result in results}
+    for result in results:
+        for info in result.machine.devices:
             if info.name in known and info.available and known[info.name].title != info.title:
                 raise UsageError(
                     f"the directories are of different machines: {info.name} is {known[info.name].title} in one and "
@@ -278,7 +278,7 @@ def estimates(
     workload: Program, prices: Prices, app: type[App] | None = None, measure: str = ""
 ) -> tuple[dict[str, list[Term]], list[Absent]]:
     """The terms of each strategy of the device, and the strategies that have none."""
-    device, found, absent = prices.device, dict[str, list[Term]](), list[Absent]()
+    device, terms, absent = prices.device, dict[str, list[Term]](), list[Absent]()
     for name in strategies_of(device):
         strategy = STRATEGIES[name]
         reason = unavailable(strategy, device) or _refused(app, strategy, device)
@@ -286,7 +286,7 @@ def estimates(
             absent.append(Absent(name, reason))
             continue
         try:
-            found[name] = estimate(workload, strategy, prices)
+            terms[name] = estimate(workload, strategy, prices)
         except Unmeasured as missing:
             absent.append(Absent(name, NOT_MEASURED, str(missing), perhaps_faster=True))
         except Impossible as why:
@@ -294,8 +294,8 @@ def estimates(
         except NotEstimated as why:
             run = f"{measure} --strategy {name}" if measure else ""
             absent.append(Absent(name, f"{NOT_ESTIMATED}: {why}", run, True, _sum(why.least)[1] or None))
-    fastest = min((_sum(rows)[0] for rows in found.values()), default=math.inf)
-    return found, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
+    fastest = min((_sum(rows)[0] for rows in terms.values()), default=math.inf)
+    return terms, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
 
 
 def _refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> str | None:
@@ -415,18 +415,18 @@ def _turns(
     rows: Sequence[StrategyRow], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]
 ) -> list[str]:
     """What would turn the advice."""
-    best, found = _chosen(rows), list[str]()
+    best, turns = _chosen(rows), list[str]()
     if unknown := [a for a in absent if a.perhaps_faster]:
         names = [a.strategy for a in unknown]
         commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
         command = f"; measure: {commands[0]}" if commands else ""
         have = "has no time" if len(names) == 1 else "have no time"
-        found.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
+        turns.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
     kept = {name: _repeated(t) for name, t in terms.items()}
     if kept:
-        name = min(kept, key=lambda one: kept[one])
+        name = min(kept, key=lambda strategy: kept[strategy])
         if name != best.strategy and best.strategy in kept and kept[name] * SIMILAR < kept[best.strategy]:
-            found.append(
+            turns.append(
                 f"If the program keeps its buffers and repeats this work, {name} is better: an estimated "
                 f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
             )
@@ -435,8 +435,8 @@ def _turns(
         unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
         command = f"; measure: {measure}{unmeasured}" if measure and (unmeasured or not best.measured) else ""
         text = f"Not clearly apart from {best.strategy}: {', '.join(row.strategy for row in alike)}{command}."
-        found.insert(0 if best is not rows[0] else len(found), text)
-    return found
+        turns.insert(0 if best is not rows[0] else len(turns), text)
+    return turns
 
 
 def _with_buffers(program: str, size: int) -> str:
@@ -460,14 +460,14 @@ def _sentences(advice: Advice, where: str) -> list[str]:
         first = f"for {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
     baseline = next((row for row in others if row.strategy == BASELINE), None)
     against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
-    found = [caption(f"{where}{first}{against}.")]
+    texts = [caption(f"{where}{first}{against}.")]
     if not advice.fastest_known:
-        found += advice.turns[:1]
+        texts += advice.turns[:1]
     if best.estimated_ms is not None:
-        found.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
+        texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
     elif reasons := [text for row in (best, baseline) if row is not None and (text := _largest(row))]:
-        found.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
-    return [*dict.fromkeys([*found, *advice.turns])][:3]
+        texts.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
+    return [*dict.fromkeys([*texts, *advice.turns])][:3]
 
 
 def _largest(row: StrategyRow) -> str:

@@ -96,10 +96,10 @@ class Price:
         return replace(self, grounds=(*self.grounds, Assumption(text)))
 
 
-def per_byte(found: Sequence[tuple[float, float, float]], grounds: Iterable[Ground]) -> Price:
+def per_byte(rates: Sequence[tuple[float, float, float]], grounds: Iterable[Ground]) -> Price:
     """A price in proportion to the bytes: the median of several (rate, low, high) in ns per byte."""
-    rate = median(r for r, _, _ in found)
-    low, high = min(low for _, low, _ in found), max(high for _, _, high in found)
+    rate = median(r for r, _, _ in rates)
+    low, high = min(low for _, low, _ in rates), max(high for _, _, high in rates)
     return Price((0.0, 1.0), (Time(), Time(rate, max(0.0, low), high)), tuple(dict.fromkeys(grounds)))
 
 

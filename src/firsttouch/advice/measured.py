@@ -68,10 +68,10 @@ class MeasuredPrices:
                 self._kept[key] = make()
             except Unmeasured as missing:
                 self._kept[key] = missing
-        found = self._kept[key]
-        if isinstance(found, Unmeasured):
-            raise found
-        return found
+        price = self._kept[key]
+        if isinstance(price, Unmeasured):
+            raise price
+        return price
 
     def _missing(self, price: str, device: str = "", /, **factors: Scalar) -> Unmeasured:
         """What measures a price, with factors that --set names."""
@@ -112,15 +112,15 @@ class MeasuredPrices:
         return self._once(("copy_into_new", allocator), lambda: self._copy_into_new(allocator))
 
     def _copy_into_new(self, allocator: str) -> Price:
-        found = {}
+        by_size = {}
         for r in self._find("copy_into_new", allocator=allocator):
             ns = [us * 1e3 for n in ("us", "low_us", "high_us") if (us := _value("copy_into_new", r, n)) is not None]
             if len(ns) == 3:
-                found[_amount("copy_into_new", r, "bytes")] = (Time(*ns), RecordKey(key_of(r)))
-        if not found:
+                by_size[_amount("copy_into_new", r, "bytes")] = (Time(*ns), RecordKey(key_of(r)))
+        if not by_size:
             raise self._missing("copy_into_new", direction="d2h", allocator=allocator)
-        sizes = sorted(found)
-        times, grounds = zip(*(found[size] for size in sizes), strict=True)
+        sizes = sorted(by_size)
+        times, grounds = zip(*(by_size[size] for size in sizes), strict=True)
         return Price(tuple(sizes), times, grounds)
 
     def host_copy(self) -> Price:
@@ -151,8 +151,8 @@ class MeasuredPrices:
             if rows := self._find("touched_free", device, allocator=allocator, agent=agent):
                 most = max(_amount("touched_free", r, "bytes") for r in rows)
                 rows = [r for r in rows if _amount("touched_free", r, "bytes") == most]
-                found = [(s.median / most, s.ci_low / most, s.ci_high / most) for r in rows if (s := r.summary)]
-                return per_byte(found, _keys(rows))
+                rates = [(s.median / most, s.ci_low / most, s.ci_high / most) for r in rows if (s := r.summary)]
+                return per_byte(rates, _keys(rows))
         _, source = _sources()["touched_free"]
         raise self._missing("touched_free", **source.factors(allocator=allocator, agent=agent))
 
@@ -181,31 +181,31 @@ class MeasuredPrices:
             rows = [r for r in self._find(price, **given) if what(r) is not None]
             if not rows:
                 raise self._missing(price, allocator=given["allocator"])
-            found = []
+            rates = []
             for r in rows:
                 rate = max(0.0, what(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
                 wide = _relative(r)
-                found.append((rate, rate * (1 - wide), rate * (1 + wide)))
-            return per_byte(found, _keys(rows))
+                rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
+            return per_byte(rates, _keys(rows))
 
         return self._once((price, *given.values()), make)
 
     def _there(self, counter: str) -> Mapping[float, float]:
         """ms per byte, by size, of what a price times, in memory whose pages are on the CPU and stay there."""
-        found: dict[float, float] = {}
+        rates: dict[float, float] = {}
         for name in (entry.name for entry in self.device.allocators if role(entry.name) == "page-locked"):
             for r in self._find("pages_there", allocator=name):
                 if (value := _value("pages_there", r, counter)) is not None:
                     size = _amount("pages_there", r, "bytes")
-                    found.setdefault(size, value / size)
-        return found
+                    rates.setdefault(size, value / size)
+        return rates
 
     def _beyond_there(self, price: str, record: Record) -> float | None:
         """The ms of a price less what the same costs in memory whose pages are there."""
-        there, size, value = self._there(price), _amount(price, record, "bytes"), _value(price, record, "ms")
-        if not there or value is None:
+        rates, size, value = self._there(price), _amount(price, record, "bytes"), _value(price, record, "ms")
+        if not rates or value is None:
             return None
-        return value - size * (there.get(size) or median(there.values()))
+        return value - size * (rates.get(size) or median(rates.values()))
 
     def moving_touch(self, allocator: str) -> Price:
         """The first touch of plain pages does not tell it: threads that only touch pages wait for each other more."""
@@ -262,10 +262,10 @@ class MeasuredPrices:
         least = min((_amount("placements", r, "bytes") for r in rows), default=0)
         rows = [r for r in rows if _amount("placements", r, "bytes") == least]
         by = _sources()["placements"][1].names["advice"]
-        found = {str(r.factors.get(by)): median_of(r) for r in rows}
-        if len(found) < 2 or "none" not in found:
+        times = {str(r.factors.get(by)): median_of(r) for r in rows}
+        if len(times) < 2 or "none" not in times:
             raise self._missing("placements", allocator=allocator)
-        return found, _keys(rows)
+        return times, _keys(rows)
 
 
 def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
@@ -286,12 +286,12 @@ def _per_page(rows: Sequence[Record]) -> Price:
     """From records in ns per page, at the most pages."""
     most = max(_amount("first_touch", r, "count") for r in rows)
     rows = [r for r in rows if _amount("first_touch", r, "count") == most]
-    found = []
+    rates = []
     for r in rows:
         page = _amount("first_touch", r, "bytes") or BASE_PAGE
         assert r.summary is not None
-        found.append((median_of(r) / page, r.summary.ci_low / page, r.summary.ci_high / page))
-    return per_byte(found, _keys(rows))
+        rates.append((median_of(r) / page, r.summary.ci_low / page, r.summary.ci_high / page))
+    return per_byte(rates, _keys(rows))
 
 
 def _pass(price: str, record: Record, least: int = 1) -> float | None:

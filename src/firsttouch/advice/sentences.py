@@ -54,8 +54,8 @@ def sentences(run: Results, device: str | None = None) -> list[Sentence]:
     runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]
     groups = _groups([r for r in without_candidates(runs) if not is_events_run(r)])
     of_apps = _of_applications(groups, info) if len(groups) >= OFTEN_ENOUGH else _of_few(groups, info)
-    found = [*of_apps[: MOST - 1], *_of_placements(runs, info), *_of_shares(runs, info), *of_apps[MOST - 1 :]]
-    return (found if len(groups) >= OFTEN_ENOUGH else [*found, *_of_prices(run, info)])[:MOST]
+    chosen = [*of_apps[: MOST - 1], *_of_placements(runs, info), *_of_shares(runs, info), *of_apps[MOST - 1 :]]
+    return (chosen if len(groups) >= OFTEN_ENOUGH else [*chosen, *_of_prices(run, info)])[:MOST]
 
 
 def _sentence(
@@ -63,8 +63,8 @@ def _sentence(
 ) -> Sentence:
     literal = text.replace("{", "{{").replace("}", "}}")
     unique = tuple(dict.fromkeys(points))
-    found = Finding(Claim(f"advice.{claim}", literal), value, {"device": device}, unique, details)
-    return Sentence(f"{caption(text)}.", (found,))
+    finding = Finding(Claim(f"advice.{claim}", literal), value, {"device": device}, unique, details)
+    return Sentence(f"{caption(text)}.", (finding,))
 
 
 # ------------------------------------------------------------------------------------------------ applications
@@ -94,8 +94,8 @@ def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: D
         text = f"no strategy was clearly the fastest in any of {cases}; most often it was {best}, in {wins[best]}"
     text = f"{on_processor(device)}{text}"
     details = {"clear": Quantity(clear[best]), "of": Quantity(len(groups)), "strategies": Quantity(len(strategies))}
-    found = [_sentence("fastest", text, Quantity(wins[best]), device.name, keys(everyone), **details)]
-    return [*found, *_slowest(groups, best, device), *_exception(leaders, groups, best, device)]
+    fastest_sentence = [_sentence("fastest", text, Quantity(wins[best]), device.name, keys(everyone), **details)]
+    return [*fastest_sentence, *_slowest(groups, best, device), *_exception(leaders, groups, best, device)]
 
 
 def _noun(groups: Iterable[_GroupKey]) -> str:
@@ -125,7 +125,7 @@ def _slowest(groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device
         f"the slowest on average was {name}: it took {format_number(factor, 2)} times as long as {best} (geometric "
         f"mean of {count(len(shared[name]), _noun(groups))})"
     )
-    points = keys(groups[g][one] for g in shared[name] for one in (name, best))
+    points = keys(groups[g][strategy_name] for g in shared[name] for strategy_name in (name, best))
     return [_sentence("slowest", text, Quantity(factor), device.name, points, over=Quantity(len(shared[name])))]
 
 
@@ -149,28 +149,30 @@ def _exception(
         f"the largest loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, against "
         f"{quantity(median_of(winner), 'ms')} under {strategy(winner)}"
     )
-    value, other = Quantity(median_of(mine), "ms"), Quantity(median_of(winner), "ms")
-    return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=other)]
+    value, fastest_time = Quantity(median_of(mine), "ms"), Quantity(median_of(winner), "ms")
+    return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=fastest_time)]
 
 
 def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo) -> list[Sentence]:
     """A sentence for each application, of which there are too few for a general one."""
-    found = []
+    texts = []
     differing = [n for n in varying([next(iter(rows.values())) for rows in groups.values()]) if n != "strategy"]
     for (app, _), rows in groups.items():
         best, *rivals = fastest(list(rows.values()))
         slowest = max(rows.values(), key=median_of)
-        other = slowest if best is rows.get(BASELINE) else rows.get(BASELINE, slowest)
-        details = {"other": quantity_of(other)}
-        points = keys([best, *rivals, *([] if other in rivals else [other])])
+        slower = slowest if best is rows.get(BASELINE) else rows.get(BASELINE, slowest)
+        details = {"other": quantity_of(slower)}
+        points = keys([best, *rivals, *([] if slower in rivals else [slower])])
         case = f"{app} with {condition(best, differing)}" if len({name for name, _ in groups}) < len(groups) else app
-        if other in rivals:
-            text = f"for {case} no strategy is clearly faster than {strategy(other)}, which took {_time(other)}"
+        if slower in rivals:
+            text = f"for {case} no strategy is clearly faster than {strategy(slower)}, which took {_time(slower)}"
         else:
             names = join_names([strategy(r) for r in (best, *rivals)], "or")
-            text = f"take {names} for {case}: a run took {_time(best)}, against {_time(other)} under {strategy(other)}"
-        found.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
-    return found
+            text = (
+                f"take {names} for {case}: a run took {_time(best)}, against {_time(slower)} under {strategy(slower)}"
+            )
+        texts.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
+    return texts
 
 
 def _time(run: Record) -> str:
@@ -242,10 +244,10 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     text = on_processor(device) + "".join([text, *(f", {row.strategy} {quantity(row.ms, 'ms')}" for row in others)])
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in others}
     value = Quantity(best.ms, "ms", best.low, best.high)
-    found = [_sentence("estimate", text, value, device.name, points, **details)]
-    for name, one in advice.settings.named().items():
-        found.append(_sentence(name, one.text, Quantity(one.value), device.name, record_keys(one.grounds)))
-    return found
+    result = [_sentence("estimate", text, value, device.name, points, **details)]
+    for name, choice in advice.settings.named().items():
+        result.append(_sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds)))
+    return result
 
 
 def _named(advice: Advice) -> list[StrategyRow]:

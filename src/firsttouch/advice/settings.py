@@ -60,18 +60,18 @@ class Settings:
             "page_size": self.page_size,
             "placement": self.placement,
         }
-        return {name: one for name, one in every.items() if one is not None}
+        return {name: setting for name, setting in every.items() if setting is not None}
 
 
 def settings(prices: Prices, strategy: Strategy) -> Settings:
     """What follows from the prices for the chosen strategy."""
-    found = Settings(allocator=_allocators(strategy))
+    result = Settings(allocator=_allocators(strategy))
     for name, make in _MAKERS.items():
         try:
-            setattr(found, name, make(prices))
+            setattr(result, name, make(prices))
         except Unmeasured:
             continue
-    return found
+    return result
 
 
 def _allocators(strategy: Strategy) -> str:
@@ -83,7 +83,7 @@ def _allocators(strategy: Strategy) -> str:
 def _copies(prices: Prices) -> list[CopyChoice]:
     locked = common_allocator("page-locked")
     allocate, free = prices.allocation(locked, "allocate"), prices.allocation(locked, "free")
-    found = []
+    choices = []
     for direction, words in DIRECTIONS.items():
         pageable, fast = prices.copy(direction, common_allocator("host")), prices.copy(direction, locked)
         largest = int(pageable.sizes[-1])
@@ -91,8 +91,8 @@ def _copies(prices: Prices) -> list[CopyChoice]:
             saved = pageable.of(size).value - fast.of(size).value
             once = allocate.of(size).value + free.of(size).value
             reuses = once / saved if saved > 0 else None
-            found.append(CopyChoice(words, size, pageable.of(size).value / 1e3, fast.of(size).value / 1e3, reuses))
-    return found
+            choices.append(CopyChoice(words, size, pageable.of(size).value / 1e3, fast.of(size).value / 1e3, reuses))
+    return choices
 
 
 def _copy_interface(prices: Prices) -> Setting | None:
@@ -113,8 +113,8 @@ def _copy_interface(prices: Prices) -> Setting | None:
 
 
 def _prefault(prices: Prices) -> Setting | None:
-    one, all_threads = prices.host_touch(parallel=False), prices.host_touch(parallel=True)
-    ratio = _ratio(one, all_threads)
+    one_thread, all_threads = prices.host_touch(parallel=False), prices.host_touch(parallel=True)
+    ratio = _ratio(one_thread, all_threads)
     if prices.device.capabilities.on_host_processor:
         text = "touch new memory with all threads: the first touch by one thread"
     else:
@@ -122,8 +122,8 @@ def _prefault(prices: Prices) -> Setting | None:
             "touch host arrays with all threads before a copy writes results into them: the first touch by the copy, "
         )
         text += "which has one thread,"
-    text += f" takes {_per_gib(one)}, by all threads {_per_gib(all_threads)}"
-    return Setting(text, ratio, _grounds(one, all_threads)) if ratio > CLEAR_RATIO else None
+    text += f" takes {_per_gib(one_thread)}, by all threads {_per_gib(all_threads)}"
+    return Setting(text, ratio, _grounds(one_thread, all_threads)) if ratio > CLEAR_RATIO else None
 
 
 def _page_size(prices: Prices) -> Setting | None:
@@ -157,9 +157,9 @@ def _placement(prices: Prices) -> Setting | None:
     )
 
 
-def _ratio(one: Price, other: Price) -> float:
-    least = other.of(1).value
-    return one.of(1).value / least if least else 1.0
+def _ratio(dividend: Price, divisor: Price) -> float:
+    least = divisor.of(1).value
+    return dividend.of(1).value / least if least else 1.0
 
 
 def _grounds(*prices: Price) -> tuple[Ground, ...]:

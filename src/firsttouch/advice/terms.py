@@ -71,11 +71,11 @@ class Terms:
             self.counts[name] += times * count
 
     def _copy(self) -> tuple[dict[tuple[str, str], _TermSum], Counter[str]]:
-        return {key: copy(one) for key, one in self._sums.items()}, Counter(self.counts)
+        return {key: copy(term_sum) for key, term_sum in self._sums.items()}, Counter(self.counts)
 
     def terms(self) -> list[Term]:
-        found = []
+        terms = []
         for (phase, what), s in self._sums.items():
             ms = s.time.times(1e-6)
-            found.append(Term(phase, what, s.bytes, s.count, ms.value, ms.low, ms.high, s.price.grounds))
-        return found
+            terms.append(Term(phase, what, s.bytes, s.count, ms.value, ms.low, ms.high, s.price.grounds))
+        return terms

@@ -200,10 +200,10 @@ def _cached(context: TrialContext, agent: str) -> TrialResult:
     """
     stop = _core.Stop(tolerance=0.05, seconds=0.5, min_samples=5, max_samples=20)
     with context.allocate_large() as block:
-        found, size = _core.reread(context.device, block, agent=agent, seed=SEED, stop=stop), block.size
-    if found.errors:
-        raise RuntimeError(f"{found.errors} nodes of the chase were wrong")
-    again, first = found.counters["reread_ns"], found.counters["cold_ns"]
+        outcome, size = _core.reread(context.device, block, agent=agent, seed=SEED, stop=stop), block.size
+    if outcome.errors:
+        raise RuntimeError(f"{outcome.errors} nodes of the chase were wrong")
+    again, first = outcome.counters["reread_ns"], outcome.counters["cold_ns"]
     how = (
         f"{format_seconds(again * 1e-9)} for a load that repeats over {format_size(_core.REREAD_BYTES)}, "
         f"{format_seconds(first * 1e-9)} for one anywhere in {format_size(size)}"
@@ -228,55 +228,55 @@ def coherent(context: TrialContext) -> TrialResult:
 def concurrent(context: TrialContext) -> TrialResult:
     """Whether CPU and GPU can load and store different halves of one block at the same time."""
     with context.allocate(_HALVES) as buffer:
-        found = _core.try_halves(context.device, buffer)
+        outcome = _core.try_halves(context.device, buffer)
     how = (
-        f"the CPU made {found['cpu_passes']:.3g} passes over its half of {format_size(_HALVES)} while the GPU made "
-        f"{found['gpu_passes']:.0f} passes over the other, in {format_seconds(found['seconds'])}"
+        f"the CPU made {outcome['cpu_passes']:.3g} passes over its half of {format_size(_HALVES)} while the GPU made "
+        f"{outcome['gpu_passes']:.0f} passes over the other, in {format_seconds(outcome['seconds'])}"
     )
-    if found["errors"]:
-        return "no", f"{found['errors']:.0f} words were wrong afterwards: {how}"
-    return ("yes", how) if found["cpu_passes"] > 0 else ("", f"they did not run at the same time: {how}")
+    if outcome["errors"]:
+        return "no", f"{outcome['errors']:.0f} words were wrong afterwards: {how}"
+    return ("yes", how) if outcome["cpu_passes"] > 0 else ("", f"they did not run at the same time: {how}")
 
 
 def atomics(context: TrialContext) -> TrialResult:
     """Whether no addition is lost when both add to one word at system scope."""
     with context.allocate() as buffer:
-        found = _core.try_shared_adds(context.device, buffer)
-    added = found["by_cpu"] + found["by_gpu"]
+        outcome = _core.try_shared_adds(context.device, buffer)
+    added = outcome["by_cpu"] + outcome["by_gpu"]
     how = (
-        f"{found['by_cpu']} additions by the CPU and {found['by_gpu']} by the GPU to one word; "
-        f"{found['mixed']} of the CPU's came after some of the GPU's"
+        f"{outcome['by_cpu']} additions by the CPU and {outcome['by_gpu']} by the GPU to one word; "
+        f"{outcome['mixed']} of the CPU's came after some of the GPU's"
     )
-    if found["sum"] != added:
-        return "no", f"{added - found['sum']} additions were lost of {how}"
-    return ("yes", how) if found["mixed"] >= _MIN_MIXED else ("", f"they did not run at the same time: {how}")
+    if outcome["sum"] != added:
+        return "no", f"{added - outcome['sum']} additions were lost of {how}"
+    return ("yes", how) if outcome["mixed"] >= _MIN_MIXED else ("", f"they did not run at the same time: {how}")
 
 
 def migrates(context: TrialContext) -> TrialResult:
     """Whether pages leave the CPU's page tables when the GPU touches them, and how many if it touches one word."""
     with context.allocate(_HALVES) as buffer:
-        found = _core.try_moves(context.device, buffer, SEED)
-    if found["errors"]:
-        return "no", f"{found['errors']} words were wrong after the GPU touched them"
-    page, present = found["page_bytes"], found["present"]
-    node, then = found["node_before"], found["node_by_all"]
+        outcome = _core.try_moves(context.device, buffer, SEED)
+    if outcome["errors"]:
+        return "no", f"{outcome['errors']} words were wrong after the GPU touched them"
+    page, present = outcome["page_bytes"], outcome["present"]
+    node, then = outcome["node_before"], outcome["node_by_all"]
     moved = f"NUMA node {node} to {then}" if None not in (node, then) and node != then else ""
-    if not found["left_by_all"] and not moved:
+    if not outcome["left_by_all"] and not moved:
         return (
             "no",
             f"all {format_size(present * page)} stayed in the CPU's page tables when the GPU touched every page",
         )
-    if not found["left_by_all"]:
+    if not outcome["left_by_all"]:
         return "yes", f"the pages moved from {moved} and stayed in the CPU's page tables, so the granularity is unknown"
-    region = format_size(found["region"] * page)
+    region = format_size(outcome["region"] * page)
     how = (
         f"of {format_size(present * page)} the GPU's touch of one word removed "
-        f"{format_size(found['left_by_one'] * page)} from the CPU's page tables, {region} of it around the word; "
+        f"{format_size(outcome['left_by_one'] * page)} from the CPU's page tables, {region} of it around the word; "
         "touching every page removed "
-        f"{found['left_by_all'] / present:.0%}, and the CPU's next read returned {found['back'] / present:.0%}; "
+        f"{outcome['left_by_all'] / present:.0%}, and the CPU's next read returned {outcome['back'] / present:.0%}; "
         "a driver may prefetch neighbouring pages, so its unit may be smaller"
     )
-    return f"yes, {region}" if found["region"] else "yes", how
+    return f"yes, {region}" if outcome["region"] else "yes", how
 
 
 TRIALS: dict[str, tuple[Callable[[TrialContext], TrialResult], str]] = {

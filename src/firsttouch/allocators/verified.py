@@ -73,7 +73,7 @@ def _verified_device(device: DeviceInfo) -> VerifiedDevice:
 
 def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequence[Cell]) -> Path:
     """Write DIR/methods.json and return its path. Raises UsageError if it can't be written."""
-    found = VerifiedMethods(
+    methods = VerifiedMethods(
         schema=SCHEMA,
         host=platform.node(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -85,7 +85,7 @@ def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequenc
     path = directory / METHODS
     with as_usage_error("write", path, "a directory that can be written"):
         directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(methods), indent=1) + b"\n")
     return path
 
 
@@ -110,8 +110,8 @@ class VerifiedFacts:
         tried = self.devices.get(device.name)
         if tried is None:
             return device
-        here = _verified_device(device)
-        then, now = {"title": tried.title, **tried.facts}, {"title": here.title, **here.facts}
+        current = _verified_device(device)
+        then, now = {"title": tried.title, **tried.facts}, {"title": current.title, **current.facts}
         _require_same(self.directory, f"{device.name} ", then, now)
         allocators = [
             fill_in(info, self.facts.get((device.name, info.name), {}), str(self.directory))
@@ -139,13 +139,13 @@ def read_verified_facts(directory: Path) -> VerifiedFacts:
     with as_usage_error("read", path, "a directory that `firsttouch methods --verify --out DIR` wrote"):
         data = read_regular(path)
     try:
-        found = msgspec.json.decode(data, type=VerifiedMethods)
+        methods = msgspec.json.decode(data, type=VerifiedMethods)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from None
-    if found.schema != SCHEMA:
-        raise UsageError(f"{path}: schema {found.schema!r} is not {SCHEMA!r}, which this version reads")
-    _require_same(directory, "", {"host": found.host, **found.system}, {"host": platform.node(), **_system()})
-    return VerifiedFacts(directory, {device.name: device for device in found.devices}, _facts(found.cells))
+    if methods.schema != SCHEMA:
+        raise UsageError(f"{path}: schema {methods.schema!r} is not {SCHEMA!r}, which this version reads")
+    _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": platform.node(), **_system()})
+    return VerifiedFacts(directory, {device.name: device for device in methods.devices}, _facts(methods.cells))
 
 
 def _facts(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[str, bool]]:

@@ -141,11 +141,11 @@ def ratio_of(a: Quantity, b: Quantity) -> Quantity:
     return Quantity(ratio, "", low_a / high_b, high_a / low_b)
 
 
-def compare(mine: Record | Quantity, other: Record) -> Comparison:
-    """Compares one record's median, or another value, with the median of `other`."""
-    value, reference = mine if isinstance(mine, Quantity) else quantity(mine), quantity(other)
+def compare(mine: Record | Quantity, against: Record) -> Comparison:
+    """Compares one record's median, or another value, with the median of `against`."""
+    value, reference = mine if isinstance(mine, Quantity) else quantity(mine), quantity(against)
     return Comparison(
-        reference, ratio_of(value, reference), are_apart(value, reference), shared([other]), keys([other])
+        reference, ratio_of(value, reference), are_apart(value, reference), shared([against]), keys([against])
     )
 
 

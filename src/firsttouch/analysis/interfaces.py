@@ -70,7 +70,7 @@ class MovementRow:
 
     @property
     def interfaces(self) -> set[str]:
-        return {one.interface for one in self.measured}
+        return {answer.interface for answer in self.measured}
 
 
 @dataclass(frozen=True)

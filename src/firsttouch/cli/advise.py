@@ -108,7 +108,7 @@ def absent_lines(advice: Advice) -> list[str]:
         least = f" (at least {quantity(absent.least_ms, 'ms')})" if absent.least_ms is not None else ""
         groups.setdefault((absent.reason, command), []).append((f"{absent.strategy}{least}", f"{option}{name}"))
     lines = []
-    for (reason, command), found in groups.items():
-        run = f"; run: {command}{''.join(option for _, option in found)}" if command else ""
-        lines.append(f"{', '.join(name for name, _ in found)}: {reason}{run}")
+    for (reason, command), strategies in groups.items():
+        run = f"; run: {command}{''.join(option for _, option in strategies)}" if command else ""
+        lines.append(f"{', '.join(name for name, _ in strategies)}: {reason}{run}")
     return lines

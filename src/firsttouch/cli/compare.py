@@ -96,10 +96,10 @@ def _show(comparison: ResultsComparison) -> None:
     console = Console(soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PLAIN_WIDTH
-    found = answers(comparison)
-    for sentence in found[: MOST_LISTED + 1]:
+    sentences = answers(comparison)
+    for sentence in sentences[: MOST_LISTED + 1]:
         console.print(sentence)
-    _more(console, len(found) - MOST_LISTED - 1, "side")
+    _more(console, len(sentences) - MOST_LISTED - 1, "side")
     _regressions(console, comparison)
     _experiments(console, comparison)
     _points(console, comparison)
@@ -113,9 +113,9 @@ def _show(comparison: ResultsComparison) -> None:
             )
         console.print(grid)
         _more(console, len(comparison.conditions) - MOST_LISTED, "condition")
-    if found := notes(comparison):
+    if remarks := notes(comparison):
         console.print()
-    for sentence in found:
+    for sentence in remarks:
         console.print(f"- {sentence}")
 
 
@@ -131,8 +131,8 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
         return
     console.print(f"\n{count(len(comparison.regressions), 'regression')} of more than {limit}", style="bold")
     conditions = conditions_by_column(comparison.table.columns)
-    for found in comparison.regressions[:MOST_LISTED]:
-        console.print(f"- {regression_text(found, comparison, conditions)}")
+    for regression in comparison.regressions[:MOST_LISTED]:
+        console.print(f"- {regression_text(regression, comparison, conditions)}")
     _more(console, len(comparison.regressions) - MOST_LISTED, "regression")
 
 

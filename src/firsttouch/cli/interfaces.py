@@ -47,15 +47,15 @@ def command(
     if as_json:
         print_json(result.data)
         return
-    found = result.value
-    answers = parts(found)
+    interfaces = result.value
+    answers = parts(interfaces)
     most = max(len(part.open) for part in answers)
     lines = _lines(answers, most)
     while not everything and most > 1 and len(lines) > LINES - 2:
         most -= 1
         lines = _lines(answers, most)
-    print_stdout("\n".join([*_filled(summary(found), "", ""), *lines]))
-    if everything and (texts := crossover_texts(found)):
+    print_stdout("\n".join([*_filled(summary(interfaces), "", ""), *lines]))
+    if everything and (texts := crossover_texts(interfaces)):
         print_stdout("\nCrossovers")
         for text in texts:
             print_stdout("\n".join(_filled(text, "  ")))

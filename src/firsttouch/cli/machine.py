@@ -165,12 +165,12 @@ def _node_rows(facts: dict[str, Scalar]) -> list[Sequence[str]]:
     nodes = sorted(int(key[4:-10]) for key in facts if key.endswith("_distances"))
     stated = (_UNKNOWN, _ACCESS["direct"], _UNKNOWN, _UNKNOWN, "")
     rows: list[Sequence[str]] = []
-    for here in nodes:
-        distances = dict(zip(nodes, str(facts[f"node{here}_distances"]).split(), strict=False))
+    for near in nodes:
+        distances = dict(zip(nodes, str(facts[f"node{near}_distances"]).split(), strict=False))
         rows += [
-            (f"node{here}", f"node{there}", f"distance {distances.get(there, _UNKNOWN)}", *stated)
-            for there in nodes
-            if there != here and facts.get(f"node{here}_cpus") and facts.get(f"node{there}_total_bytes")
+            (f"node{near}", f"node{far}", f"distance {distances.get(far, _UNKNOWN)}", *stated)
+            for far in nodes
+            if far != near and facts.get(f"node{near}_cpus") and facts.get(f"node{far}_total_bytes")
         ]
     return rows
 

@@ -154,8 +154,8 @@ def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple
         if words := _words(cell):
             shared.setdefault(words, {}).setdefault(cell.allocator, []).append(headings[cell.property])
     sentences: dict[str, list[str]] = {}
-    for (value, detail), found in shared.items():
-        for allocator, properties in found.items():
+    for (value, detail), by_allocator in shared.items():
+        for allocator, properties in by_allocator.items():
             text = f"{', '.join(properties)} {value}" + (f": {detail}" if detail else "")
             sentences.setdefault(text, []).append(allocator)
     return [(allocators, text) for text, allocators in sentences.items()]

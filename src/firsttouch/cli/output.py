@@ -24,7 +24,7 @@ _ERRORS = "firsttouch"
 
 def printable(text: str) -> str:
     """Returns `text` with its control characters as \\uXXXX, which JSON decodes to the same characters."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_stdout(text: str) -> None:

@@ -41,11 +41,11 @@ class ProfileCommand(TyperCommand):
 
 
 def _time(option: str, text: str, least: float, accepted: str) -> float:
-    found = _TIME.fullmatch(text.strip())
-    scale = _UNITS.get(found[2]) if found else None
-    if found is None or scale is None or not least <= float(found[1]) * scale <= _LONGEST:
+    match = _TIME.fullmatch(text.strip())
+    scale = _UNITS.get(match[2]) if match else None
+    if match is None or scale is None or not least <= float(match[1]) * scale <= _LONGEST:
         raise UsageError(f"{option} '{text:.40}' is not {accepted}")
-    return float(found[1]) * scale
+    return float(match[1]) * scale
 
 
 def interval(text: str) -> float:
@@ -212,12 +212,12 @@ def _show_sources(as_json: bool) -> None:
 
     from firsttouch.profile.sources import of_this_machine
 
-    found = of_this_machine()
+    sources = of_this_machine()
     if as_json:
-        print_json({"sources": [{**to_builtins(row.state), "sees": row.sees} for row in found]})
+        print_json({"sources": [{**to_builtins(row.state), "sees": row.sees} for row in sources]})
         return
-    width = max(len(row.state.layer) for row in found)
-    for row in found:
+    width = max(len(row.state.layer) for row in sources)
+    for row in sources:
         state = "yes" if row.state.active else "no "
         for number, text in enumerate(row.texts):
             head = " " * (width + 5) if number else f"{row.state.layer:<{width}}  {state}"

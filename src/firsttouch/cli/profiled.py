@@ -29,10 +29,13 @@ def lines(summary: ProfileSummary, files: Sequence[str] = ()) -> list[str]:
     """
     if summary.rank not in ("", "0"):
         return [of_rank(summary), *(file for file in files if file.startswith("firsttouch: "))]
-    found = [of_rank(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
-    found += [*_trace(summary), *_pages(summary)]
-    found, last = _wrapped(found), [*_wrapped(_unseen(summary))[:_MOST_UNSEEN_LINES], *_wrapped(_cost(summary)), *files]
-    return [*found[: MOST_LINES - len(last)], *last]
+    wrapped = [of_rank(summary), *_memory(summary), *_phases(summary), *_processes(summary), *_faults(summary)]
+    wrapped += [*_trace(summary), *_pages(summary)]
+    wrapped, last = (
+        _wrapped(wrapped),
+        [*_wrapped(_unseen(summary))[:_MOST_UNSEEN_LINES], *_wrapped(_cost(summary)), *files],
+    )
+    return [*wrapped[: MOST_LINES - len(last)], *last]
 
 
 def of_rank(summary: ProfileSummary) -> str:

@@ -71,12 +71,10 @@ class Tool:
 
     def find(self) -> str:
         """The path of the program. Raises RefusedError if there is none."""
-        found = shutil.which(self.name) or next(
-            (p for place in self.places for p in sorted(glob.glob(place))[::-1]), ""
-        )
-        if not found:
+        path = shutil.which(self.name) or next((p for place in self.places for p in sorted(glob.glob(place))[::-1]), "")
+        if not path:
             raise RefusedError(f"{self.name} is not on the PATH; {self.absent}", lasting=True)
-        return found
+        return path
 
     def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:
         """The arguments that count `counters` while `target` runs, and write what was counted into `folder`."""

@@ -44,12 +44,12 @@ def divided_limits(devices: Sequence[DeviceInfo]) -> dict[str, str]:
     given, on_one = environment_limits(), Counter(d.name for d in devices if d.capabilities.runs_kernels)
     most = max(on_one.values(), default=1)
     totals = [total for d in devices if isinstance(total := d.facts.get("memory_bytes"), int) and total > 0]
-    found = {host: host_limit() // len(devices)}
+    limits = {host: host_limit() // len(devices)}
     if totals:
-        found[device] = min([*totals, given.get(device, totals[0])]) // most
+        limits[device] = min([*totals, given.get(device, totals[0])]) // most
     if managed in given:
-        found[managed] = given[managed] // most
-    return {name: str(limit) for name, limit in found.items()}
+        limits[managed] = given[managed] // most
+    return {name: str(limit) for name, limit in limits.items()}
 
 
 def combined(planned: Planned, replies: Sequence[Reply | None]) -> Record:
@@ -98,6 +98,6 @@ def shared(parties: Sequence[Party]) -> dict[str, Scalar]:
     words = [
         what
         for what, of in at.items()
-        if max(Counter((p.host, one) for p in parties for one in of(p)).values(), default=0) > 1
+        if max(Counter((p.host, resource) for p in parties for resource in of(p)).values(), default=0) > 1
     ]
     return {SHARED: ", ".join(words)} if words else {}

@@ -74,8 +74,8 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
     if stored is not None and options.selects_points():
         earlier = selections(stored)
     else:
-        for one in earlier:
-            choose(work.planning.noun, one.experiments, work.names())
+        for previous in earlier:
+            choose(work.planning.noun, previous.experiments, work.names())
     return Request(
         schema=SCHEMA,
         experiments=choose(work.planning.noun, names, work.names()),

@@ -121,17 +121,22 @@ def oversubscription(watcher: Watcher) -> Iterator[None]:
 def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watcher) -> RunOutcome:
     """Plans and measures what a call selects."""
     started = time.monotonic()
-    chosen = [request] if options.selects_points() else [selecting(request, one) for one in selections(request)]
-    named = [name for one in chosen for name in (*one.devices, *_named_peers(one))]
-    devices = find_devices(named if all(one.devices for one in chosen) else [])
+    chosen = (
+        [request] if options.selects_points() else [selecting(request, selected) for selected in selections(request)]
+    )
+    named = [name for selected in chosen for name in (*selected.devices, *_named_peers(selected))]
+    devices = find_devices(named if all(selected.devices for selected in chosen) else [])
     if options.trust is not None:
         devices = options.trust(devices)
-    for one in (request, *chosen):
-        one.devices = one.devices or work.default_devices(choose_devices([], devices), one)
-    limits = memory_limits(devices, [name for one in chosen for name in one.devices])
+    for selected in (request, *chosen):
+        selected.devices = selected.devices or work.default_devices(choose_devices([], devices), selected)
+    limits = memory_limits(devices, [name for selected in chosen for name in selected.devices])
     launching = Launching(options.launcher)
-    plans = [make_plan(one, devices, work.experiments(one.set), limits, work.planning, watcher.warn) for one in chosen]
-    plans = [startable(plan, one, launching) for one, plan in zip(chosen, plans, strict=True)]
+    plans = [
+        make_plan(selected, devices, work.experiments(selected.set), limits, work.planning, watcher.warn)
+        for selected in chosen
+    ]
+    plans = [startable(plan, selected, launching) for selected, plan in zip(chosen, plans, strict=True)]
     with (
         Store(options.out or default_directory(), resume=options.resume) as store,
         PointSampler(store.directory) as sampler,
@@ -139,12 +144,12 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
         machine, asked = checked_machine(store, devices), together(request)
         store.describe(machine, asked)
         retried = store.to_retry(all_failures=options.retry)
-        for one, plan in zip(chosen, plans, strict=True):
-            counter = PointCounter(work.experiments(one.set)) if one.counters else None
-            measure(plan, one, store, watcher, retried, counter, launching, sampler)
+        for selected, plan in zip(chosen, plans, strict=True):
+            counter = PointCounter(work.experiments(selected.set)) if selected.counters else None
+            measure(plan, selected, store, watcher, retried, counter, launching, sampler)
             retried -= {planned.key for planned in plan}
-            while more := further_points(work, one, devices, limits, store):
-                measure(more, one, store, watcher, (), counter, launching, sampler)
+            while more := further_points(work, selected, devices, limits, store):
+                measure(more, selected, store, watcher, (), counter, launching, sampler)
         results = Results(machine, asked, store.records, store.warnings)
         return summarise(store.directory, results, work, time.monotonic() - started)
 
@@ -205,9 +210,9 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     for device in devices:
         if (old := before.get(device.name)) is not None:
             identities.append((device.name, old.identity, device.identity))
-    for what, there, here in identities:
-        if there != here:
-            raise UsageError(f"{store.directory} was measured on another machine ({what}: {there}, here {here}); "
+    for what, then, now in identities:
+        if then != now:
+            raise UsageError(f"{store.directory} was measured on another machine ({what}: {then}, here {now}); "
                              "resume it there or choose another --out")  # fmt: skip
     stored.devices += [d for d in devices if d.name not in before]
     return stored
@@ -250,12 +255,12 @@ def measure(
 
 def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
-    found = {
+    reasons = {
         "events": events.why_none(record) if request.events else None,
         "counters": why_none(record) if request.counters else None,
         "the device's memory over time": why_no_device(record),
     }
-    return {what: reason for what, reason in found.items() if reason}
+    return {what: reason for what, reason in reasons.items() if reason}
 
 
 def summarise(directory: Path, results: Results, work: Work, seconds: float) -> RunOutcome:

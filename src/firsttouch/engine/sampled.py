@@ -73,7 +73,7 @@ class PointSampler:
         folder = self._next_folder()
         writer = Writer(folder)
         began = time.monotonic()
-        found = gpus.now() if gpus is not None else []
+        in_use = gpus.now() if gpus is not None else []
         nodes = memory.nodes(self._tree)
         first = header(
             command=[planned.point.experiment, *(f"{name}={value}" for name, value in planned.point.factors.items())],
@@ -82,12 +82,12 @@ class PointSampler:
             clock=began,
             interval=INTERVAL,
             layers=gpus.states() if gpus is not None else [],
-            gpus=found,
+            gpus=in_use,
             nodes=nodes,
         )
         writer.add(first)
         if gpus is not None:
-            for of, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in found):
+            for of, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in in_use):
                 writer.add(schema.Samples(of=of, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
         sampler = Sampler(self._tree, writer, began, INTERVAL, nodes, gpus, detailed=False)
         return sampler, folder, pid
@@ -112,11 +112,11 @@ class _Gpus(GpuSampler):
 
     def start(self, timeout: float = 10.0) -> tuple[list[schema.ProfiledGpu], list[schema.LayerState]]:
         self.latest: dict[str, schema.Samples] = {}
-        self.found, self.layers = super().start(timeout)
-        for gpu in self.found:
+        self.profiled, self.layers = super().start(timeout)
+        for gpu in self.profiled:
             before = msgspec.structs.asdict(gpu.before)
             self.latest[gpu.name] = schema.Samples(of=gpu.name, columns=[*before], rows=[[0.0, *before.values()]])
-        return self.found, self.layers
+        return self.profiled, self.layers
 
     def drain(self, keys: Callable[[int], int | None]) -> list[schema.Samples | schema.Notice]:
         lines = super().drain(keys)
@@ -125,11 +125,11 @@ class _Gpus(GpuSampler):
 
     def now(self) -> list[schema.ProfiledGpu]:
         """The GPUs with the memory that was last read."""
-        seen = [gpu for gpu in self.found if not (self.is_lost and _by_nvml(gpu))]
+        seen = [gpu for gpu in self.profiled if not (self.is_lost and _by_nvml(gpu))]
         return [msgspec.structs.replace(gpu, before=self._memory(gpu)) for gpu in seen]
 
     def states(self) -> list[schema.LayerState]:
-        lost = self.is_lost and any(map(_by_nvml, self.found))
+        lost = self.is_lost and any(map(_by_nvml, self.profiled))
         return [schema.LayerState("gpus", False, f"{LOST}.")] if lost else self.layers
 
     def _memory(self, gpu: schema.ProfiledGpu) -> schema.GpuMemory:
@@ -230,11 +230,11 @@ class PointProfile:
 
 def marks(spans: Sequence[NamedInterval], began: float, pid: int) -> list[schema.Mark]:
     """The begins and ends of spans in the order of time. Those of spans that lie in others are between theirs."""
-    found: list[schema.Mark] = []
+    marks: list[schema.Mark] = []
     open_ones: list[NamedInterval] = []
 
     def add(kind: Literal["begin", "end"], name: str, t: float) -> None:
-        found.append(schema.Mark(t=round(max(0.0, t - began), 6), kind=kind, name=name, pid=pid, source="app"))
+        marks.append(schema.Mark(t=round(max(0.0, t - began), 6), kind=kind, name=name, pid=pid, source="app"))
 
     def close(until: float) -> None:
         while open_ones and open_ones[-1][2] <= until:
@@ -246,7 +246,7 @@ def marks(spans: Sequence[NamedInterval], began: float, pid: int) -> list[schema
         open_ones.append(span)
         add("begin", span[0], span[1])
     close(float("inf"))
-    return found
+    return marks
 
 
 def peaks(counters: Mapping[str, Scalar], course: MemoryCourse) -> dict[str, Scalar]:
@@ -256,12 +256,12 @@ def peaks(counters: Mapping[str, Scalar], course: MemoryCourse) -> dict[str, Sca
     if not course.is_seen:
         return {}
     names = {"peak_host_bytes": peak(course.host), "peak_device_bytes": peak(course.device)}
-    found: dict[str, Scalar] = {}
+    peaks: dict[str, Scalar] = {}
     for name, sampled in names.items():
         read = counters.get(name)
         if sampled is not None and (name in counters or name == "peak_device_bytes"):
-            found[name] = max(sampled, read) if isinstance(read, int) else sampled
+            peaks[name] = max(sampled, read) if isinstance(read, int) else sampled
     if isinstance(whole := counters.get("peak_bytes"), int):
-        both = [value for value in (peak_of_both(course), *found.values()) if isinstance(value, int)]
-        found["peak_bytes"] = max([whole, *both])
-    return found
+        both = [value for value in (peak_of_both(course), *peaks.values()) if isinstance(value, int)]
+        peaks["peak_bytes"] = max([whole, *both])
+    return peaks

@@ -32,14 +32,14 @@ def together(request: Request) -> Request:
     Two selections are one if one holds the other, or if they differ in one part alone: the experiments, the devices, or
     the values of one factor. The union of others would hold points that nobody asked for.
     """
-    found, earlier = request, list[Selection]()
+    merged, earlier = request, list[Selection]()
     for selection in reversed(request.earlier):
-        union = _union(selection, found)
+        union = _union(selection, merged)
         if union is None:
             earlier.insert(0, selection)
         else:
-            found = union
-    return msgspec.structs.replace(found, earlier=earlier)
+            merged = union
+    return msgspec.structs.replace(merged, earlier=earlier)
 
 
 def _union(old: Selection, new: Request) -> Request | None:

@@ -21,13 +21,13 @@ def by_step(events: Iterable[MemoryEvent], repetition: Sequence[NamedInterval]) 
     A step lasts until the next one begins, because hardly anything but clock readings lies between them. The last step
     lasts until its own end. Events before the first step and after the last one are left out.
     """
-    found: dict[str, list[MemoryEvent]] = {name: [] for name, _, _ in repetition}
+    events_of: dict[str, list[MemoryEvent]] = {name: [] for name, _, _ in repetition}
     starts = [start for _, start, _ in repetition]
     for event in events:
         index = bisect_right(starts, event.start) - 1
         if index >= 0 and event.start <= repetition[-1][2]:
-            found[repetition[index][0]].append(event)
-    return found
+            events_of[repetition[index][0]].append(event)
+    return events_of
 
 
 def event_counters(window: Window, repetitions: Sequence[Sequence[NamedInterval]], touched: int) -> dict[str, Scalar]:
@@ -48,17 +48,17 @@ def event_counters(window: Window, repetitions: Sequence[Sequence[NamedInterval]
     for repetition in repetitions:
         first, last = bisect_left(starts, repetition[0][1]), bisect_right(starts, repetition[-1][2])
         steps = by_step(window.events[first:last], repetition)
-        iterations = {name: found for name, found in steps.items() if name.startswith("iteration_")}
-        for name, found in iterations.items():
-            sums = totals(found, window.kinds)
+        iterations = {name: events for name, events in steps.items() if name.startswith("iteration_")}
+        for name, events in iterations.items():
+            sums = totals(events, window.kinds)
             for key in ("h2d_bytes", "d2h_bytes", "gpu_fault_groups"):
                 if f"um_{key}" in sums:
                     columns[f"{name}_{key}"].append(sums[f"um_{key}"])
-        compute = [event for found in iterations.values() for event in found]
+        compute = [event for events in iterations.values() for event in events]
         sizes += [event.bytes for event in compute if event.kind == "h2d"]
-        for name, found in [*steps.items(), ("compute", compute)]:
+        for name, events in [*steps.items(), ("compute", compute)]:
             if name not in iterations and name not in ("check", "copy_in"):
-                for key, value in totals(found, window.kinds).items():
+                for key, value in totals(events, window.kinds).items():
                     columns[f"{name}_{key.removeprefix('um_')}"].append(value)
     counters: dict[str, Scalar] = {
         name: median_low(values) for name, values in columns.items() if any(values) or name.endswith(_ALWAYS)

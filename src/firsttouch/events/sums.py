@@ -133,15 +133,15 @@ def counters(phases: Sequence[PhaseTotals], kinds: Iterable[EventKind] = KINDS) 
     um_uncertain_ms, if not zero, is by how much such a time may be too short.
     """
     kinds = tuple(kinds)
-    found: dict[str, Scalar] = {**add_up((row for phase in phases for row in phase.causes), kinds)}
+    counters: dict[str, Scalar] = {**add_up((row for phase in phases for row in phase.causes), kinds)}
     uncertain = 0
     for kind in (kind for kind in TIMED if kind in kinds):
         summed = sum(row.sum_ns for phase in phases for row in phase.causes if row.kind == kind)
         busy = [each for phase in phases for each in phase.kinds if each.kind == kind]
         if summed or kind in _EVERYWHERE:
-            found |= {f"um_{kind}_ms": sum(each.busy_ns for each in busy) / 1e6, f"um_{kind}_sum_ms": summed / 1e6}
+            counters |= {f"um_{kind}_ms": sum(each.busy_ns for each in busy) / 1e6, f"um_{kind}_sum_ms": summed / 1e6}
         uncertain = max(uncertain, sum(each.uncertain_ns for each in busy))
-    return found | ({"um_uncertain_ms": uncertain / 1e6} if uncertain else {})
+    return counters | ({"um_uncertain_ms": uncertain / 1e6} if uncertain else {})
 
 
 def shares(phases: Iterable[PhaseTotals], kinds: Iterable[EventKind] = KINDS) -> dict[str, float]:

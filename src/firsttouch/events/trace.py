@@ -181,7 +181,7 @@ def read_trace(directory: Path) -> Iterator[TraceEvent]:
 
 def read_timelines(directory: Path) -> dict[tuple[str, str], list[TransferTimeline]]:
     """The timelines of the points that moved bytes, by experiment and device. Raises UsageError as `read_trace`."""
-    found: dict[tuple[str, str], list[TransferTimeline]] = {}
+    timelines: dict[tuple[str, str], list[TransferTimeline]] = {}
     devices: dict[int, str] = {}
     timeline, began, key = TransferTimeline({}), 0.0, ("", "")
     for event in read_trace(directory):
@@ -196,10 +196,10 @@ def read_timelines(directory: Path) -> dict[tuple[str, str], list[TransferTimeli
             if isinstance(total, int | float):
                 if not timeline.steps:
                     began = event.ts
-                    found.setdefault(key, []).append(timeline)
+                    timelines.setdefault(key, []).append(timeline)
                 steps = timeline.steps.setdefault(event.name.removeprefix("bytes "), [])
                 steps.append(((event.ts - began) / 1e6, float(total)))
-    return found
+    return timelines
 
 
 # ---------------------------------------------------------------------------------------------- lines of a point

@@ -161,7 +161,7 @@ class Measurement:
         own = {name: value for name, value in outcome.counters.items() if keep is None or name in keep}
         return cls(
             samples=outcome.samples,
-            verified=outcome.errors == 0 and not any(other.errors for other in checked),
+            verified=outcome.errors == 0 and not any(check.errors for check in checked),
             verified_why=verified_why,
             stopped_by=outcome.stopped_by,
             counters={**own, **(counters or {})},

@@ -68,12 +68,12 @@ def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:
 
     Without `--set peer=`, the planner takes those of them that the call chose.
     """
-    names = [other.name for other in device.peers if other.same_driver]
+    names = [peer.name for peer in device.peers if peer.same_driver]
     own = [SELF] if itself else []
     return Factor(
         PEER,
         [*own, *names],
-        choices=[*own, *(other.name for other in device.peers)],
+        choices=[*own, *(peer.name for peer in device.peers)],
         doc="the other device that takes part",
         names_devices=True,
     )
@@ -83,10 +83,10 @@ def unreachable_peer(device: DeviceInfo, name: str) -> str | None:
     """Returns why the device's kernels and copies can't use memory of a peer, or None. name: a value of `peer`."""
     if name == SELF:
         return None
-    other = device.peer(name)
-    if other is None:
+    found_peer = device.peer(name)
+    if found_peer is None:
         return f"{device.name} has no peer {name}"
-    return other.reason if other.access == "none" else None
+    return found_peer.reason if found_peer.access == "none" else None
 
 
 def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
@@ -107,8 +107,8 @@ def measured_under_another_name(device: DeviceInfo, allocator: str, agent: str) 
 
 def first_toucher(agent: str, first_touch: object) -> str:
     """Returns the agent that `self` or `other` stands for."""
-    other = "gpu" if agent == "cpu" else "cpu"
-    return agent if first_touch == "self" else other
+    far = "gpu" if agent == "cpu" else "cpu"
+    return agent if first_touch == "self" else far
 
 
 def switch(device: DeviceInfo, name: str, values: Sequence[str]) -> list[Factor]:

@@ -60,7 +60,7 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
     Raises UsageError if factors() gives no list of factors, or two of the same name.
     """
     factors = experiment.factors(device, preset)
-    if not isinstance(factors, (list, tuple)) or not all(isinstance(one, Factor) for one in factors):
+    if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
         raise _wrong(experiment, "factors", factors, "a list of Factor")
     names = [factor.name for factor in factors]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -39,7 +39,7 @@ from firsttouch.views.pairs import BY, MEMORY, OWNER, SIDES, actor, actor_of, ag
 
 
 def _peers(device: DeviceInfo) -> list[str]:
-    return [other.name for other in device.peers if other.same_driver]
+    return [peer.name for peer in device.peers if peer.same_driver]
 
 
 def _nodes(device: DeviceInfo) -> list[str]:
@@ -59,10 +59,10 @@ def _has_no_peer(candidate: Candidate) -> bool:
 def _in_first_pair(candidate: Candidate) -> bool:
     """True if the first device or node acts, on its own memory or on that of the next. A device alone is the first."""
     acting = actor(candidate.factors, candidate.device.name)
-    other = next(iter(_other_peers(candidate)), "")
+    peer = next(iter(_other_peers(candidate)), "")
     nodes = _nodes(candidate.device)
-    is_first = acting == nodes[0] if nodes else not other or acting < other
-    return is_first and owner(candidate.factors, candidate.device.name) in (acting, other)
+    is_first = acting == nodes[0] if nodes else not peer or acting < peer
+    return is_first and owner(candidate.factors, candidate.device.name) in (acting, peer)
 
 
 def _is_largest(candidate: Candidate) -> bool:
@@ -128,7 +128,7 @@ class PairExperiment(Experiment):
         allocator, name, agent = factors.text("allocator"), factors.text(PEER), agent_of(factors)
         if reason := unreachable(device, allocator, agent):
             return reason
-        entry, other = device.allocator(allocator), device.peer(name)
+        entry, peer = device.allocator(allocator), device.peer(name)
         if entry is not None and entry.managed:
             return f"pages of {allocator} memory move to the device that touches them, so it has none in the other's"
         if agent == "cpu":
@@ -136,7 +136,7 @@ class PairExperiment(Experiment):
             return f"the CPU reaches {allocator} memory by mapping it, not in place" if mapped else None
         if reason := unreachable_peer(device, name):
             return reason
-        return other.reason if other is not None and other.access == "copies" else None
+        return peer.reason if peer is not None and peer.access == "copies" else None
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
         """Adds `owner`, whose memory is used, and `by`, who uses it: with them, pairs are a matrix."""
@@ -195,8 +195,8 @@ def reached_by_cpu(device: DeviceInfo) -> bool:
 def ways(in_gbs: float, out_gbs: float, link: Peer | None) -> dict[str, Scalar]:
     """The counters of both directions, seen from the one who acts, with the busier one over the link's stated peak."""
     of_peak = link.of_peak(in_gbs, out_gbs) if link else None
-    found: dict[str, Scalar] = {"in_gbs": in_gbs, "out_gbs": out_gbs}
-    return found if of_peak is None else found | {"of_peak": of_peak}
+    counters: dict[str, Scalar] = {"in_gbs": in_gbs, "out_gbs": out_gbs}
+    return counters if of_peak is None else counters | {"of_peak": of_peak}
 
 
 class OpenPair(Protocol):
@@ -206,11 +206,11 @@ class OpenPair(Protocol):
     agent: str
     writer: str
 
-    def allocate(self, allocator: str, size: int, *, there: bool) -> AbstractContextManager[_core.Buffer]:
-        """Memory of the peer (`there`) or of the one who acts."""
+    def allocate(self, allocator: str, size: int, *, of_peer: bool) -> AbstractContextManager[_core.Buffer]:
+        """Memory of the peer (`of_peer`) or of the one who acts."""
         ...
 
-    def writers(self, *, there: bool) -> list[int]:
+    def writers(self, *, of_peer: bool) -> list[int]:
         """The processors on which the CPU writes memory of the owner: its node's, or those nearest to the device. Empty
         if there are none.
         """
@@ -248,16 +248,16 @@ class DevicePair:
         if self.agent == "gpu" and reach:
             self._own.reach(self._owner)
 
-    def allocate(self, allocator: str, size: int, *, there: bool) -> _core.Buffer:
-        return (self._owner if there else self._own).allocate(allocator, size)
+    def allocate(self, allocator: str, size: int, *, of_peer: bool) -> _core.Buffer:
+        return (self._owner if of_peer else self._own).allocate(allocator, size)
 
-    def writers(self, *, there: bool) -> list[int]:
-        node = node_of(self._info[there])
+    def writers(self, *, of_peer: bool) -> list[int]:
+        node = node_of(self._info[of_peer])
         return [] if node is None else self._session.processors.get(node_name(node), [])
 
     def acting(self) -> AbstractContextManager[object]:
         """The CPU acts on the processors nearest to the device. Where new pages go is left to who touches them."""
-        return _core.OnNode(self.writers(there=False) if self.agent == "cpu" else [], None)
+        return _core.OnNode(self.writers(of_peer=False) if self.agent == "cpu" else [], None)
 
 
 class NodePair:
@@ -269,11 +269,11 @@ class NodePair:
         self.device, self._session = session.device, session
         self._nodes = {False: point.text(NODE), True: owner(point.factors, point.device)}
 
-    def allocate(self, allocator: str, size: int, *, there: bool) -> AbstractContextManager[_core.Buffer]:
-        return memory_on(self._nodes[there], self._session, allocator, size)
+    def allocate(self, allocator: str, size: int, *, of_peer: bool) -> AbstractContextManager[_core.Buffer]:
+        return memory_on(self._nodes[of_peer], self._session, allocator, size)
 
-    def writers(self, *, there: bool) -> list[int]:
-        return self._session.processors.get(self._nodes[there], [])
+    def writers(self, *, of_peer: bool) -> list[int]:
+        return self._session.processors.get(self._nodes[of_peer], [])
 
     def acting(self) -> AbstractContextManager[object]:
         return self._session.on_node(self._nodes[False])
@@ -307,9 +307,9 @@ def require_on(node: str, buffer: _core.Buffer) -> None:
         Misplaced: a page is on another node; the text says how many.
         Unsupported: the kernel does not tell where pages are.
     """
-    found = {node_name(number): pages for number, pages in buffer.pages_on_nodes().items()}
-    if not found:
+    pages_on = {node_name(number): pages for number, pages in buffer.pages_on_nodes().items()}
+    if not pages_on:
         raise Unsupported(f"the kernel does not tell on which NUMA node the {buffer.allocator} memory is")
-    if elsewhere := {name: pages for name, pages in found.items() if name != node}:
+    if elsewhere := {name: pages for name, pages in pages_on.items() if name != node}:
         where = ", ".join(f"{pages} on {name}" for name, pages in elsewhere.items())
-        raise Misplaced(f"of {sum(found.values())} pages of {buffer.allocator} memory asked of {node}, {where}")
+        raise Misplaced(f"of {sum(pages_on.values())} pages of {buffer.allocator} memory asked of {node}, {where}")

@@ -113,7 +113,7 @@ class Not:
 
 def holds(condition: RuleCondition, value: PropertyValue) -> bool:
     if isinstance(condition, tuple):
-        return any(holds(one, value) for one in condition)
+        return any(holds(alternative, value) for alternative in condition)
     return bool(condition(value)) if callable(condition) else condition == value
 
 
@@ -204,8 +204,8 @@ def _coherent(candidate: Candidate) -> bool:
 
 def _sdma_as_here(candidate: Candidate) -> bool:
     """True if copies use the DMA engines as they do in this environment. The runtime uses them unless told not to."""
-    here = SWITCHES["sdma"].current
-    return candidate.factors.get("sdma") in (None, here, "0" if here == "0" else "1")
+    current = SWITCHES["sdma"].current
+    return candidate.factors.get("sdma") in (None, current, "0" if current == "0" else "1")
 
 
 def _main(candidate: Candidate) -> bool:

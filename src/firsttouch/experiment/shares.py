@@ -68,11 +68,11 @@ class ShareSearch:
         from firsttouch import _core
 
         (n, median, *_, low, high), (_, alone, *_, alone_low, alone_high) = map(_core.summarise, (best, gpu_alone))
-        found: dict[str, Scalar] = {CURVE.format(f"{share:g}"): self.times[share] for share in sorted(self.times)}
-        found |= {"best_share": self.best, "best_ms": median, "all_on_gpu_ms": alone, "best_speedup": alone / median}
+        counters: dict[str, Scalar] = {CURVE.format(f"{share:g}"): self.times[share] for share in sorted(self.times)}
+        counters |= {"best_share": self.best, "best_ms": median, "all_on_gpu_ms": alone, "best_speedup": alone / median}
         if n > 1 and self.best != 1:
-            found |= {"best_speedup_low": alone_low / high, "best_speedup_high": alone_high / low}
-        return found | {"search_ms": self.seconds * 1e3, "search_complete": self.complete}
+            counters |= {"best_speedup_low": alone_low / high, "best_speedup_high": alone_high / low}
+        return counters | {"search_ms": self.seconds * 1e3, "search_complete": self.complete}
 
 
 def search(time_of: Callable[[float], float], limit: float = SEARCH_SECONDS) -> ShareSearch:

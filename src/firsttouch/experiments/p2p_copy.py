@@ -189,8 +189,8 @@ class P2pCopy(PairExperiment):
 
             def copies(*, outward: bool) -> tuple[_core.Buffer, _core.Buffer]:
                 """Target and source of the copies to the peer, or from it."""
-                source = held.enter_context(pair.allocate(point.text("source"), size, there=not outward))
-                return held.enter_context(pair.allocate(point.text("target"), size, there=outward)), source
+                source = held.enter_context(pair.allocate(point.text("source"), size, of_peer=not outward))
+                return held.enter_context(pair.allocate(point.text("target"), size, of_peer=outward)), source
 
             target, source = copies(outward=direction != IN)
             second = copies(outward=False) if direction == BOTH else (None, None)
@@ -205,8 +205,8 @@ class P2pCopy(PairExperiment):
                     second_target=second[0],
                     second_source=second[1],
                     touched_by=point.text("first_touch"),
-                    target_processors=pair.writers(there=direction != IN),
-                    source_processors=pair.writers(there=direction == IN),
+                    target_processors=pair.writers(of_peer=direction != IN),
+                    source_processors=pair.writers(of_peer=direction == IN),
                     anew=anew,
                     seed=session.seed,
                     stop=session.stop(),

@@ -106,8 +106,8 @@ class P2pDirect(PairExperiment):
         pair, kernel = open_pair(point, session), KERNELS[point.text("kernel")]
         allocator, size = point.text("allocator"), point.size("size")
         with (
-            pair.allocate(allocator, size, there=kernel.target) as a,
-            pair.allocate(allocator, size, there=kernel.source) as b,
+            pair.allocate(allocator, size, of_peer=kernel.target) as a,
+            pair.allocate(allocator, size, of_peer=kernel.source) as b,
             pair.acting(),
         ):
             outcome = _core.stream(
@@ -117,7 +117,7 @@ class P2pDirect(PairExperiment):
                 first_touch=pair.writer,
                 passes=sweep_passes(kernel.op, size),
                 seed=session.seed,
-                writers=[pair.writers(there=there) for there in (kernel.target, kernel.source, kernel.target)],
+                writers=[pair.writers(of_peer=of_peer) for of_peer in (kernel.target, kernel.source, kernel.target)],
                 stop=session.stop(),
             )  # fmt: skip
             prefix = "shape_" if pair.agent == "gpu" else ""

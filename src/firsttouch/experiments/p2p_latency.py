@@ -61,7 +61,7 @@ class P2pLatency(PairExperiment):
     def measure(self, point: Point, session: Session) -> Measurement:
         pair, theirs = open_pair(point, session), session.peer_info(point.text(PEER))
         stride = max(line_bytes(session.info), line_bytes(theirs))
-        with pair.allocate(point.text("allocator"), point.size("size"), there=True) as buffer, pair.acting():
+        with pair.allocate(point.text("allocator"), point.size("size"), of_peer=True) as buffer, pair.acting():
             outcome = _core.chase(
                 pair.device,
                 buffer,
@@ -70,7 +70,7 @@ class P2pLatency(PairExperiment):
                 stride=stride,
                 last_level_bytes=max(last_level_bytes(session.info), last_level_bytes(theirs)),
                 seed=session.seed,
-                writers=pair.writers(there=True),
+                writers=pair.writers(of_peer=True),
                 stop=session.stop(),
             )
             return Measurement.of(outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": stride})

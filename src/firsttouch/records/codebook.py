@@ -193,6 +193,6 @@ def limit_of(experiment: str, counter: str) -> tuple[str | float, float] | None:
     known = codebook_of(experiment).counter(counter)
     if known is None or known.at_most is None:
         return None
-    found = re.fullmatch(known.name, counter)
-    whole = found.expand(known.at_most) if found and isinstance(known.at_most, str) else known.at_most
+    match = re.fullmatch(known.name, counter)
+    whole = match.expand(known.at_most) if match and isinstance(known.at_most, str) else known.at_most
     return whole, known.rounding

@@ -185,10 +185,10 @@ class Limit(NamedTuple):
 
 def _is_above_peak(record: Record, run: JudgedRun) -> bool:
     """The unit of the records is 1e9 bytes per second."""
-    found = limit(record, run)
-    if found is None or found.peak is None:
+    limits = limit(record, run)
+    if limits is None or limits.peak is None:
         return False
-    return _summary(record).median * 1e9 * (found.passing - found.cached) > found.peak
+    return _summary(record).median * 1e9 * (limits.passing - limits.cached) > limits.peak
 
 
 def limit(record: Record, run: JudgedRun) -> Limit | None:
@@ -253,9 +253,9 @@ def _link_peak(device: DeviceInfo, machine: Machine) -> float | None:
         return None
     peaks = []
     for name, value in links.items():
-        if (found := re.fullmatch(r"(gpu\d+)_pcie_generation_max", name)) is None:
+        if (match := re.fullmatch(r"(gpu\d+)_pcie_generation_max", name)) is None:
             continue
-        lanes = as_number(links.get(f"{found[1]}_pcie_width_max"))
+        lanes = as_number(links.get(f"{match[1]}_pcie_width_max"))
         speed = _PCIE_GIGATRANSFERS.get(int(as_number(value) or 0))
         if lanes is None or speed is None:
             return None

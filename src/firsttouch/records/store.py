@@ -114,10 +114,10 @@ class Store:
         because they might be from another machine.
         """
         with as_usage_error("read", self.directory, "a results directory"):
-            found = read_document(self.directory, MACHINE, Machine)
-        if found is None and self.keys:
+            machine = read_document(self.directory, MACHINE, Machine)
+        if machine is None and self.keys:
             raise UsageError(f"{self.directory} holds results but no {MACHINE}; choose another --out")
-        return found
+        return machine
 
     # ---------------------------------------------------------------------------------------------------- writing
 
