@@ -21,7 +21,7 @@ def all_experiments() -> dict[str, Experiment]:
     """
     from firsttouch.experiment.contract import flaw
 
-    here = sys.modules[__name__]
-    found = find_classes(Experiment, here, group=GROUP, noun="experiment", required=_NEEDED, validate=flaw)
-    made = {name: create(one, f"experiment {name}") for name, one in found.items()}
+    package = sys.modules[__name__]
+    classes = find_classes(Experiment, package, group=GROUP, noun="experiment", required=_NEEDED, validate=flaw)
+    made = {name: create(kind, f"experiment {name}") for name, kind in classes.items()}
     return dict(sorted(made.items(), key=lambda item: item[1].order))

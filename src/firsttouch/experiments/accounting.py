@@ -189,14 +189,14 @@ class Trial:
 
 def medians(trials: Sequence[Trial]) -> dict[str, float]:
     """Returns call_NAME, touch_NAME and noise_headline (the largest change without an allocation), in bytes."""
-    found: dict[str, float] = {}
+    moved: dict[str, float] = {}
     for part, moves in (
         ("call", [trial.moved(trial.before, trial.called) for trial in trials]),
         ("touch", [trial.moved(trial.called, trial.touched) for trial in trials]),
     ):
-        found |= {f"{part}_{name}": median(move[name] for move in moves) for name in moves[0]}
-    found["noise_headline"] = max(abs(trial.moved(trial.idle, trial.before)["headline"]) for trial in trials)
-    return found
+        moved |= {f"{part}_{name}": median(move[name] for move in moves) for name in moves[0]}
+    moved["noise_headline"] = max(abs(trial.moved(trial.idle, trial.before)["headline"]) for trial in trials)
+    return moved
 
 
 class _Counters:
@@ -212,16 +212,16 @@ class _Counters:
 
     def read(self) -> dict[str, int]:
         start = time.perf_counter()
-        found = usage.process_usage(self.tree)
+        readings = usage.process_usage(self.tree)
         self.rollup_seconds = max(self.rollup_seconds, time.perf_counter() - start)
         host = usage.host_usage(self.tree)
-        found |= {name: value for name, value in host.items() if name != "host_free_and_lists"}
+        readings |= {name: value for name, value in host.items() if name != "host_free_and_lists"}
         if self.reports_free_memory:
             total, free = self.device.memory()
-            found["device_free"] = total - free
-        headline = usage.machine_usage(host, found["device_free"] if self.separate else None)
-        found |= usage.vendor_usage(self.device, self.info, self.tree)
-        return found | {"headline": headline, "time_ns": time.perf_counter_ns()}
+            readings["device_free"] = total - free
+        headline = usage.machine_usage(host, readings["device_free"] if self.separate else None)
+        readings |= usage.vendor_usage(self.device, self.info, self.tree)
+        return readings | {"headline": headline, "time_ns": time.perf_counter_ns()}
 
 
 def _host_memory_bytes() -> int:

@@ -245,13 +245,13 @@ def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[
 
 def _growth(records: Sequence[Record]) -> list[Finding]:
     """Which allocators' cost grows from blocks of GROWTH_FROM bytes to the largest."""
-    found: dict[tuple[bool, float, float], list[Record]] = {}
+    by_ends: dict[tuple[bool, float, float], list[Record]] = {}
     for rows in group_by(records, "allocator").values():
         curve = sorted((r for r in rows if number(r, "size") >= GROWTH_FROM), key=lambda r: number(r, "size"))
         if len(curve) > 1:
             grows = median_of(curve[-1]) >= GROWTH_RATIO * median_of(curve[0])
             ends = (number(curve[0], "size"), number(curve[-1], "size"))
-            found.setdefault((grows, *ends), []).extend((curve[0], curve[-1]))
+            by_ends.setdefault((grows, *ends), []).extend((curve[0], curve[-1]))
     return [
         finding(
             GROWS if grows else FLAT,
@@ -261,5 +261,5 @@ def _growth(records: Sequence[Record]) -> list[Finding]:
             least_size=least,
             most_size=most,
         )
-        for (grows, least, most), rows in sorted(found.items(), key=lambda item: not item[0][0])
+        for (grows, least, most), rows in sorted(by_ends.items(), key=lambda item: not item[0][0])
     ]

@@ -242,9 +242,9 @@ class Atomics(Experiment):
             return Measurement.of(outcome, verified_why=_mismatch(outcome), buffers=[buffer_fact("histogram", buffer)])
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        found = [f for agent in ("gpu", "cpu") for f in _alone(records, agent)]
+        alone = [f for agent in ("gpu", "cpu") for f in _alone(records, agent)]
         together = [f for agent in ("cpu", "gpu") for f in _ranges(TOGETHER, records, f"{agent}_relative", agent)]
-        return [*found, *together, *_ranges(READING, records, "read_ratio", "")]
+        return [*alone, *together, *_ranges(READING, records, "read_ratio", "")]
 
 
 _ALONE = (
@@ -284,7 +284,7 @@ def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> l
 
 
 def _mismatch(outcome: _core.Outcome) -> str:
-    found, increments = outcome.counters["found"], outcome.counters["increments"]
+    total, increments = outcome.counters["found"], outcome.counters["increments"]
     if outcome.errors == 0:
         return ""
-    return f"the histogram's sum is {found:.0f}, its increments were {increments:.0f}; {outcome.errors} are wrong"
+    return f"the histogram's sum is {total:.0f}, its increments were {increments:.0f}; {outcome.errors} are wrong"

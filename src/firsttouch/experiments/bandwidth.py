@@ -122,7 +122,7 @@ class Bandwidth(Experiment):
             CounterEntry(name="size_over_last_cache", unit=""),
             CounterEntry(name=r"threads|tried_\d+", unit=""),
         ),
-        traffic=tuple(one for kernel, arrays in ARRAYS.items() for one in _traffic(kernel, *arrays)),
+        traffic=tuple(traffic for kernel, arrays in ARRAYS.items() for traffic in _traffic(kernel, *arrays)),
     )
     figures = (
         Bar(x="allocator", facet="agent", colour="kernel", y_title="bandwidth, GB/s", title="Bandwidth of the triad",
@@ -277,7 +277,7 @@ class Bandwidth(Experiment):
         best = sorted((highest(at_largest(of), "agent")[0] for of in by_agent), key=median_of, reverse=True)
         return [
             *map(_best, best),
-            *(found for of in by_agent for found in fastest_over_slowest(RANGE, of, "allocator")),
+            *(f for of in by_agent for f in fastest_over_slowest(RANGE, of, "allocator")),
         ]
 
 

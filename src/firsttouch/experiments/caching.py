@@ -294,8 +294,8 @@ class Caching(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
         agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
-        cached = [found for rows in agents_of for found in _cached(rows)]
-        return [*cached, *(found for rows in agents_of for found in _sharing(rows, line))]
+        cached = [f for rows in agents_of for f in _cached(rows)]
+        return [*cached, *(f for rows in agents_of for f in _sharing(rows, line))]
 
 
 def _why_no_loads(loads: str, device: DeviceInfo) -> str | None:
@@ -328,12 +328,12 @@ PASS_SLOWER, PASS_FASTER, PASS_ALIKE = (
 def _cached(records: Sequence[Record]) -> list[Finding]:
     """Which memory one agent caches and which it does not."""
     rows = [r for r in records if r.factors["pattern"] == "reread"]
-    found = []
+    findings = []
     for claim, cached in ((CACHED, True), (NOT_CACHED, False)):
         if of := [r for r in rows if r.counters.get("cached") is cached]:
             names = tuple(distinct(of, "allocator"))
-            found.append(finding(claim, of, "cached" if cached else "not cached", allocator=names))
-    return found
+            findings.append(finding(claim, of, "cached" if cached else "not cached", allocator=names))
+    return findings
 
 
 def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
@@ -343,8 +343,8 @@ def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
     cached = [r for r in records if r.factors["loads"] == "cached"]
     own = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
     single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
-    found = _compared(own, line, "threads", (SLOWER, FASTER, ALIKE))
-    return [*found, *_compared(single_pass, line, "size", (PASS_SLOWER, PASS_FASTER, PASS_ALIKE))]
+    in_own_lines = _compared(own, line, "threads", (SLOWER, FASTER, ALIKE))
+    return [*in_own_lines, *_compared(single_pass, line, "size", (PASS_SLOWER, PASS_FASTER, PASS_ALIKE))]
 
 
 def _compared(records: Sequence[Record], line: int, largest: str, claims: tuple[Claim, Claim, Claim]) -> list[Finding]:

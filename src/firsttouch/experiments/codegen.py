@@ -122,7 +122,9 @@ def _cuda_listing(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
         body = re.search(rf"\.text\.{kernel}:(.*?)(?=\n\s*\.section|\Z)", done.stdout, re.DOTALL)
         if done.returncode == 0 and body:
             instructions = re.findall(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", body[1])
-            return "SASS", [one for one in instructions if one != "NOP"]  # the end is padded with them
+            return "SASS", [
+                instruction for instruction in instructions if instruction != "NOP"
+            ]  # the end is padded with them
     body = re.search(rf"\.entry {kernel}\((.*?)\n}}", ptx, re.DOTALL)
     if body is None:
         raise Unsupported(f"the compiled code holds no kernel {kernel}")

@@ -238,13 +238,13 @@ class Collective(Experiment):
             return Measurement.of(outcome, buffers=buffers, counters=counters, verified_why=_wrong(outcome, devices))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        found = []
+        findings = []
         apart = group_by(records, PROCESSES).values()
         for rows in (rows for same in apart for rows in group_by(same, OPERATION, "device").values()):
             most = max(number(r, RANKS) for r in rows)
             main = [r for r in rows if number(r, RANKS) == most and r.factors[ALLOCATOR] == rows[0].factors[ALLOCATOR]]
-            found.append(_quickest(main))
-        return found
+            findings.append(_quickest(main))
+        return findings
 
 
 def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
@@ -263,10 +263,10 @@ def _rates(outcome: _core.Outcome, shape: Shape, block: int, ranks: int) -> dict
     size = block * NUMBER * (ranks if shape.source or shape.target else 1)
     algorithm = size / outcome.counters["interval_us"] * 1e-3
     whole = shape.source and not shape.target  # OSU counts what a rank contributes, but of all-to-all one block
-    found: dict[str, Scalar] = {
+    rates: dict[str, Scalar] = {
         "bytes": size, "block_bytes": size if whole else block * NUMBER, "algorithm_gbs": algorithm
     }  # fmt: skip
-    return found | {"bus_gbs": algorithm * shape.bus(ranks)} if ranks > 1 else found
+    return rates | {"bus_gbs": algorithm * shape.bus(ranks)} if ranks > 1 else rates
 
 
 def proportional_from(records: Sequence[Record]) -> float | None:
@@ -275,12 +275,12 @@ def proportional_from(records: Sequence[Record]) -> float | None:
     records: of one operation under one set of conditions, at several sizes.
     """
     timed = sorted((number(r, "size"), r.summary.median) for r in records if r.summary)
-    found = None
+    least = None
     for (small, quick), (large, slow) in reversed([*pairwise(timed)]):
         if large <= small or quick <= 0 or math.log(slow / quick) < PROPORTIONAL * math.log(large / small):
             break
-        found = small
-    return found
+        least = small
+    return least
 
 
 def _quickest(records: Sequence[Record]) -> Finding:

@@ -142,8 +142,8 @@ class Concurrency(Experiment):
             first = _gpu_bytes(point.factors, share or 0)
             sizes = (size,) if len(of_halves) == 1 else (first, size - first)
             pairs = zip(of_halves, sizes, strict=True)
-            array, *other = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
-            second = other[0] if other else None
+            array, *rest = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
+            second = rest[0] if rest else None
             facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
             if second is not None:
                 facts.append(buffer_fact("second half", second))
@@ -172,15 +172,15 @@ class Concurrency(Experiment):
             counters: dict[str, Scalar] = {}
             if share is None:
                 once = session.stop(min_samples=1, max_samples=1)
-                found = shares.search(lambda share: _core.summarise(run(share, once).samples)[1])
-                alone, share = run(1.0, session.stop()), found.best
+                searched = shares.search(lambda share: _core.summarise(run(share, once).samples)[1])
+                alone, share = run(1.0, session.stop()), searched.best
                 outcome = run(share, session.stop()) if share != 1 else alone
-                counters = found.counters(outcome.samples, alone.samples)
+                counters = searched.counters(outcome.samples, alone.samples)
             else:
                 outcome = run(share, session.stop())
             if "gpu_share" in point.factors:
                 counters["ran_share"] = _gpu_bytes(point.factors, share) / size
-            errors = sum(one.errors for one in outcomes)
+            errors = sum(checked.errors for checked in outcomes)
             why = f"{errors} integers are wrong" if errors else ""
             return Measurement.of(outcome, verified_why=why, buffers=facts, checked=outcomes, counters=counters)
 
@@ -190,17 +190,17 @@ class Concurrency(Experiment):
             return []
         best = min(rows, key=median_of)
         alone = Quantity(_sum_of_times_alone(best), "ms")
-        found = [finding(BEST, best, details={"alone": alone}, memory=_memory(best), division=_division(best))]
-        found += [f for r in rows for f in shares.best_found(r, f"{_memory(r)} memory, {r.factors['strategy']}")]
+        findings = [finding(BEST, best, details={"alone": alone}, memory=_memory(best), division=_division(best))]
+        findings += [f for r in rows for f in shares.best_found(r, f"{_memory(r)} memory, {r.factors['strategy']}")]
         divided = [r for r in rows if min(_times_alone(r)) > 0]
         at_once = [r for r in divided if r.factors["strategy"] != "lockstep"]
         in_turns = {_alike(r): r for r in divided if r.factors["strategy"] == "lockstep"}
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
-        found += [_speedup(r, in_turns[alike]) for r in in_place if (alike := _alike(r)) in in_turns]
+        findings += [_speedup(r, in_turns[alike]) for r in in_place if (alike := _alike(r)) in in_turns]
         if at_once:
             most = max(at_once, key=_overlap)
-            found.append(_greatest_overlap(most))
-        return found
+            findings.append(_greatest_overlap(most))
+        return findings
 
 
 BEST = Claim(

@@ -80,8 +80,8 @@ def _timeline_of_new_process(device: str, caches: str | None = None) -> dict[str
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    timeline: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return timeline
 
 
 @cache
@@ -134,7 +134,7 @@ class StartUp(Experiment):
         else:
             timelines = _timelines_with_user_caches(device, count)
         name = "compile" if phase.startswith("compile") else phase
-        samples = [found[name] for found in timelines]
+        samples = [timeline[name] for timeline in timelines]
         return Measurement(samples=samples, verified=True, stopped_by="count", counters={"processes": len(samples)})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
@@ -145,11 +145,11 @@ class StartUp(Experiment):
         longest = max(total, key=median_of)
         phase = str(longest.factors["phase"])
         details = {"longest": quantity(longest)}
-        found = [finding(TOTAL, total, _sum(total), details=details, phase=phase, what=PHASES[phase])]
+        findings = [finding(TOTAL, total, _sum(total), details=details, phase=phase, what=PHASES[phase])]
         if cached := by_phase.get("compile-cached"):
             rest = [cached, *(r for r in total if r.factors["phase"] != "compile-cold")]
-            found.append(finding(CACHED, rest, _sum(rest)))
-        return found
+            findings.append(finding(CACHED, rest, _sum(rest)))
+        return findings
 
 
 BEFORE_FIRST_KERNEL = ("library", "context", "compile-cold", "launch-first")

@@ -51,15 +51,15 @@ def _faults() -> int:
 
 def _interrupts() -> dict[str, int]:
     """Returns the interrupts of memory management (x86: TLB shootdowns) by name, summed over processors."""
-    found = {}
+    interrupts = {}
     try:
         for line in Path("/proc/interrupts").read_text().splitlines():
             name, _, rest = line.strip().partition(":")
             if name in ("TLB", "IPI0", "IPI1"):
-                found[name] = sum(int(word) for word in rest.split() if word.isdecimal())
+                interrupts[name] = sum(int(word) for word in rest.split() if word.isdecimal())
     except OSError:
         pass
-    return found
+    return interrupts
 
 
 def _contiguous_pages(address: int, size: int) -> float | None:

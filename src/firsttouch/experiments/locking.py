@@ -212,12 +212,12 @@ class Locking(Experiment):
         if not contended:
             return [*(finding(ALONE_BEST, of[0]) for of in alone.values()), *_within_groups(records)]
         fastest, slowest = contended[0], contended[-1]
-        found = [finding(CONTENDED, fastest, details={"share": Quantity(100 * fastest.counter("cpu_share"), "%")})]
+        findings = [finding(CONTENDED, fastest, details={"share": Quantity(100 * fastest.counter("cpu_share"), "%")})]
         same = [r for of in alone.values() for r in of if r.factors["allocator"] == fastest.factors["allocator"]]
-        found += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
+        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
         if (comparison := compare(slowest, fastest)).is_clear:
-            found.append(finding(SLOWEST, slowest, comparison=comparison))
-        return [*found, *_within_groups(records)]
+            findings.append(finding(SLOWEST, slowest, comparison=comparison))
+        return [*findings, *_within_groups(records)]
 
 
 _SECTION = "with {outside} accesses between sections, a critical section"
@@ -249,15 +249,15 @@ def _within_groups(records: Sequence[Record]) -> list[Finding]:
     """Compares the most competing threads in a group with one, for the GPU alone."""
     alone = [r for r in records if r.factors["rivals"] == "gpu"]
     pairs = [
-        (r, one)
+        (r, ungrouped)
         for r in alone
-        for one in alone
-        if _group_threads(r) > 1 and {**one.factors} == {**r.factors, "gpu_group_threads": 1}
+        for ungrouped in alone
+        if _group_threads(r) > 1 and {**ungrouped.factors} == {**r.factors, "gpu_group_threads": 1}
     ]
     if not pairs:
         return []
-    most, one = max(pairs, key=lambda pair: _group_threads(pair[0]))
-    comparison = compare(most, one)
+    most, ungrouped = max(pairs, key=lambda pair: _group_threads(pair[0]))
+    comparison = compare(most, ungrouped)
     return [finding(IN_GROUPS, most, comparison=comparison)] if comparison.is_clear else []
 
 

@@ -164,7 +164,7 @@ class P2pCopy(PairExperiment):
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        engine, other = factors.text("engine"), device.peer(factors.text(PEER))
+        engine, peer = factors.text("engine"), device.peer(factors.text(PEER))
         agent = {KERNEL: ("gpu",), CPU: ("cpu",)}.get(engine, ())
         for side in SIDES:
             if reason := unavailable(device, factors.text(side)):
@@ -179,7 +179,7 @@ class P2pCopy(PairExperiment):
                 return f"{entry.name} memory is not device memory, and the engine {PEER_CALL} copies no other"
         if engine in (COPY_ENGINE, KERNEL) and (reason := unreachable_peer(device, factors.text(PEER))):
             return reason
-        return other.reason if other is not None and other.access == "copies" else None
+        return peer.reason if peer is not None and peer.access == "copies" else None
 
     def measure(self, point: Point, session: Session) -> Measurement:
         engine, direction, size = point.text("engine"), point.text("direction"), point.size("size")
@@ -212,20 +212,20 @@ class P2pCopy(PairExperiment):
                     stop=session.stop(),
                 )
             buffers = [buffer_fact("source", source), buffer_fact("target", target)]
-            found = Measurement.of(outcome, keep=LATENCY, buffers=buffers)
-        rate = median(found.samples)
+            measurement = Measurement.of(outcome, keep=LATENCY, buffers=buffers)
+        rate = median(measurement.samples)
         crossed = {OUT: (0.0, rate), IN: (rate, 0.0), BOTH: (rate / 2, rate / 2)}[direction]
         link = session.info.peer(point.text(PEER))
         staged = {"staged_by_driver": True} if link is not None and link.access == "none" else {}
         touched = {"touched_anew": True} if anew else {}
-        return replace(found, counters={**found.counters, **ways(*crossed, link), **staged, **touched})
+        return replace(measurement, counters={**measurement.counters, **ways(*crossed, link), **staged, **touched})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         outward = [r for r in records if r.factors["direction"] == OUT]
         kinds = by_kind(outward).values()
         return [
             *(_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "engine").values()),
-            *(found for of in kinds for found in _alone(of)),
+            *(f for of in kinds for f in _alone(of)),
         ]
 
 
@@ -254,7 +254,7 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     if not timed:
         return []
     least = min(number(r, "size") for _, _, r, _ in timed)
-    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    _, _, record, value = min(entry for entry in timed if number(entry[2], "size") == least)
     return [finding(ALONE, record, value, **parties_of(record))]
 
 

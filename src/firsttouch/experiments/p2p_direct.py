@@ -122,14 +122,14 @@ class P2pDirect(PairExperiment):
             )  # fmt: skip
             prefix = "shape_" if pair.agent == "gpu" else ""
             counters = {f"{prefix}{name}": value for name, value in outcome.counters.items()}
-            found = Measurement.of(
+            measurement = Measurement.of(
                 outcome, keep=(), counters=counters, buffers=[buffer_fact("target", a), buffer_fact("source", b)]
             )
         arrays = sum(ARRAYS[kernel.op])
-        samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in found.samples]
-        each_way = median(rate / arrays for rate in found.samples)
+        samples = [rate / arrays * (kernel.inward + kernel.outward) for rate in measurement.samples]
+        each_way = median(rate / arrays for rate in measurement.samples)
         crossed = crossings(kernel, each_way, session.info.peer(point.text(PEER)))
-        return replace(found, samples=samples, counters={**found.counters, **crossed})
+        return replace(measurement, samples=samples, counters={**measurement.counters, **crossed})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()

@@ -76,7 +76,7 @@ class P2pLatency(PairExperiment):
             return Measurement.of(outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": stride})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        return [found for rows in by_kind(records).values() for found in _findings(rows)]
+        return [f for rows in by_kind(records).values() for f in _findings(rows)]
 
 
 def _findings(records: Sequence[Record]) -> list[Finding]:

@@ -99,10 +99,10 @@ class P2pMessage(PairExperiment):
     properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
-        other = owner(factors, device.name)
-        if factors[INTERFACE] == XCCL and other == device.name:
+        holder = owner(factors, device.name)
+        if factors[INTERFACE] == XCCL and holder == device.name:
             return [device.name]  # NCCL refuses two ranks on one GPU
-        return [device.name, device.name if NODE in factors else other]
+        return [device.name, device.name if NODE in factors else holder]
 
     def takes_mpi(self, factors: Factors) -> bool:
         return factors[INTERFACE] != XCCL
@@ -166,18 +166,18 @@ class P2pMessage(PairExperiment):
                 stop=session.stop(),
             )
             buffers = [buffer_fact("source", source), buffer_fact("target", target)]
-            found = Measurement.of(outcome, buffers=buffers)
-        if not found.samples:
-            return found
+            measurement = Measurement.of(outcome, buffers=buffers)
+        if not measurement.samples:
+            return measurement
         link = session.info.peer(owner(point.factors, point.device))
-        return replace(found, counters={**found.counters, **ways(0.0, median(found.samples), link)})
+        return replace(measurement, counters={**measurement.counters, **ways(0.0, median(measurement.samples), link)})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
             *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), INTERFACE).values()),
-            *(found for of in kinds for found in _alone(_shown_at_any_size(of))),
+            *(f for of in kinds for f in _alone(_shown_at_any_size(of))),
             *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
 
@@ -223,7 +223,7 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     if not timed:
         return []
     least = min(number(r, "size") for _, _, r, _ in timed)
-    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    _, _, record, value = min(entry for entry in timed if number(entry[2], "size") == least)
     return [finding(ALONE, record, value, **parties_of(record))]
 
 

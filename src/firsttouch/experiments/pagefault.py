@@ -298,23 +298,23 @@ SINGLE = Claim(
 
 def _costs(records: Iterable[Record]) -> list[Finding]:
     """What the first touch of the most pages costs each toucher, by memory and access."""
-    found = []
+    findings = []
     for rows in group_by(records, "allocator", "page_size", "access", "xnack").values():
         for same in group_by(rows, "scenario", "threads").values():
             most = max(same, key=lambda r: number(r, "pages"))
             rate = replace(ratio_of(Quantity(1e9, "", 1e9, 1e9), quantity(most)), unit="pages/s")
-            found.append(_finding(COST, most, rate=rate))
-    return found
+            findings.append(_finding(COST, most, rate=rate))
+    return findings
 
 
 def _singles(records: Iterable[Record]) -> list[Finding]:
     """The mean and the 95th percentile of single first touches."""
-    found = []
+    findings = []
     for record in records:
         mean, p95 = (counter(record, name, "ns") for name in ("mean_ns", "p95_ns"))
         if record.factors["pages"] == 1 and mean and p95:
-            found.append(_finding(SINGLE, record, mean, p95=p95))
-    return found
+            findings.append(_finding(SINGLE, record, mean, p95=p95))
+    return findings
 
 
 def _finding(claim: Claim, record: Record, value: Quantity | None = None, **details: Quantity) -> Finding:

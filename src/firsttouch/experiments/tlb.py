@@ -287,13 +287,15 @@ class Tlb(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         curves = _curves(records)
         knees = {who: _knees(by_stride) for who, by_stride in curves.items()}
-        found = {who: of for who, of in knees.items() if of}
+        with_knees = {who: of for who, of in knees.items() if of}
         shown = []
         for agent in dict.fromkeys(agent for agent, _ in curves):
             of_agent = {who: by_stride for who, by_stride in curves.items() if who[0] == agent}
-            main = max((who for who in of_agent if who in found), key=lambda who: _points(curves[who]), default=None)
+            main = max(
+                (who for who in of_agent if who in with_knees), key=lambda who: _points(curves[who]), default=None
+            )
             shown += _reach(curves[main], knees[main]) if main else _no_level(of_agent)
-        return [*shown, *_entries(curves, found), *_misses(records)]
+        return [*shown, *_entries(curves, with_knees), *_misses(records)]
 
 
 _REACH = ("tlb.reach", "TLB reach for loads by the {agent} from {allocator} memory, one every {stride}:")
@@ -321,8 +323,8 @@ def _curves(records: Iterable[Record]) -> Curves:
 def _knees(by_stride: Mapping[int, Mapping[int, Record]]) -> dict[int, list[Knee]]:
     """Returns the knees of the curves that have any, by ascending stride."""
     costs = {stride: {n: r.counter("translated_ns") for n, r in curve.items()} for stride, curve in by_stride.items()}
-    found = {stride: find_knees(list(curve), list(curve.values())) for stride, curve in sorted(costs.items())}
-    return {stride: knees for stride, knees in found.items() if knees}
+    knees_of = {stride: find_knees(list(curve), list(curve.values())) for stride, curve in sorted(costs.items())}
+    return {stride: knees for stride, knees in knees_of.items() if knees}
 
 
 def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, list[Knee]]) -> list[Finding]:

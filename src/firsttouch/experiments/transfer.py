@@ -191,8 +191,8 @@ class Transfer(Experiment):
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
         """The allocators of source and target."""
-        here, there = factors.text("allocator"), factors.text("other")
-        return {"h2d": (here, there), "d2h": (there, here)}.get(factors.text("direction"), (here, here))
+        own, far = factors.text("allocator"), factors.text("other")
+        return {"h2d": (own, far), "d2h": (far, own)}.get(factors.text("direction"), (own, own))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         for allocator in self._sides(factors):
@@ -292,13 +292,13 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     if not timed:
         return []
     least = min(number(r, "size") for _, _, r, _ in timed)
-    _, _, record, value = min(one for one in timed if number(one[2], "size") == least)
+    _, _, record, value = min(entry for entry in timed if number(entry[2], "size") == least)
     return [finding(ALONE, record, value)]
 
 
 def _into_new_pages(records: Sequence[Record]) -> list[Finding]:
     """What a copy takes whose target has no pages yet, for each allocator at the largest size."""
-    found = []
+    findings = []
     for rows in group_by([r for r in records if counter(r, "new_pages_us", "us")], "allocator", "direction").values():
         record = at_largest(rows)[0]
         middle, low, high = (counter(record, f"new_pages{end}_us", "us") for end in ("", "_low", "_high"))
@@ -306,5 +306,5 @@ def _into_new_pages(records: Sequence[Record]) -> list[Finding]:
         if middle and low and high and alone:
             value = Quantity(middle.value, "us", low.value, high.value)
             comparison = Comparison(alone, ratio_of(value, alone), False, shared([record]), keys([record]))
-            found.append(finding(NEW_PAGES, record, value, comparison=comparison))
-    return found
+            findings.append(finding(NEW_PAGES, record, value, comparison=comparison))
+    return findings

@@ -208,8 +208,8 @@ class App:
 
     @classmethod
     def buffers(cls) -> list[BufferSpec]:
-        found = {n: s for c in reversed(cls.__mro__) for n, s in vars(c).items() if isinstance(s, BufferSpec)}
-        return list(found.values())
+        specs = {n: s for c in reversed(cls.__mro__) for n, s in vars(c).items() if isinstance(s, BufferSpec)}
+        return list(specs.values())
 
     @classmethod
     def part(cls, params: Params, rank: int, ranks: int) -> Params:
@@ -218,8 +218,8 @@ class App:
 
     @classmethod
     def declarations(cls, params: Params, rank: int = 0, ranks: int = 1) -> list[Declaration]:
-        found = cls.part(params, rank, ranks)
-        return [spec.declaration(found) for spec in cls.buffers()]
+        own = cls.part(params, rank, ranks)
+        return [spec.declaration(own) for spec in cls.buffers()]
 
     @classmethod
     def footprint(cls, params: Params) -> int:
@@ -270,8 +270,8 @@ class App:
             return None
         if not self.kernel_text:
             return str(self.kernel_path()), 1
-        before, found, _ = Path(module).read_text(encoding="utf-8").partition(self.kernel_text)
-        return module, before.count("\n") + 1 if found else 1
+        before, text, _ = Path(module).read_text(encoding="utf-8").partition(self.kernel_text)
+        return module, before.count("\n") + 1 if text else 1
 
     def kernel_files(self) -> list[KernelFile]:
         """All files whose kernels this application can launch."""
@@ -390,21 +390,21 @@ def in_pieces(function: Callable[[int, int], T], rows: int, each: int) -> list[T
         return [*pool.map(function, edges[:-1], edges[1:])]
 
 
-def relative(found: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def relative(actual: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The relative errors of numbers that are not negative; 0 where both are 0. NaN where a number is NaN."""
-    return np.abs((found + 1e-30) / (true + 1e-30) - 1)
+    return np.abs((actual + 1e-30) / (true + 1e-30) - 1)
 
 
-def difference(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> tuple[float, float]:
+def difference(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> tuple[float, float]:
     """Root mean square and maximum of the differences, in f64. NaN if an element is NaN, so compare with <=."""
-    pairs = [a.reshape(-1) for a in (found, expected)]
+    pairs = [a.reshape(-1) for a in (actual, expected)]
 
     def piece(first: int, last: int) -> tuple[float, float]:
         apart = np.abs(np.subtract(*(a[first:last] for a in pairs), dtype=np.float64))
         return float(apart @ apart), float(apart.max())
 
-    squares, worst = np.array(in_pieces(piece, found.size, 1 << 20)).T
-    return math.sqrt(squares.sum() / found.size), float(worst.max())
+    squares, worst = np.array(in_pieces(piece, actual.size, 1 << 20)).T
+    return math.sqrt(squares.sum() / actual.size), float(worst.max())
 
 
 def shared_kernels(name: str) -> KernelFile:

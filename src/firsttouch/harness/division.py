@@ -92,9 +92,9 @@ def find(
     def time_of(share: float) -> float:
         return divided_ms(run(replace(given, gpu_share=share)))
 
-    found = search(time_of)
-    alone = [time_of(1.0) for _ in range(repeats)] if found.best != 1 else []
-    return ChosenDivision(replace(given, gpu_share=found.best), found, alone)
+    result = search(time_of)
+    alone = [time_of(1.0) for _ in range(repeats)] if result.best != 1 else []
+    return ChosenDivision(replace(given, gpu_share=result.best), result, alone)
 
 
 def facts(app: App) -> dict[str, Scalar]:

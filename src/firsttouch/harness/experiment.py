@@ -206,8 +206,8 @@ class Application(Applications):
     def params(self, factors: Factors) -> dict[str, int]:
         """Returns the application's parameters at this point. Raises ValueError if none fit the size."""
         size = factors["size"]
-        found = dict(_solve_cached(self.app, size) if isinstance(size, int) else self.app.sizes[str(size)])
-        return found | {name: int(v) for name in found if isinstance(v := factors.get(name), int)}
+        params = dict(_solve_cached(self.app, size) if isinstance(size, int) else self.app.sizes[str(size)])
+        return params | {name: int(v) for name in params if isinstance(v := factors.get(name), int)}
 
     def environment(self, factors: Factors) -> dict[str, str]:
         recording = {events.VARIABLE: "1"} if factors.get("events") == "on" else {}
@@ -240,10 +240,14 @@ class Application(Applications):
         left = bytes_left_by_ballast(self.app, params, strategy, factors)
         own = session.on_own_processors() if session.ranks > 1 else nullcontext()
         with own, Ballast(session.device, session.info.allocator(strategy.allocator), left) as ballast:
-            found = division.find(
-                self.app, factors, runner.division, lambda one: runner.run(params, divided=one)[1], _repeats(factors)
+            chosen = division.find(
+                self.app,
+                factors,
+                runner.division,
+                lambda divided: runner.run(params, divided=divided)[1],
+                _repeats(factors),
             )
-            runner.division = found.division
+            runner.division = chosen.division
             for _ in range(_repeats(factors)):
                 # All are checked, the later ones in full only if their output differs from the first.
                 app, finished = runner.run(params, known=[*session.outputs, *(run.output for run in runs)])
@@ -253,7 +257,7 @@ class Application(Applications):
                 timed += [runner.run(params, timer=timer)[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
         measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
-        measurement.counters |= {**ballast.counters, **found.counters(runs), **kernel_times.counters(timed)}
+        measurement.counters |= {**ballast.counters, **chosen.counters(runs), **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement

@@ -28,9 +28,9 @@ def counters(runs: Sequence[Run]) -> dict[str, Scalar]:
     times = [run.kernels.seconds * 1e3 for run in runs if run.kernels is not None]
     if not times:
         return {}
-    found: dict[str, Scalar] = {"kernel_ms": mean(times)}
+    counters: dict[str, Scalar] = {"kernel_ms": mean(times)}
     if len(times) > 1:
-        found["kernel_sd_ms"] = stdev(times)
-    found["kernel_compute_ms"] = mean(run.phases["compute"] for run in runs) * 1e3
-    found["kernel_intervals"] = max(run.kernels.intervals for run in runs if run.kernels is not None)
-    return found
+        counters["kernel_sd_ms"] = stdev(times)
+    counters["kernel_compute_ms"] = mean(run.phases["compute"] for run in runs) * 1e3
+    counters["kernel_intervals"] = max(run.kernels.intervals for run in runs if run.kernels is not None)
+    return counters

@@ -110,10 +110,10 @@ class Meter:
         in_phase = sides if self._counters.overlap else {"": sum(sides.values())}
         self.peak |= {f"memory_{phase}{side}_bytes": value for side, value in in_phase.items()}
         highest = max(more["host"], _resident()[1] - self._before["host"])
-        found = {**{f"_{name}": value for name, value in more.items()}, "_host": highest}
+        peaks = {**{f"_{name}": value for name, value in more.items()}, "_host": highest}
         if not self._counters.overlap:
-            found[""] = in_phase[""]
-        for side, value in found.items():
+            peaks[""] = in_phase[""]
+        for side, value in peaks.items():
             self.peak[f"peak{side}_bytes"] = max(self.peak.get(f"peak{side}_bytes", 0), value)
         if "peak_bytes" in self.peak:  # the host's peak may be between two readings
             self.peak["peak_bytes"] = max(self.peak["peak_bytes"], self.peak["peak_host_bytes"])
@@ -250,8 +250,8 @@ def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str,
     """'' or an error message: of elements that nobody wrote, or else of check(); and the digest of what was examined.
     Raises TypeError if check() returns anything else, for example because of a missing return.
     """
-    if found := outputs.matching(app, workspace.contents, known):
-        return "", found
+    if digest := outputs.matching(app, workspace.contents, known):
+        return "", digest
     seen = outputs.DigestedView(app, workspace.contents)
     for array in app.arrays.values():
         if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(seen(array))):
@@ -279,17 +279,17 @@ def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
     """
     workspace, device = active.workspace, active.workspace.info
     for array in active.app.arrays.values():
-        found, declared = array.memory, array.declaration
+        blocks, declared = array.memory, array.declaration
         wanted = declared.role in ("output", "inout") and (on_demand or declared.starts_on is None)
         if not wanted or array in active.gpu.windows:
             continue
-        memory = found.host if on_demand and found.shared else found.device
+        memory = blocks.host if on_demand and blocks.shared else blocks.device
         if memory is None or array.nbytes % 4:
             continue
         entry = device.allocator(memory.allocator)
         if not on_demand and (entry is None or entry.on_demand is not False):
             continue
-        if memory is found.device:
+        if memory is blocks.device:
             active.gpu.launch("fill_32", array, 0, array.nbytes // 4, NONSENSE, over=array.nbytes // 4, writes=[array])
         else:
             workspace.view(array, reads=False, writes=True).view(np.uint32)[:] = NONSENSE

@@ -51,12 +51,12 @@ class DigestedView:
 def matching(app: App, view: View, known: Collection[str]) -> str:
     """The digest of what this run left, if it is one of those known; otherwise ''."""
     prefix = _prefix(app)
-    for names in {one[len(prefix) :].partition(":")[0] for one in known if one.startswith(prefix)}:
+    for names in {digest[len(prefix) :].partition(":")[0] for digest in known if digest.startswith(prefix)}:
         seen = DigestedView(app, view)
         for name in names.split():
             seen(_part(app, name))
-        if (found := seen.digest()) in known:
-            return found
+        if (digest := seen.digest()) in known:
+            return digest
     return ""
 
 

@@ -28,7 +28,7 @@ def factors_of(app: type[App], requested: Sequence[Scalar] = ()) -> list[Factor]
     requested: placements that the call names. Those that are settings of the application's buffers are accepted too.
     """
     declared = app.declarations(app.sizes["tiny"])
-    words = {name: accepted for one in declared for name, accepted in settings_of(one).items()}
+    words = {name: accepted for buffer in declared for name, accepted in settings_of(buffer).items()}
     docs = {ADVICE_OF: "advice to the driver about buffer ", PREFETCH_OF: "prefetches of buffer "}
     each = [
         Factor(name, accepted[:1], choices=accepted, doc=docs[prefix] + name.removeprefix(prefix))

@@ -56,20 +56,20 @@ def changes(declared: Sequence[Declaration], strategy: Strategy, *, place_scratc
 
 def _changes_of(declared: Declaration, strategy: Strategy) -> list[str]:
     now = BY_ITSELF.of(declared, strategy)
-    found = []
+    changes = []
     for advice, prefetch in _OF_GPU if declared.sides == "gpu" else _CHANGES.get(declared.role, ()):
         if declared.ends_on != "cpu":
             prefetch = {"gpu+cpu": "gpu", "cpu": NONE}.get(prefetch, prefetch)
         if Guidance.of(advice, prefetch) != now:
-            found.append(f"{declared.name}={advice}/{prefetch}")
-    return list(dict.fromkeys(found))
+            changes.append(f"{declared.name}={advice}/{prefetch}")
+    return list(dict.fromkeys(changes))
 
 
 def further(request: Request, records: Sequence[Record], known: Mapping[str, type[App]]) -> list[Request]:
     """The requests of the next step of each search, from what the steps before measured."""
     if BEST not in request.set.get(PLACEMENT, ()):
         return []
-    found = []
+    requests = []
     for search in searches(records):
         base, app = search.base, known.get(application(search.base))
         if app is None or application(base) not in request.experiments or base.device not in request.devices:
@@ -79,10 +79,10 @@ def further(request: Request, records: Sequence[Record], known: Mapping[str, typ
             word_of(r) for r in records if conditions_of(r) == conditions_of(base) and r.factors.get("repeat") == 1
         }
         if words:
-            found.append(_request(request, base, words, 1))
+            requests.append(_request(request, base, words, 1))
         if attempted.issuperset(words) and (best := finalists_of(search.tried, base)):
-            found.append(_request(request, base, best, base.factors.get("repeat")))
-    return found
+            requests.append(_request(request, base, best, base.factors.get("repeat")))
+    return requests
 
 
 def _changes_from(base: Record, app: type[App]) -> list[str]:

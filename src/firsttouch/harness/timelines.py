@@ -28,14 +28,14 @@ def spans(run: Run) -> list[NamedInterval]:
     Iterations are timed by the device's clock, which says how long they took but not when. They are placed one after
     another, so that the last one ends with the phase compute.
     """
-    found: list[NamedInterval] = []
+    spans: list[NamedInterval] = []
     for name, start, end in run.spans:
         if name == "free":
             continue
-        found.append((name, start, end))
+        spans.append((name, start, end))
         if name == "compute":
-            found += _iterations(run, start, end)
-    return found
+            spans += _iterations(run, start, end)
+    return spans
 
 
 def _iterations(run: Run, start: float, end: float) -> list[NamedInterval]:

@@ -35,8 +35,8 @@ def llvm_tools(name: str) -> list[str]:
     """Paths of a tool of LLVM in the order to try: ROCm's supports its GPUs, others may be too old for them."""
     folder = os.path.join(os.environ.get("ROCM_PATH", "/opt/rocm"), "llvm/bin")
     names = [*(f"{name}-{version}" for version in range(25, 14, -1)), name]
-    found = [shutil.which(name, path=folder), *map(shutil.which, names)]
-    return [tool for tool in found if tool is not None]
+    tools = [shutil.which(name, path=folder), *map(shutil.which, names)]
+    return [tool for tool in tools if tool is not None]
 
 
 def _nvrtc(text: str, name: str, target: str) -> Compiled:

@@ -24,8 +24,8 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     """
     nvml, reason = gpus.collect()
     topics = host_topics(Tree(), os.environ, host.usable_cores())
-    for topic, found in (nvml | amd.collect()).items():
-        topics[topic] = topics.get(topic, {}) | _clean(found)
+    for topic, facts in (nvml | amd.collect()).items():
+        topics[topic] = topics.get(topic, {}) | _clean(facts)
     if reason and topics.get("nvidia"):
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
     return Machine(

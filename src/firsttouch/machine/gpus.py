@@ -263,12 +263,12 @@ class Nvml:
         ancestor = self.query("DeviceGetTopologyCommonAncestor", first, second)
         if ancestor is None or ancestor > _HOST_BRIDGE:
             return None
-        (generation, lanes), other = (
+        (generation, lanes), of_second = (
             [self.query(f"DeviceGet{name}", handle) for name in ("MaxPcieLinkGeneration", "CurrPcieLinkWidth")]
             for handle in (first, second)
         )
         lane_gbs = _PCIE_LANE_GBS.get(generation)
-        if [generation, lanes] != other or lane_gbs is None or not lanes:
+        if [generation, lanes] != of_second or lane_gbs is None or not lanes:
             return Link("PCIe")
         return Link("PCIe", None, lane_gbs * lanes, f"NVML, PCIe {generation} x{lanes}")
 

@@ -271,12 +271,12 @@ def _number(text: str | None) -> float | None:
 
 def _cpuinfo(tree: Tree) -> dict[str, str]:
     """Fields of the first processor in /proc/cpuinfo, and on Arm also those after the last processor."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in tree.lines("proc/cpuinfo"):
         field, colon, value = line.partition(":")
         if colon:
-            found.setdefault(field.strip(), value.strip())
-    return found
+            fields.setdefault(field.strip(), value.strip())
+    return fields
 
 
 def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
@@ -338,12 +338,12 @@ def _init_on_alloc(tree: Tree) -> bool | None:
 
 def _sizes(tree: Tree, folder: str) -> list[tuple[str, str]]:
     """A pair such as ('2MiB', 'hugepages-2048kB') for each page size that has a folder, smallest first."""
-    found = []
+    sizes = []
     for name in tree.names(folder):
         match = re.fullmatch(r"hugepages-(\d{1,12})kB", name)
         if match:
-            found.append((int(match[1]), name))
-    return [(format_size(kib * 1024).replace(" ", ""), name) for kib, name in sorted(found)]
+            sizes.append((int(match[1]), name))
+    return [(format_size(kib * 1024).replace(" ", ""), name) for kib, name in sorted(sizes)]
 
 
 def _pagemap() -> Facts:

@@ -192,10 +192,10 @@ def find_library(name: str) -> Library:
 
 def _find(name: str) -> Iterator[Library]:
     tried = candidates(name)
-    found = [path for path in map(_resolve, tried) if path is not None]
-    for path in found if name == "opencl-icd" else found[:1]:
+    resolved = [path for path in map(_resolve, tried) if path is not None]
+    for path in resolved if name == "opencl-icd" else resolved[:1]:
         yield Library(name=name, path=path, version=_version(Path(path), LIBRARIES[name]))
-    if not found:
+    if not resolved:
         yield Library(name=name, reason=_missing(name, tried))
 
 
@@ -212,13 +212,13 @@ def _missing(name: str, tried: Sequence[str]) -> str:
 def _unique(paths: Iterable[str]) -> list[str]:
     """The paths without later paths of the same file; symbolic links are resolved."""
     seen: set[str] = set()
-    found = []
+    unique = []
     for path in paths:
         file = os.path.realpath(path) if "/" in path else path
         if file not in seen:
             seen.add(file)
-            found.append(path)
-    return found
+            unique.append(path)
+    return unique
 
 
 def _toolkit_folders(spec: LibrarySpec) -> Iterator[str]:
@@ -287,7 +287,7 @@ def _resolve(candidate: str) -> str | None:
 @cache
 def loader_cache() -> dict[str, list[str]]:
     """Paths of libraries by soname, from `ldconfig -p`."""
-    found: dict[str, list[str]] = {}
+    libraries: dict[str, list[str]] = {}
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         try:
             listed = subprocess.run([program, "-p"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10).stdout
@@ -296,9 +296,9 @@ def loader_cache() -> dict[str, list[str]]:
         for line in listed.decode(errors="replace").splitlines():
             soname, arrow, path = line.strip().partition(" => ")
             if arrow:
-                found.setdefault(soname.split(" ")[0], []).append(path)
+                libraries.setdefault(soname.split(" ")[0], []).append(path)
         break
-    return found
+    return libraries
 
 
 @cache
@@ -316,8 +316,8 @@ def _header(path: str) -> bytes:
 
 
 def _is_library(path: str) -> bool:
-    own, other = _own_header(), _header(path)
-    return other[:4] == b"\x7fELF" and len(other) == 20 and (own[4:6], own[18:]) == (other[4:6], other[18:])
+    own, header = _own_header(), _header(path)
+    return header[:4] == b"\x7fELF" and len(header) == 20 and (own[4:6], own[18:]) == (header[4:6], header[18:])
 
 
 def _version(path: Path, spec: LibrarySpec) -> str:

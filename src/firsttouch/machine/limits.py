@@ -12,14 +12,14 @@ VARIABLES = ("FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MAN
 
 def environment_limits() -> dict[str, int]:
     """The limits that are set, in bytes, by variable. Raises UsageError if a value is not a size."""
-    found = {}
+    limits = {}
     for name in VARIABLES:
         if text := os.environ.get(name, ""):
             try:
-                found[name] = parse_size(text)
+                limits[name] = parse_size(text)
             except ValueError as error:
                 raise UsageError(f"{name}: {error}") from None
-    return found
+    return limits
 
 
 def host_limit() -> int:

@@ -22,15 +22,15 @@ def node_name(node: int) -> str:
 
 def node_number(name: str) -> int | None:
     """The number of a NUMA node by its name; None if the text names no node."""
-    found = re.fullmatch(r"node(\d{1,5})", name)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"node(\d{1,5})", name)
+    return int(match[1]) if match else None
 
 
 def acting_nodes(tree: Tree, usable: Iterable[int]) -> dict[int, list[int]]:
     """The NUMA nodes with processors that this process may use, and these processors. usable: those of all nodes."""
     allowed = set(usable)
-    found = {node: [core for core in node_cores(tree, node) if core in allowed] for node in nodes(tree)}
-    return {node: cores for node, cores in found.items() if cores}
+    usable_cores = {node: [core for core in node_cores(tree, node) if core in allowed] for node in nodes(tree)}
+    return {node: cores for node, cores in usable_cores.items() if cores}
 
 
 def node_cores(tree: Tree, node: int) -> list[int]:
@@ -53,14 +53,14 @@ def facts(tree: Tree) -> Facts:
     is the distance to itself). memory_only_nodes are those without a CPU, such as a GPU's memory on Grace Hopper.
     """
     numbers = nodes(tree)
-    found: Facts = {
+    facts: Facts = {
         "nodes": len(numbers) or None,
         "balancing": named(_BALANCING, tree.integer("proc/sys/kernel/numa_balancing")),
     }
     memory_only = []
     for n in numbers:
         info, cores = node_memory(tree, n), node_cores(tree, n)
-        found |= {
+        facts |= {
             f"node{n}_total_bytes": info.get("MemTotal"),
             f"node{n}_free_bytes": info.get("MemFree"),
             f"node{n}_cpus": format_ids(cores) or None,
@@ -68,5 +68,5 @@ def facts(tree: Tree) -> Facts:
         }
         if not cores and info.get("MemTotal"):
             memory_only.append(n)
-    found["memory_only_nodes"] = format_ids(memory_only) or None
-    return drop_missing(found)
+    facts["memory_only_nodes"] = format_ids(memory_only) or None
+    return drop_missing(facts)

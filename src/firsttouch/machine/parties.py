@@ -51,19 +51,19 @@ def rank_party(devices: Sequence[DeviceInfo], rank: int, nodes: Sequence[int] = 
     acting = numa.acting_nodes(tree, usable)
     every, ranks = list(acting), len(devices)
 
-    def node_of_rank(other: int) -> int | None:
+    def node_of_rank(of_rank: int) -> int | None:
         if nodes:
-            return nodes[other]
-        if devices[other].capabilities.runs_kernels:
-            return node_of(devices[other], tree)
-        return every[other * len(every) // ranks] if every else None
+            return nodes[of_rank]
+        if devices[of_rank].capabilities.runs_kernels:
+            return node_of(devices[of_rank], tree)
+        return every[of_rank * len(every) // ranks] if every else None
 
     node = node_of_rank(rank)
-    there = [other for other in range(ranks) if node_of_rank(other) == node]
+    neighbours = [number for number in range(ranks) if node_of_rank(number) == node]
     cores = usable if node is None else acting.get(node, [])
-    if len(cores) >= len(there):
-        at = there.index(rank)
-        cores = cores[at * len(cores) // len(there) : (at + 1) * len(cores) // len(there)]
+    if len(cores) >= len(neighbours):
+        at = neighbours.index(rank)
+        cores = cores[at * len(cores) // len(neighbours) : (at + 1) * len(cores) // len(neighbours)]
     return Party(
         device=devices[rank].name,
         rank=rank,

@@ -29,25 +29,28 @@ def add_peers(
     for device, info in opened:
         info.peers += [
             linked(
-                _peer(device, other, moves_buffers and not _share_host_memory(info, other_info)),
+                _peer(device, peer, moves_buffers and not _share_host_memory(info, peer_info)),
                 info,
-                other_info,
+                peer_info,
                 links or {},
             )
-            for other, other_info in opened
-            if other.name != device.name
+            for peer, peer_info in opened
+            if peer.name != device.name
         ]
 
 
-def _peer(device: _core.Device, other: _core.Device, moved: bool) -> Peer:
-    if reason := device.why_unreachable(other):
-        return Peer(name=other.name, access="none", reason=" ".join(reason.split()))
-    return Peer(name=other.name, access="copies" if moved else "direct", reason=MOVED if moved else "")
+def _peer(device: _core.Device, peer: _core.Device, moved: bool) -> Peer:
+    if reason := device.why_unreachable(peer):
+        return Peer(name=peer.name, access="none", reason=" ".join(reason.split()))
+    return Peer(name=peer.name, access="copies" if moved else "direct", reason=MOVED if moved else "")
 
 
-def linked(peer: Peer, here: DeviceInfo, there: DeviceInfo, links: Links) -> Peer:
-    """The peer `there` of `here`, with the link that leads to it. Unchanged if the link is unknown."""
-    addresses = pci_address(str(here.facts.get("pci_bus", ""))), pci_address(str(there.facts.get("pci_bus", "")))
+def linked(peer: Peer, device: DeviceInfo, peer_device: DeviceInfo, links: Links) -> Peer:
+    """The peer `peer_device` of `device`, with the link that leads to it. Unchanged if the link is unknown."""
+    addresses = (
+        pci_address(str(device.facts.get("pci_bus", ""))),
+        pci_address(str(peer_device.facts.get("pci_bus", ""))),
+    )
     outward, inward = links.get(addresses, Link()), links.get(addresses[::-1], Link())
     return msgspec.structs.replace(
         peer,
@@ -77,7 +80,7 @@ def with_other_backends(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     Replaces the peers that an earlier call added.
     """
     usable = [device for device in devices if device.available and device.capabilities.runs_kernels]
-    added = {d.name: [_through_host(d, other) for other in usable if other.kind != d.kind] for d in usable}
+    added = {d.name: [_through_host(d, peer) for peer in usable if peer.kind != d.kind] for d in usable}
     return [msgspec.structs.replace(d, peers=_same_driver_peers(d) + added.get(d.name, [])) for d in devices]
 
 
@@ -85,6 +88,6 @@ def _same_driver_peers(device: DeviceInfo) -> list[Peer]:
     return [peer for peer in device.peers if peer.same_driver]
 
 
-def _through_host(device: DeviceInfo, other: DeviceInfo) -> Peer:
-    reason = f"{device.name} and {other.name} have different drivers; data go through the host"
-    return Peer(name=other.name, access="none", reason=reason, same_driver=False)
+def _through_host(device: DeviceInfo, peer: DeviceInfo) -> Peer:
+    reason = f"{device.name} and {peer.name} have different drivers; data go through the host"
+    return Peer(name=peer.name, access="none", reason=reason, same_driver=False)

@@ -86,13 +86,13 @@ class Tree:
 
     def kibibytes(self, name: str, prefix: str = "") -> dict[str, int]:
         """Bytes by field of a file in the form of /proc/meminfo (``[prefix]Field:  123 kB``)."""
-        found = {}
+        sizes = {}
         for line in self.lines(name):
             field, colon, rest = line.removeprefix(prefix).strip().partition(":")
             value = parse_int(rest.split()[0]) if colon and rest.split() else None
             if value is not None:
-                found[field] = value * (1024 if rest.split()[-1] == "kB" else 1)
-        return found
+                sizes[field] = value * (1024 if rest.split()[-1] == "kB" else 1)
+        return sizes
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -120,14 +120,14 @@ def parse_kernel_size(text: str | None) -> int | None:
 
 def parse_ids(text: str | None) -> list[int]:
     """The numbers of a kernel list such as ``0-3,8``; empty if it is malformed."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in (text or "").split(","):
         first, dash, last = part.strip().partition("-")
         low, high = parse_int(first), parse_int(last if dash else first)
         if low is None or high is None or not 0 <= low <= high < _MOST_CPUS:
             return []
-        found.extend(range(low, high + 1))
-    return found
+        numbers.extend(range(low, high + 1))
+    return numbers
 
 
 def format_ids(ids: Iterable[int]) -> str:

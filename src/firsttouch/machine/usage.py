@@ -91,8 +91,8 @@ def kernel_usage(tree: Tree, pci_bus: str, *, shared: bool) -> dict[str, int]:
     """
     regions = ("vram", "gtt") if shared else ("vram",)
     counted = [value for region in regions if (value := region_usage(tree, pci_bus, region)) is not None]
-    found = {"vendor_used": sum(counted)} if counted else {}
-    return found | {f"process_{region}": value for region, value in drm_usage(tree, "self", pci_bus).items()}
+    used = {"vendor_used": sum(counted)} if counted else {}
+    return used | {f"process_{region}": value for region, value in drm_usage(tree, "self", pci_bus).items()}
 
 
 def region_usage(tree: Tree, pci_bus: str, region: str) -> int | None:
@@ -141,12 +141,12 @@ def _used(node: Mapping[str, int]) -> int | None:
 
 def _listed(tree: Tree) -> Counter[int]:
     """Bytes of free pages in the lists of the processors (pagesets in /proc/zoneinfo), by NUMA node."""
-    found: Counter[int] = Counter()
+    by_node: Counter[int] = Counter()
     node, page = 0, os.sysconf("SC_PAGE_SIZE")
     for line in tree.lines("proc/zoneinfo"):
         words = line.split()
         if words[:1] == ["Node"] and len(words) > 1:
             node = parse_int(words[1].rstrip(",")) or 0
         elif words[:1] == ["count:"] and len(words) == 2:
-            found[node] += (parse_int(words[1]) or 0) * page
-    return found
+            by_node[node] += (parse_int(words[1]) or 0) * page
+    return by_node
