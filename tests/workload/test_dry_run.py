@@ -13,6 +13,7 @@ from firsttouch.apps import all_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+from firsttouch.workload import dry_run
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.patterns import PATTERNS, program_for
 from firsttouch.workload.program import Launch
@@ -76,6 +77,29 @@ class Endless(App):
         return ""
 
 
+class Growing(Endless):
+    """No two of its rounds are equal."""
+
+    name = "growing"
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        n = 0
+        while cpu.reads(self.a)[0] == 0:
+            n = (n + 1) * 31 % 1009
+            gpu.launch("endless", self.a, n, over=n + 1)
+
+
+class Unready(Endless):
+    """Its data are ready when the data say so."""
+
+    name = "unready"
+
+    def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
+        cpu.fill(self.a, 0)
+        while cpu.reads(self.a)[0] == 0:
+            gpu.launch("endless", self.a, self.n, over=self.n)
+
+
 class Failing(Endless):
     name = "failing"
 
@@ -87,6 +111,19 @@ def test_a_loop_without_an_end_is_left(prices: MeasuredPrices) -> None:
     declared = program_of(Endless, {"n": 1024})
     assert declared.assumptions == ("a loop ends when the data say so: 10 rounds are assumed",)
     assert 20 <= declared.launches <= 40, "a view and a launch in each round"
+
+
+def test_a_loop_without_an_end_whose_rounds_differ_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run, "MOST_ITEMS", 1000)
+    declared = program_of(Growing, {"n": 1024})
+    assert declared.assumptions == (
+        "a loop ends when the data say so: no two rounds are equal, and what follows 1000 launches is left out",
+    )
+    assert declared.launches >= 1000
+
+
+def test_an_initialisation_without_an_end_is_left() -> None:
+    assert "its initialisation does not end without data" in program_of(Unready, {"n": 1024}).assumptions[0]
 
 
 def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: MeasuredPrices) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from firsttouch.units import format_size
 from firsttouch.workload.program import (
@@ -30,7 +31,7 @@ from firsttouch.workload.program import (
     append_body,
     fold,
 )
-from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile
+from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile, LaunchSequence
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
 from firsttouch.workspace.declarations import Agent, Params
 from firsttouch.workspace.exchange import Message
@@ -46,6 +47,8 @@ FIXED, NO_RESERVE = 0x10, 0x4000
 """Flags of mmap(2) on Linux that Python does not name in all versions."""
 ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
+MOST_ITEMS = 500_000
+"""The most launches and repetitions that are recorded of a loop that may wait for data."""
 UNSETTLED = 8
 """The last launches, which may still be taken back, because a kernel fills a view that was taken for its address."""
 
@@ -113,7 +116,11 @@ class _Recorder(Workspace):
 
     def __init__(self, number: int) -> None:
         self.number, self.arrays = number, []
+        queue: Any = _Queue(self)
+        self.device = queue
         self.computing = self.read_computed = self.ended = False
+        self._may_wait = False
+        """Whether the CPU has read, in any phase, what kernels wrote."""
         self.assumptions: list[str] = []
         self._lists: list[list[Item]] = [[]]
         """What is recorded: of a phase, and of each loop that has begun."""
@@ -127,11 +134,11 @@ class _Recorder(Workspace):
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         self.access(byte_range, reads=reads, writes=writes)
 
-    def access(self, byte_range: ByteRange, *, reads: bool, writes: bool, passes: float = 1.0) -> None:
+    def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         """One more access of the launch that is being declared."""
         if byte_range.start < byte_range.end:
             number = byte_range.array.number
-            self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes, passes))
+            self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
     def launched(
         self,
@@ -140,15 +147,18 @@ class _Recorder(Workspace):
         kernel: str = "",
         threads: int = 0,
         at_once: bool = False,
+        passes: float = 1.0,
     ) -> None:
-        """The launch whose accesses were declared."""
-        launch = Launch(agent, tuple(self._accesses), by, kernel, threads, at_once)
+        """The launch whose accesses were declared, each with so many passes over its bytes."""
+        accesses = self._accesses if passes == 1 else [replace(a, passes=passes) for a in self._accesses]
+        launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once)
         self._accesses.clear()
         if not launch.accesses:
             return
         for a in launch.accesses:
             zeros = self._zeros(a.block)
             if by == "view":
+                self._may_wait |= a.reads and zeros.computed
                 self.read_computed |= a.reads and zeros.computed and self.computing
             elif a.writes:
                 zeros.computed = True
@@ -175,12 +185,19 @@ class _Recorder(Workspace):
     def _settle(self, item: Item) -> None:
         fold(self._lists[-1], item)
         last = self._lists[-1][-1]
-        if isinstance(last, Repeat) and last.count >= ENDLESS and self.computing and self.read_computed:
+        if not self._may_wait:
+            return
+        if isinstance(last, Repeat) and last.count >= ENDLESS:
             self._lists[-1][-1] = Repeat(ROUNDS, last.body)
-            self.assumptions.append(f"a loop ends when the data say so: {ROUNDS} rounds are assumed")
-            self.ended = True
-            self._recent.clear()
-            raise _Endless
+            assumed = f"{ROUNDS} rounds are assumed"
+        elif (count := sum(map(len, self._lists))) >= MOST_ITEMS:
+            assumed = f"no two rounds are equal, and what follows {count} launches is left out"
+        else:
+            return
+        self.assumptions.append(f"a loop ends when the data say so: {assumed}")
+        self.ended = True
+        self._recent.clear()
+        raise _Endless
 
     def settled(self) -> list[Item]:
         """The innermost list, with all that was recorded."""
@@ -247,37 +264,47 @@ class _Cpu(Cpu):
         self.workspace.launched("cpu", kernel=entry.name, threads=over, at_once=at_once)
 
 
-class _Sequence:
-    """The launches of a sequence: how many threads each has."""
+class _Queue:
+    """Stands for the device's queue: takes launches as Device.launch does."""
 
-    def __init__(self) -> None:
-        self.threads: list[int] = []
-        self.arrays: dict[Array, object] = {}
+    def __init__(self, recorder: _Recorder) -> None:
+        self._recorder = recorder
 
-    def add(self, kernel: str, *arguments: KernelArgument, over: int = 0, groups: int = 0, threads: int = 0) -> None:
-        self.threads.append(over or groups * threads)
+    def launch(self, kernel: str, groups: int, threads: int, arguments: object, timer: object) -> None:
+        self._recorder.launched("gpu", kernel=kernel, threads=groups * threads)
+
+
+class _Launches:
+    """Stands for a native list of launches: how many threads each has."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        self._recorder = recorder
+        self._threads: list[int] = []
 
     def __len__(self) -> int:
-        return len(self.threads)
+        return len(self._threads)
+
+    def add(self, kernel: str, groups: int, threads: int, arguments: object) -> None:
+        self._threads.append(groups * threads)
+
+    def replay(self, first: int, count: int, timer: object) -> None:
+        """Each launch is taken to use a part of the bytes, by its share of the threads of the largest launch."""
+        threads = sum(self._threads[first : first + count])
+        passes = max(1.0, threads / max(self._threads, default=1))
+        self._recorder.launched("gpu", kernel="sequence", threads=threads, passes=passes)
 
 
 class _Gpu(Gpu):
     workspace: _Recorder
 
-    def launch(
-        self,
-        kernel: str,
-        *arguments: KernelArgument,
-        over: int = 0,
-        groups: int = 0,
-        threads: int = 0,
-        reads: Sequence[ByteRange] = (),
-        updates: Sequence[ByteRange] = (),
-        writes: Sequence[ByteRange] = (),
-    ) -> None:
-        _, entry = self._entry(kernel, arguments)
-        self._declare(entry, arguments, reads, updates, writes)
-        self.workspace.launched("gpu", kernel=kernel, threads=over or groups * threads)
+    def prepare_launch(
+        self, kernel: str, arguments: Sequence[KernelArgument], over: int, groups: int, threads: int
+    ) -> tuple[Any, int, int, list[object]]:
+        self._entry(kernel, arguments)
+        return kernel, 1, over or groups * threads, []
+
+    def _start_marks(self) -> None:
+        """Nothing is timed."""
 
     def call(self, function: object, *arguments: object, **ranges: Any) -> None:
         """There are no library calls, since there is no library."""
@@ -293,26 +320,9 @@ class _Gpu(Gpu):
         """What is exchanged is memory of its own under every strategy, but the process waits."""
         self.workspace.wait()
 
-    def sequence(self) -> Any:
-        return _Sequence()
-
-    def replay(
-        self,
-        sequence: Any,
-        *,
-        first: int = 0,
-        count: int | None = None,
-        reads: Sequence[ByteRange] = (),
-        updates: Sequence[ByteRange] = (),
-        writes: Sequence[ByteRange] = (),
-    ) -> None:
-        """Each launch is taken to use a part of the bytes, by its share of the threads of the largest launch."""
-        launches = sequence.threads[first : None if count is None else first + count]
-        passes = max(1.0, sum(launches) / max(sequence.threads, default=1))
-        for ranges, reading, writing in ((reads, True, False), (updates, True, True), (writes, False, True)):
-            for one in ranges:
-                self.workspace.access(one, reads=reading, writes=writing, passes=passes)
-        self.workspace.launched("gpu", kernel="sequence", threads=sum(launches))
+    def sequence(self) -> LaunchSequence:
+        launches: Any = _Launches(self.workspace)
+        return LaunchSequence(self, launches)
 
     def iterations(self, count: int) -> Iterator[int]:
         """Each round is a body; equal rounds become a Repeat. The last whole round of a loop that ends early is
@@ -347,15 +357,15 @@ def program_of(app: Callable[[Params], Declares], params: Params) -> Program:
     for number in STAND_INS:
         try:
             return _dry_run(app(params), params, number)
-        except _NoKernel:
-            reason = reason or "without data it launches no kernel"
+        except _NoKernel as error:
+            reason = reason or str(error)
         except Exception as error:
             reason = reason or f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}"
     return by_roles(app(params), params, reason)
 
 
 class _NoKernel(Exception):
-    """A dry run launched no kernel in the phase compute."""
+    """A dry run launched no kernel in the phase compute, because of the reason that the exception states."""
 
 
 def _title(app: Declares, params: Params) -> str:
@@ -379,10 +389,11 @@ def _dry_run(app: Declares, params: Params, number: int) -> Program:
             initialise, recorder.computing = recorder.end_phase(), True
             app.compute(cpu, gpu)
     except _Endless:
-        pass
+        if not recorder.computing:
+            raise _NoKernel("its initialisation does not end without data") from None
     compute = recorder.end_phase()
     if not _launches_kernels(compute):
-        raise _NoKernel
+        raise _NoKernel("without data it launches no kernel")
     if recorder.read_computed and not recorder.assumptions:
         recorder.assumptions.append(
             f"numbers that the CPU reads from what kernels wrote are taken as {number}, so loops may end early"

@@ -263,9 +263,9 @@ class Tile:
 class LaunchSequence:
     """A recorded list of launches that native code replays. Made by Gpu.sequence()."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, steps: _core.LaunchList) -> None:
         self._gpu = gpu
-        self.steps = _core.LaunchList(gpu.workspace.device)
+        self.steps = steps
         self.arrays: dict[Array, object] = {}
 
     def add(self, kernel: str, *arguments: KernelArgument, over: int = 0, groups: int = 0, threads: int = 0) -> None:
@@ -368,7 +368,7 @@ class Gpu(_Agent):
 
     def sequence(self) -> LaunchSequence:
         """An empty list of launches, to be filled in App.prepare and replayed in App.compute."""
-        return LaunchSequence(self)
+        return LaunchSequence(self, _core.LaunchList(self.workspace.device))
 
     def replay(
         self,
