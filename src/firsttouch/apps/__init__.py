@@ -22,5 +22,5 @@ def all_apps() -> dict[str, type[App]]:
     """Applications by name, in alphabetical order. Raises UsageError for a module or a class that can't be used."""
     from firsttouch.harness.app import App
 
-    here = sys.modules[__name__]
-    return dict(sorted(find_classes(App, here, group=GROUP, noun="application", required=_NEEDED).items()))
+    package = sys.modules[__name__]
+    return dict(sorted(find_classes(App, package, group=GROUP, noun="application", required=_NEEDED).items()))

@@ -91,9 +91,9 @@ class Backprop(App):
             change = RATE * errors + MOMENTUM * change
             factor = factor + change
         wrong, factors = np.zeros(3, u64), (factor, change, last)
-        found = view(self.weights), view(self.changes), view(self.partial)
+        outputs = view(self.weights), view(self.changes), view(self.partial)
         rest = (self.inputs // UNITS, *self._generators(), RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE)
-        on_host(shared_kernels("training"), "training_wrong", *found, *factors, wrong, *rest)
+        on_host(shared_kernels("training"), "training_wrong", *outputs, *factors, wrong, *rest)
         names = ("weights", "last changes of weights", "sums of 16 inputs")
         return ", ".join(f"{n} {name} differ from f64" for n, name in zip(wrong, names, strict=True) if n)
 

@@ -92,9 +92,9 @@ class Cfd(App):
 
     def _difference(self, view: View, expected: np.ndarray[Any, Any], count: int) -> str:
         """Says how far a variable is from its values after `count` iterations if that is beyond rounding."""
-        for name, found, right, one in zip(VARIABLES, view(self.u), expected, ROUNDING, strict=True):
-            mean, worst = difference(found, right)
-            most = one * (min(count, CHANGING) ** 0.5 + max(0, count - CHANGING))
+        for name, actual, right, rounding in zip(VARIABLES, view(self.u), expected, ROUNDING, strict=True):
+            mean, worst = difference(actual, right)
+            most = rounding * (min(count, CHANGING) ** 0.5 + max(0, count - CHANGING))
             if not (mean <= most and worst <= 10 * most):
                 return f"{name} differs by up to {worst:.3g}, root mean square {mean:.3g}, from {count} iterations"
         return ""

@@ -66,18 +66,18 @@ class Fdtd3d(App):
         """Recomputes all cells in f64 from regenerated initial data. In a large space: a sample of them, and all in f32
         by a simple kernel on the CPU; in a very large one, by it, only the last step.
         """
-        found, most = view(self.cells), ROUNDING * self.iterations
-        updates = found.size * self.iterations
+        actual, most = view(self.cells), ROUNDING * self.iterations
+        updates = actual.size * self.iterations
         if updates <= FULL_CHECK_UPDATES:
-            cells = self._initial(map(range, found.shape))
+            cells = self._initial(map(range, actual.shape))
             for _ in range(self.iterations):
                 cells = self._step(cells)
-            worst = _largest_error(found, cells)
+            worst = _largest_error(actual, cells)
         else:
             count = max(4, 4_000_000 // (2 * RADIUS * self.iterations + 1) ** 3)
-            worst = float(np.max([self._error_at(found, at) for at in self._some_cells(count)]))
+            worst = float(np.max([self._error_at(actual, at) for at in self._some_cells(count)]))
             steps = self.iterations if updates <= REPEATED_UPDATES else 1
-            apart = _largest_error(found, self._repeat(view, steps))
+            apart = _largest_error(actual, self._repeat(view, steps))
             if not apart <= 2 * ROUNDING * steps:
                 return f"a cell differs by {apart:.3g} of its value from {steps} steps repeated on the CPU"
         return "" if worst <= most else f"a cell differs from its recomputation in f64 by {worst:.3g} of its value"
@@ -97,14 +97,14 @@ class Fdtd3d(App):
         places = [np.unravel_index(int(i), (self.n,) * 3) for i in sample(self.n**3, count, self.seed)]
         return [*corners, *(tuple(int(i) + RADIUS for i in place) for place in places)]
 
-    def _error_at(self, found: Values, at: tuple[int, ...]) -> float:
+    def _error_at(self, actual: Values, at: tuple[int, ...]) -> float:
         """The error of one cell after all steps. At faces inside the space, the valid part of the box shrinks."""
         box = around(at, RADIUS * self.iterations, self.cells.shape)
         cells = self._initial(box)
         for _ in range(self.iterations):
             cells = self._step(cells)
         cell = tuple(slice(i - r[0], i - r[0] + 1) for i, r in zip(at, box, strict=True))
-        return _largest_error(found[tuple(slice(i, i + 1) for i in at)], cells[cell])
+        return _largest_error(actual[tuple(slice(i, i + 1) for i in at)], cells[cell])
 
     def _initial(self, box: Iterable[range], dtype: Any = np.float64) -> Values:
         z, y, x = np.meshgrid(*map(np.array, box), indexing="ij", sparse=True)
@@ -138,11 +138,11 @@ def _planes(cells: Values) -> int:
     return max(8, 2**19 // int(cells[0].size))
 
 
-def _largest_error(found: Values, expected: Values) -> float:
+def _largest_error(actual: Values, expected: Values) -> float:
     """The largest relative error."""
 
     def piece(first: int, last: int) -> float:
         right = expected[first:last]
-        return float(np.max(np.abs(found[first:last] - right) / np.maximum(right, 2.0**-24)))
+        return float(np.max(np.abs(actual[first:last] - right) / np.maximum(right, 2.0**-24)))
 
-    return float(np.max(in_pieces(piece, len(found), _planes(found))))
+    return float(np.max(in_pieces(piece, len(actual), _planes(actual))))

@@ -87,7 +87,7 @@ class Gaussian(App):
             exact = np.where(below, 0.0, PEAK * (near - left)), np.where(below, near, 0.0)
             scale = np.maximum(near, SMALLEST_SCALE)
             pairs = zip((a, m), exact, strict=True)
-            return [float((np.abs(found[first:last] - right) / scale).max()) for found, right in pairs]
+            return [float((np.abs(actual[first:last] - right) / scale).max()) for actual, right in pairs]
 
         worst = dict(zip("am", np.max(in_pieces(largest, n, max(1, 2**20 // n)), axis=0), strict=True))
         done = np.minimum(column, steps)

@@ -108,13 +108,13 @@ class Halo(App):
 
     def check(self, view: View) -> str:
         """Compares every cell of every field, halos and corners included, with that of which it must be a copy."""
-        for field, (name, found) in enumerate(zip(FIELDS, view(self.fields), strict=True)):
+        for field, (name, actual) in enumerate(zip(FIELDS, view(self.fields), strict=True)):
             more = [name[1:4] == "vel" or name.endswith(end) for end in ("_x", "_y")]  # on nodes or faces
             own = self.nx + 4 + more[0]
 
-            def wrong(first: int, last: int, found: F64 = found, field: int = field, own: int = own) -> int:
+            def wrong(first: int, last: int, actual: F64 = actual, field: int = field, own: int = own) -> int:
                 rows = slice(first, last)
-                return int((found[rows, :own] != self.expected(field, rows)[:, :own]).sum())
+                return int((actual[rows, :own] != self.expected(field, rows)[:, :own]).sum())
 
             if count := sum(in_pieces(wrong, self.ny + 4 + more[1], 512)):
                 return f"{count} cells of {name} differ from those that they must be copies of"

@@ -78,21 +78,21 @@ class Heartwall(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         rows, points, templates = self.rows, self.points, self.templates
-        found = (self.positions, self.peaks)
+        outputs = (self.positions, self.peaks)
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
             cpu.writes(self.next)  # before the launch, because later it would wait for that launch
             wrote = [self.positions[i : i + 1], self.peaks[i : i + 1]]
             if i == 0:
                 gpu.launch(
-                    *("heartwall_begin", self.frame, self.start, templates, *found, rows, points),
+                    *("heartwall_begin", self.frame, self.start, templates, *outputs, rows, points),
                     over=points * SIDE * SIDE,
                     writes=[templates, *wrote],
                 )
             else:
                 tenth = (i - 1) // 10 * 10  # the last frame that changed the templates
                 gpu.launch(
-                    *("heartwall_track", self.frame, templates, *found, rows, self.cols, points, i),
+                    *("heartwall_track", self.frame, templates, *outputs, rows, self.cols, points, i),
                     groups=points,
                     threads=THREADS,
                     reads=[self.positions[tenth : tenth + 1], self.positions[i - 1 : i]],
@@ -104,8 +104,8 @@ class Heartwall(App):
     def check(self, view: View) -> str:
         """Checks that every point follows the film exactly, and recomputes all templates and peaks in f64."""
         true = self._start()[None] + self.film.path[:, None]
-        found, peaks, templates = map(view, (self.positions, self.peaks, self.templates))
-        lost = np.argwhere((found != true).any(axis=2))
+        positions, peaks, templates = map(view, (self.positions, self.peaks, self.templates))
+        lost = np.argwhere((positions != true).any(axis=2))
         if lost.size:
             return f"{len(lost)} positions do not follow the film, the first in frame {lost[0][0]} point {lost[0][1]}"
 
@@ -130,5 +130,5 @@ class Heartwall(App):
 def correlation(a: F64, b: F64) -> F64:
     """The absolute normalised cross-correlation of each pair of squares of pixels."""
     a, b = (squares - squares.mean(axis=(1, 2), keepdims=True) for squares in (a, b))
-    products, own, other = (np.einsum("pxy,pxy->p", *pair) for pair in ((a, b), (a, a), (b, b)))
-    return np.asarray(np.abs(products) / np.sqrt(own * other * (SIDE**2 - 1) / SIDE**2))
+    products, own_a, own_b = (np.einsum("pxy,pxy->p", *pair) for pair in ((a, b), (a, a), (b, b)))
+    return np.asarray(np.abs(products) / np.sqrt(own_a * own_b * (SIDE**2 - 1) / SIDE**2))

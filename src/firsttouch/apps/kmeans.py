@@ -83,15 +83,17 @@ class Kmeans(App):
 
     def _assign(self, cpu: Cpu, gpu: Gpu) -> None:
         """Assign all points to centres, and sum the points of each centre."""
-        features, found = self.features, (self.membership, self.squares)
+        features, outputs = self.features, (self.membership, self.squares)
         shape, mine = (self.d, self.centres.shape[1], self.k), self.shares()[-1][1]  # the GPU's points are below mine
         if mine > 0:
-            written = [array[:mine] for array in found]
-            gpu.launch("kmeans_assign", self.transposed, self.centres, *found, mine, *shape, over=mine, writes=written)
+            written = [array[:mine] for array in outputs]
+            gpu.launch(
+                "kmeans_assign", self.transposed, self.centres, *outputs, mine, *shape, over=mine, writes=written
+            )
         for first, last, piece, end in (share for share in self.shares() if share[0] < share[1]):
-            count, points, written = last - first, features[first:last], [array[first:last] for array in found]
+            count, points, written = last - first, features[first:last], [array[first:last] for array in outputs]
             if last != mine:
-                values = (self.centres, *found, first, count, *shape)
+                values = (self.centres, *outputs, first, count, *shape)
                 cpu.launch("kmeans_assign_rows", features, *values, over=count, reads=[points], writes=written)
             cpu.launch(
                 *("kmeans_sums", features, self.membership, self.previous, self.sums, self.counts),

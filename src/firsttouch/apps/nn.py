@@ -54,12 +54,12 @@ class Nn(App):
                 reads=[tile.of(self.locations)],
                 writes=[tile.of(self.distances)],
             )
-        found = [self.nearest, self.which]
-        cpu.launch("nn_nearest", self.distances, *found, self.n, self.k, over=self.n, writes=found)
-        nearest, which = (cpu.reads(buffer).reshape(-1) for buffer in found)
+        outputs = [self.nearest, self.which]
+        cpu.launch("nn_nearest", self.distances, *outputs, self.n, self.k, over=self.n, writes=outputs)
+        nearest, which = (cpu.reads(buffer).reshape(-1) for buffer in outputs)
         order = np.lexsort((which, nearest))[: self.k]
-        self.found = which[order].tolist()
-        for at, distance in zip(self.found, nearest[order], strict=True):
+        self.chosen = which[order].tolist()
+        for at, distance in zip(self.chosen, nearest[order], strict=True):
             if at >= 0:  # it is -1 if fewer than k distances are numbers
                 cpu.updates(self.records[at : at + 1])[0, 53:] = np.frombuffer(distance.tobytes(), np.uint8)
 
@@ -73,12 +73,12 @@ class Nn(App):
         if not worst <= 10 * 2.0**-24:
             return f"the relative error of a distance is {worst:.3g}"
         # The records found must be all that are not farther than the last of them, except for later ties.
-        last = distances[self.found[-1]]
+        last = distances[self.chosen[-1]]
         nearer = np.flatnonzero(distances <= last)
         expected = nearer[np.lexsort((nearer, distances[nearer]))][: self.k].tolist()
-        if self.found != expected:
-            return f"the {self.k} nearest are {expected}, not {self.found}"
-        for at in self.found:
+        if self.chosen != expected:
+            return f"the {self.k} nearest are {expected}, not {self.chosen}"
+        for at in self.chosen:
             text, (latitude, longitude) = bytes(records[at, :53]).decode(), locations[at]
             if (np.float32(text[33:41]), np.float32(text[42:51])) != (latitude, longitude):
                 return f"the text of record {at} is {text!r}, but its location is {latitude}, {longitude}"

@@ -79,14 +79,14 @@ class Nw(App):
 
         def wrong(first: int, last: int) -> tuple[int, str]:
             """The number of wrong cells in rows after `first` up to `last`, and the first of them."""
-            found = score[first : last + 1]
-            expected = np.maximum(found[:-1, 1:], found[1:, :-1]) - penalty
-            np.maximum(expected, found[:-1, :-1] + profile[rows[first:last]], out=expected)
-            places = np.argwhere(found[1:, 1:] != expected)
+            scores = score[first : last + 1]
+            expected = np.maximum(scores[:-1, 1:], scores[1:, :-1]) - penalty
+            np.maximum(expected, scores[:-1, :-1] + profile[rows[first:last]], out=expected)
+            places = np.argwhere(scores[1:, 1:] != expected)
             if not len(places):
                 return 0, ""
             i, j = places[0]
-            return len(places), f"({first + 1 + i}, {1 + j}) is {found[i + 1, j + 1]}, not {expected[i, j]}"
+            return len(places), f"({first + 1 + i}, {1 + j}) is {scores[i + 1, j + 1]}, not {expected[i, j]}"
 
-        found = [piece for piece in in_pieces(wrong, n, ROWS) if piece[0]]
-        return f"{sum(count for count, _ in found)} of {n * n} cells are wrong; {found[0][1]}" if found else ""
+        pieces = [piece for piece in in_pieces(wrong, n, ROWS) if piece[0]]
+        return f"{sum(count for count, _ in pieces)} of {n * n} cells are wrong; {pieces[0][1]}" if pieces else ""

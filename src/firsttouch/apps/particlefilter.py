@@ -70,8 +70,8 @@ class ParticleFilter(App):
             sums = (weight, cdf, start)
             gpu.launch("particlefilter_cdf", *sums, n, blocks, groups=blocks, threads=THREADS, writes=[cdf])
             gpu.launch("particlefilter_resample", *at, cdf, *resampled, n, self.offset(frame), over=n, writes=resampled)
-            for array, other in zip(at, resampled, strict=True):
-                gpu.swap(array, other)
+            for array, next_array in zip(at, resampled, strict=True):
+                gpu.swap(array, next_array)
 
     def offset(self, frame: int) -> float:
         """Random offset of a frame's systematic resampling, in [0, 1)."""

@@ -107,9 +107,9 @@ class Pathfinder(App):
             np.minimum(row[:-2], row[2:], out=best)
             np.minimum(best, row[1:-1], out=best)
             np.add(best, walls, out=row[1:-1])
-        for found, right in ((costs[self.turns % 2], row[1:-1]), (costs[1 - self.turns % 2], before)):
-            places = np.flatnonzero(found != right)
+        for actual, right in ((costs[self.turns % 2], row[1:-1]), (costs[1 - self.turns % 2], before)):
+            places = np.flatnonzero(actual != right)
             if places.size:
                 j = int(places[0])
-                return f"{places.size} of {self.cols} costs are wrong; column {j} costs {found[j]}, not {right[j]}"
+                return f"{places.size} of {self.cols} costs are wrong; column {j} costs {actual[j]}, not {right[j]}"
         return ""

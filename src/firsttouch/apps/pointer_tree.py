@@ -36,8 +36,8 @@ class PointerTree(App):
         return None
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
-        here, there = cpu.writes(self.nodes).ctypes.data, self.nodes.memory.device
-        if there is None or there.device_address != here:
+        host_address, block = cpu.writes(self.nodes).ctypes.data, self.nodes.memory.device
+        if block is None or block.device_address != host_address:
             raise Unsupported("the agents use different addresses for this memory, so pointers are not valid on both")
         shape = (self.n, self.n.bit_length(), self.nodes.key)
         cpu.launch("tree_grow", self.nodes, self.root, *shape, over=self.n, writes=[self.nodes, self.root])

@@ -79,5 +79,5 @@ class ProducerConsumer(App):
                 different[kept - first :] |= (held != answers[kept - first :]).any(axis=1)
             return [int(at) + first for at in np.flatnonzero(different)]
 
-        found = [at for part in in_pieces(wrong, items, max(1, (1 << 18) // self.words)) for at in part]
-        return f"{len(found)} of {items} items have a wrong answer, such as item {found[0]}" if found else ""
+        places = [at for part in in_pieces(wrong, items, max(1, (1 << 18) // self.words)) for at in part]
+        return f"{len(places)} of {items} items have a wrong answer, such as item {places[0]}" if places else ""

@@ -93,8 +93,8 @@ class QuantumVolume(App):
     def _expected(self, view: View) -> Callable[[int, int], Complex]:
         if self.circuit == "mirror":
             return self._mirrored
-        found = self.reference if self.qubits <= FULL_CHECK_QUBITS else self._on_device(view)
-        return lambda first, last: found[first:last]
+        state = self.reference if self.qubits <= FULL_CHECK_QUBITS else self._on_device(view)
+        return lambda first, last: state[first:last]
 
     @cached_property
     def reference(self) -> Complex:

@@ -101,11 +101,11 @@ class Transport(App):
             sizes = tracked, self.count, self.capacity, self.room, *block
             physics = m.side, m.isotopes * m.reactions, m.mass, m.yield_, self.slots
             gpu.launch("transport_track", self.now, *written, *data, *sizes, *physics, over=tracked + 1, writes=written)
-            found = self.counted(cpu)
-            received = self.exchange(cpu, gpu, found) if self.near else 0
-            moved += received - sum(found[QUEUED])
-            self.count, tracked = self.count + found[CENSUS], min(found[NEXT] + received, self.capacity)
-            became = [a + b for a, b in zip(became, found, strict=True)]
+            counts = self.counted(cpu)
+            received = self.exchange(cpu, gpu, counts) if self.near else 0
+            moved += received - sum(counts[QUEUED])
+            self.count, tracked = self.count + counts[CENSUS], min(counts[NEXT] + received, self.capacity)
+            became = [a + b for a, b in zip(became, counts, strict=True)]
             gpu.swap(self.now, self.fresh)
         gains = begun + became[SPLIT] + became[PRODUCED] + moved
         losses = self.count + became[ABSORBED] + became[FISSIONED] + became[KILLED]
@@ -115,12 +115,12 @@ class Transport(App):
     def counted(self, cpu: Cpu) -> list[int]:
         """What kernels have counted since the last call."""
         words = cpu.updates(self.control)
-        found, words[:] = [int(word) for word in words], 0
-        return found
+        counts, words[:] = [int(word) for word in words], 0
+        return counts
 
-    def exchange(self, cpu: Cpu, gpu: Gpu, found: list[int]) -> int:
+    def exchange(self, cpu: Cpu, gpu: Gpu, counts: list[int]) -> int:
         """Send the particles in the queues, and put those that arrive behind other fresh ones. Returns how many."""
-        others, sent, at = [*self.near.values()], found[QUEUED][: len(self.near)], found[NEXT]
+        others, sent, at = [*self.near.values()], counts[QUEUED][: len(self.near)], counts[NEXT]
         lists, into = (self.now, self.queue, self.outgoing, self.control), (self.incoming, self.fresh, self.control)
         with gpu.exchange():
             for first, n in zip(range(0, len(self.outgoing), self.room), sent, strict=False):

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 def blocks_along(ranks: int, axes: int) -> tuple[int, ...]:
     """The number of blocks along each axis, as equal as possible, the most along the last."""
-    found = [1] * axes
+    counts = [1] * axes
     factor = 2
     while ranks > 1:
         while ranks % factor:
             factor += 1
-        found[found.index(min(found))] *= factor
+        counts[counts.index(min(counts))] *= factor
         ranks //= factor
-    return tuple(sorted(found))
+    return tuple(sorted(counts))
 
 
 def block_of(rank: int, blocks: Sequence[int]) -> tuple[int, ...]:
@@ -51,12 +51,12 @@ def neighbours(rank: int, ranks: int, axes: int) -> dict[int, int]:
     """The process behind each face of a block (-x, +x, -y, ...), unless the space ends there."""
     blocks = blocks_along(ranks, axes)
     place = block_of(rank, blocks)
-    found: dict[int, int] = {}
+    behind: dict[int, int] = {}
     for face in range(2 * axes):
         at = [p + (2 * (face % 2) - 1) * (axis == face // 2) for axis, p in enumerate(place)]
         if 0 <= at[face // 2] < blocks[face // 2]:
-            found[face] = rank_of(at, blocks)
-    return found
+            behind[face] = rank_of(at, blocks)
+    return behind
 
 
 def packed(numbers: Sequence[int]) -> int:

@@ -18,10 +18,12 @@ def step(old: F64, areas: Values, neighbours: Values, normals: Values) -> F64:
         for face, near in enumerate(neighbours):
             normal = normals[3 * face : 3 * face + 3].astype(float)
             inside = near >= 0
-            other = np.where(inside, now[:, np.where(inside, near, 0)], FAR_AWAY)
-            there, other_fast = _gas(other)
-            smooth = 0.1 * np.sqrt((normal**2).sum(axis=0)) * (fast + other_fast) * inside
-            passing = (_flow(now, pressure, normal) + _flow(other, there, normal)) / 2 + smooth * (other - now)
+            outside = np.where(inside, now[:, np.where(inside, near, 0)], FAR_AWAY)
+            outside_pressure, outside_fast = _gas(outside)
+            smooth = 0.1 * np.sqrt((normal**2).sum(axis=0)) * (fast + outside_fast) * inside
+            passing = (_flow(now, pressure, normal) + _flow(outside, outside_pressure, normal)) / 2 + smooth * (
+                outside - now
+            )
             flux += np.where(near == WALL, pressure * np.pad(normal, ((1, 1), (0, 0))), passing)
         now = old + factors / (STAGES + 1 - stage) * flux
     return now

@@ -106,13 +106,13 @@ class Histories:
             p = fresh
         self.census = _join(done)
 
-    def differ(self, found: U64, first: Sequence[int], extent: Sequence[int]) -> str:
+    def differ(self, actual: U64, first: Sequence[int], extent: Sequence[int]) -> str:
         """'' if rows of 17 words are the particles that are at census in a block of cells, but for rounding errors;
         otherwise what differs. Particles of other source particles are left out.
         """
-        here = ((self.census["cell"] >= np.array(first)) & (self.census["cell"] < np.add(first, extent))).all(axis=1)
-        traced = found[:, 16] % np.uint64(self.every) == 0
-        return _differ(_unpacked(found[traced]), _take(self.census, here))
+        inside = ((self.census["cell"] >= np.array(first)) & (self.census["cell"] < np.add(first, extent))).all(axis=1)
+        traced = actual[:, 16] % np.uint64(self.every) == 0
+        return _differ(_unpacked(actual[traced]), _take(self.census, inside))
 
     def _source(self, step: int) -> State:
         count = self.cells**3 * self.each
@@ -251,10 +251,10 @@ def _unpacked(words_: U64) -> State:
     }  # fmt: skip
 
 
-def _differ(found: State, expected: State) -> str:
-    if len(found["id"]) != len(expected["id"]):
-        return f"{len(found['id'])} particles instead of {len(expected['id'])}"
-    a, b = (_take(p, np.argsort(p["id"])) for p in (found, expected))
+def _differ(actual: State, expected: State) -> str:
+    if len(actual["id"]) != len(expected["id"]):
+        return f"{len(actual['id'])} particles instead of {len(expected['id'])}"
+    a, b = (_take(p, np.argsort(p["id"])) for p in (actual, expected))
     for name in ("id", "random", "root", "cell"):
         if count := int((a[name] != b[name]).any(axis=-1).sum() if a[name].ndim > 1 else (a[name] != b[name]).sum()):
             return f"{name} of {count} particles"

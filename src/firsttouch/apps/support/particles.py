@@ -99,7 +99,7 @@ class Particles:
 
         def count(first: int, last: int) -> int:
             right = self.at[:, self.chosen(n, offset, first, last)]
-            near = [np.abs(found[first:last] - axis) <= 1e-9 for found, axis in zip(at, right, strict=True)]
+            near = [np.abs(position[first:last] - axis) <= 1e-9 for position, axis in zip(at, right, strict=True)]
             return last - first - int(np.count_nonzero(near[0] & near[1]))
 
         return sum(in_pieces(count, n, CHUNK))
