@@ -25,8 +25,9 @@ build: $(VENV)/.installed  ## build the package and install it into .venv
 run: $(VENV)/.installed  ## measure this machine and print what was found: make run ARGS="latency --device cpu"
 	$(VENV)/bin/firsttouch run $(ARGS)
 
+# Each process has one thread of numpy, as there are as many processes as cores.
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
-	$(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
 
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
 	$(VENV)/bin/python docs/recompute
