@@ -124,7 +124,8 @@ def _poison_memory(app: App) -> None:
                 gpu.launch(fill, array, 0, n, value, over=n, writes=[array])
             if array.memory.host is not None and not array.memory.shared and not array.declaration.file:
                 raw = workspace.view(array, reads=False, writes=True).view(np.uint8).reshape(-1)
-                raw[:] = np.resize(np.frombuffer(word, np.uint8), raw.size)
+                raw[: raw.size // 4 * 4].view(np.uint32)[:] = measure.NONSENSE
+                raw[raw.size // 4 * 4 :] = word[0]
             workspace.wait()
             workspace.forget(array)
         app.prepare(gpu)

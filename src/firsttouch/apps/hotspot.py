@@ -125,14 +125,17 @@ class Hotspot(App):
         top, left = max(0, rows[0] - steps), max(0, cols[0] - steps)
         wide = slice(top, min(n, rows[-1] + 1 + steps)), slice(left, min(n, cols[-1] + 1 + steps))
         at = np.arange(n)[wide[0], None] * n + np.arange(n)[wide[1]]
-        temp = (uniform_f32(self.temp.key, at, 323, 343) if start is None else start[wide]).astype(np.float64)
+        near = np.empty((at.shape[0] + 2, at.shape[1] + 2))  # with the border repeated outside
+        temp = near[1:-1, 1:-1]
+        temp[:] = uniform_f32(self.temp.key, at, 323, 343) if start is None else start[wide]
         by_power, by_y, by_x, by_z = self.coefficients()
         heat = by_power * uniform_f32(self.power.key, at, 0, 0.006).astype(np.float64)
         for _ in range(steps):
-            near = np.pad(temp, 1, mode="edge")
-            temp += np.rint(by_z * (AMBIENT - temp) / SPACING) * SPACING
-            temp -= (2 * by_y + 2 * by_x) * near[1:-1, 1:-1]
-            temp += heat
-            temp += by_y * (near[:-2, 1:-1] + near[2:, 1:-1])
-            temp += by_x * (near[1:-1, :-2] + near[1:-1, 2:])
+            near[0], near[-1], near[:, 0], near[:, -1] = near[1], near[-2], near[:, 1], near[:, -2]
+            change = np.rint(by_z * (AMBIENT - temp) / SPACING) * SPACING
+            change -= (2 * by_y + 2 * by_x) * temp
+            change += heat
+            change += by_y * (near[:-2, 1:-1] + near[2:, 1:-1])
+            change += by_x * (near[1:-1, :-2] + near[1:-1, 2:])
+            temp += change
         return temp[rows[0] - top :, cols[0] - left :][: len(rows), : len(cols)]

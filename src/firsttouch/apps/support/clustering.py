@@ -31,7 +31,8 @@ def assigned(points: Callable[[int, int], F64], centres: F64, labels: Values, sq
         true = np.stack([((some - centre) ** 2).sum(axis=1) for centre in centres])
         theirs = np.where(own == label, true[own, np.arange(len(some))], np.inf)
         errors = relative(theirs, true.min(axis=0)), relative(squares[first:last], theirs)
-        return np.eye(k)[own].T @ some, np.bincount(own, minlength=k), float(np.max(errors))
+        sums = np.asarray([np.bincount(own, column, k) for column in some.T], float).T
+        return sums, np.bincount(own, minlength=k), float(np.max(errors))
 
     totals, numbers, errors = zip(*in_pieces(of_some, len(labels), CHUNK), strict=True)
     members = sum(numbers)[:, None]
