@@ -200,7 +200,7 @@ def _only_application(modules: Sequence[str], known: Mapping[str, type[App]]) ->
 def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interfaces]:
     from firsttouch.report.interfaces import plain, read
 
-    return CommandResult(read(directory, kinds), lambda found: plain(found, str(directory)))
+    return CommandResult(read(directory, kinds), lambda interfaces: plain(interfaces, str(directory)))
 
 
 def published(search: str | None) -> CommandResult[Published]:
@@ -237,10 +237,14 @@ class Report:
             return {"files": names}
         findings = [
             {"directory": str(directory)} | entry
-            for directory, one in zip(self.directories, self.conclusions, strict=True)
-            for entry in one.as_data()["findings"]
+            for directory, conclusion in zip(self.directories, self.conclusions, strict=True)
+            for entry in conclusion.as_data()["findings"]
         ]
-        return {"report": names[0], "titles": [one.screen.title for one in self.conclusions], "findings": findings}
+        return {
+            "report": names[0],
+            "titles": [conclusion.screen.title for conclusion in self.conclusions],
+            "findings": findings,
+        }
 
 
 def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResult[Report]:
@@ -260,5 +264,5 @@ def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResu
     if is_profile(directories[0]):
         summaries = [summarise(read(directory)) for directory in directories]
         return CommandResult(Report(paths, directories, profiles=summaries), Report.as_data)
-    found = [conclusions(load_results(directory)) for directory in directories]
-    return CommandResult(Report(paths, directories, found), Report.as_data)
+    results = [conclusions(load_results(directory)) for directory in directories]
+    return CommandResult(Report(paths, directories, results), Report.as_data)

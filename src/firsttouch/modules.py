@@ -57,7 +57,7 @@ def find_classes(
     noun: str,
     excluded: Sequence[str] = (),
     required: Sequence[str],
-    validate: Callable[[type[T]], str] = lambda one: "",
+    validate: Callable[[type[T]], str] = lambda kind: "",
 ) -> dict[str, type[T]]:
     """The named classes derived from `base`, by name.
 
@@ -72,7 +72,7 @@ def find_classes(
         UsageError: a module does not load, an entry point has no such class, a class lacks a required attribute or is
             invalid, or two classes have the same name.
     """
-    found: dict[str, type[T]] = {}
+    classes: dict[str, type[T]] = {}
     for module, must_have in _modules(package, group, excluded):
         own = [
             v
@@ -81,27 +81,29 @@ def find_classes(
         ]
         if must_have and not own:
             raise UsageError(f"{module.__file__} defines no {noun}: no subclass of {base.__name__} that has a name")
-        for one in own:
-            name = _checked_name(one, base, noun, required)
-            if problem := validate(one):
-                raise UsageError(f"{_location(one)}: the {noun} {name}: {problem}")
-            if found.setdefault(name, one) is not one:
-                other = found[name]
-                raise UsageError(f"{_location(one)}: there is {_article(noun)} {name} already, in {_location(other)}")
-    return found
+        for kind in own:
+            name = _checked_name(kind, base, noun, required)
+            if problem := validate(kind):
+                raise UsageError(f"{_location(kind)}: the {noun} {name}: {problem}")
+            if classes.setdefault(name, kind) is not kind:
+                earlier = classes[name]
+                raise UsageError(
+                    f"{_location(kind)}: there is {_article(noun)} {name} already, in {_location(earlier)}"
+                )
+    return classes
 
 
-def create(one: type[T], what: str) -> T:
+def create(kind: type[T], what: str) -> T:
     """Create an instance without arguments. Raises UsageError if that fails."""
     try:
-        return one()
+        return kind()
     except Exception as error:
-        raise UsageError(f"{_location(one)}: the {what} cannot be created: {describe_error(error)}") from error
+        raise UsageError(f"{_location(kind)}: the {what} cannot be created: {describe_error(error)}") from error
 
 
 def require_classes(paths: Iterable[str], known: Iterable[type], base: type, noun: str) -> None:
     """Raises UsageError if a file defines none of the `known` classes."""
-    defined = {one.__module__ for one in known}
+    defined = {kind.__module__ for kind in known}
     for path in paths:
         if _from_file(os.path.abspath(path)).__name__ not in defined:
             raise UsageError(f"--module '{path}' defines no {noun}: no subclass of {base.__name__} that has a name")
@@ -109,14 +111,14 @@ def require_classes(paths: Iterable[str], known: Iterable[type], base: type, nou
 
 def error_location(error: BaseException) -> str:
     """FILE:LINE of the innermost frame of an error that is in a user's module; '' if there is none."""
-    found, trace = "", error.__traceback__
+    location, trace = "", error.__traceback__
     if isinstance(error, SyntaxError) and error.filename in _foreign:
-        found = f"{error.filename}:{error.lineno}"
+        location = f"{error.filename}:{error.lineno}"
     while trace is not None:
         if (file := trace.tb_frame.f_code.co_filename) in _foreign:
-            found = f"{file}:{trace.tb_lineno}"
+            location = f"{file}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return location
 
 
 def is_foreign(file: str) -> bool:
@@ -186,28 +188,28 @@ def describe_error(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {text}{f' ({where})' if where else ''}".split())
 
 
-def _is_defined_in(one: type, module: ModuleType) -> bool:
-    return one.__module__ == module.__name__ and "name" in vars(one)
+def _is_defined_in(kind: type, module: ModuleType) -> bool:
+    return kind.__module__ == module.__name__ and "name" in vars(kind)
 
 
-def _checked_name(one: type, base: type, noun: str, required: Sequence[str]) -> str:
-    name = vars(one)["name"]
+def _checked_name(kind: type, base: type, noun: str, required: Sequence[str]) -> str:
+    name = vars(kind)["name"]
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         accepted = "letters, digits and _ . + -, beginning with a letter or a digit, 64 at most"
         shown = repr(name if not isinstance(name, str) or len(name) <= 64 else f"{name[:61]}...")
-        raise UsageError(f"{_location(one)}: {shown:.80} can't be the name of {_article(noun)}; accepted: {accepted}")
+        raise UsageError(f"{_location(kind)}: {shown:.80} can't be the name of {_article(noun)}; accepted: {accepted}")
     for attribute in required:
-        if getattr(one, attribute, None) is getattr(base, attribute, None):
-            raise UsageError(f"{_location(one)}: the {noun} {name} has no {attribute}")
+        if getattr(kind, attribute, None) is getattr(base, attribute, None):
+            raise UsageError(f"{_location(kind)}: the {noun} {name} has no {attribute}")
     return name
 
 
-def _location(one: type) -> str:
+def _location(kind: type) -> str:
     """FILE:LINE of a class, or its module if the line is unknown."""
     try:
-        return f"{inspect.getfile(one)}:{inspect.getsourcelines(one)[1]}"
+        return f"{inspect.getfile(kind)}:{inspect.getsourcelines(kind)[1]}"
     except (OSError, TypeError):
-        return one.__module__
+        return kind.__module__
 
 
 def _article(noun: str) -> str:

@@ -40,7 +40,7 @@ class OpenDevices:
         self.info, self._opening, self._share = info, opening, share
         self.events: EventLog | None = None
         self.events_reason = ""
-        self._others: dict[str, _core.Device] = {}
+        self._peers: dict[str, _core.Device] = {}
         self._mpi: _core.Comm | None = None
         self._xccl: _core.Comm | None = None
         self._xccl_of: dict[tuple[str, ...], list[_core.Comm]] = {}
@@ -59,12 +59,12 @@ class OpenDevices:
     def host(self) -> _core.Device:
         return self.device if self.info.name == HOST else open_device(HOST)
 
-    def other(self, name: str) -> _core.Device:
+    def peer(self, name: str) -> _core.Device:
         """A device other than that of the process. Raises _core.Unavailable if it does not open."""
-        if name not in self._others:
+        if name not in self._peers:
             with self._opening():
-                self._others[name] = open_device(name)
-        return self._others[name]
+                self._peers[name] = open_device(name)
+        return self._peers[name]
 
     def forget_events(self) -> None:
         """Discards the events so far. If the library fails, recording ends and measuring continues."""
@@ -162,7 +162,7 @@ class Session:
         """
         if name in (SELF, self.info.name):
             return self.device
-        return self.host if name == HOST else self._opened.other(name)
+        return self.host if name == HOST else self._opened.peer(name)
 
     def peer(self, name: str) -> _core.Device:
         """The device that a value of the factor `peer` names. Raises Unsupported if it names a NUMA node."""
@@ -204,8 +204,8 @@ class Session:
     @cached_property
     def processors(self) -> Mapping[str, list[int]]:
         """The processors that this process may use, by the name of their NUMA node."""
-        found = numa.acting_nodes(Tree(), host.usable_cores())
-        return {numa.node_name(node): cores for node, cores in found.items()}
+        cores_by_node = numa.acting_nodes(Tree(), host.usable_cores())
+        return {numa.node_name(node): cores for node, cores in cores_by_node.items()}
 
     def on_node(self, name: str, memory_of: str = "") -> _core.OnNode:
         """A scope in which this thread, and those that it starts, run on a NUMA node's processors and take new pages

@@ -175,5 +175,5 @@ def reportable_experiments() -> dict[str, Experiment]:
     """Everything whose records a report can show, by the experiment name in the records."""
     from firsttouch.harness import experiment
 
-    found = experiments.all_experiments()
-    return found | {experiment.Applications.name: experiment.Applications(apps.all_apps())}
+    by_name = experiments.all_experiments()
+    return by_name | {experiment.Applications.name: experiment.Applications(apps.all_apps())}

@@ -138,15 +138,15 @@ def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
 
 
 def _ratios(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
-    found: dict[str, float] = {}
+    relative: dict[str, float] = {}
     for what, sources in RELATIVE.items():
         pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
         ratios = (of / base for of, base in pairs if of is not None and base is not None)
         if math.isfinite(ratio := next(ratios, math.inf)):
-            found[f"{prefix}_{what}"] = ratio
-    if f"{prefix}_time" in found and record.summary is not None and baseline.summary is not None:
+            relative[f"{prefix}_{what}"] = ratio
+    if f"{prefix}_time" in relative and record.summary is not None and baseline.summary is not None:
         bounds = ratio_of(quantity(record), quantity(baseline))
         low, high = bounds.low or 0, bounds.high or math.inf
         if record is not baseline and 0 < low <= high < math.inf:
-            found |= {f"{prefix}_time_low": low, f"{prefix}_time_high": high}
-    return found
+            relative |= {f"{prefix}_time_low": low, f"{prefix}_time_high": high}
+    return relative

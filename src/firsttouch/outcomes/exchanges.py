@@ -44,14 +44,14 @@ RANGE = Claim("app.exchange", _BEST + "; {other_value} by {other_interface} with
 def findings(records: Sequence[Record]) -> list[Finding]:
     """The fastest way of messages for each application and number of processes, from ok and verified records."""
     exchanging = [r for r in records if r.counters.get(EXCHANGED) is not None and r.factors.get(INTERFACE) != NONE]
-    found = []
+    findings = []
     for rows in group_by(sorted(exchanging, key=lambda r: number(r, RANKS)), "app", RANKS, "size", "strategy").values():
         best, worst = extremes(rows)
         part = counter(best, EXCHANGED, "ms")
         differ = compare(best, worst)
         claim = RANGE if differ.is_clear else BEST
-        found.append(finding(claim, best, comparison=differ, details={"exchange": part} if part else {}))
-    return found
+        findings.append(finding(claim, best, comparison=differ, details={"exchange": part} if part else {}))
+    return findings
 
 
 def runs(records: Sequence[Record]) -> list[Finding]:

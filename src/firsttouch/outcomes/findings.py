@@ -64,47 +64,47 @@ ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:")
 
 def of_application(records: Sequence[Record]) -> list[Finding]:
     """Findings of one application, from derived records."""
-    found, good = _usable(records)
+    findings, good = _usable(records)
     if not good:
-        return found
+        return findings
     of_exchanges = exchanges.findings(good)
     if of_exchanges and len({strategy(r) for r in good}) == 1:
-        return [*found, *of_exchanges, *_caveats(good)]
+        return [*findings, *of_exchanges, *_caveats(good)]
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
-    found += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
+    findings += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
-        found += _wins(settings, count(len(settings), "setting"))
-    found += of_exchanges
-    found += [one for record in good for one in best_found(record, strategy(record))]
-    return [*found, *_caveats(good)]
+        findings += _wins(settings, count(len(settings), "setting"))
+    findings += of_exchanges
+    findings += [f for record in good for f in best_found(record, strategy(record))]
+    return [*findings, *_caveats(good)]
 
 
 def of_all(records: Sequence[Record]) -> list[Finding]:
     """Findings over several applications: how often each strategy is fastest, and its mean relative time."""
-    found, good = _usable(records)
+    findings, good = _usable(records)
     if not good:
-        return found
+        return findings
     settings = _settings(good)
     names = {application(r) for r in good}
     if all(len(rows) == 1 for rows in settings):
         if (of_exchanges := exchanges.findings(good)) and all(INTERFACE in r.factors for r in good):
-            return [*found, *of_exchanges, *_caveats(good)]
-        return [*found, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
+            return [*findings, *of_exchanges, *_caveats(good)]
+        return [*findings, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
-    found += _wins(settings, f"{count(len(names), 'application')}{more}")
+    findings += _wins(settings, f"{count(len(names), 'application')}{more}")
     relative: dict[str, list[Record]] = {}
     for record in good:
         if strategy(record) != BASELINE and positive(record, "relative_time") is not None:
             relative.setdefault(strategy(record), []).append(record)
     means = [_mean(name, rows) for name, rows in relative.items() if len(rows) > 1]
-    found += sorted(means, key=lambda f: f.value.value if isinstance(f.value, Quantity) else 0)
+    findings += sorted(means, key=lambda f: f.value.value if isinstance(f.value, Quantity) else 0)
     compared = {application(r) for r in good if positive(r, "relative_time")}
     if alone := [r for r in good if application(r) not in compared]:
         left_out = tuple(sorted({application(r) for r in alone}))
-        found.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
-    return [*found, *_caveats(good)]
+        findings.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
+    return [*findings, *_caveats(good)]
 
 
 def numbers(records: Sequence[Record]) -> list[Finding]:
@@ -118,7 +118,7 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
     if len(settings) != 1:
         good = _usable(records)[1]
         by_ranks = {app: exchanges.best_runs([r for r in good if application(r) == app]) for app in settings}
-        return [one for app, rows in sorted(settings.items()) for one in by_ranks[app] or [_best_run(rows)]]
+        return [f for app, rows in sorted(settings.items()) for f in by_ranks[app] or [_best_run(rows)]]
     (rows,) = settings.values()
     if len(rows) == 1 and (ways := exchanges.runs(_usable(records)[1])):
         return ways
@@ -142,13 +142,13 @@ def _best_run(rows: Sequence[Record]) -> Finding:
 def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
     """Findings about incorrect results, and the records that others are based on: correct, timed, without events."""
     good = [r for r in measured(records) if not is_events_run(r) and positive(r, "median")]
-    found = []
+    findings = []
     if wrong := [r for r in records if r.verified is False]:
         names = tuple(dict.fromkeys(map(strategy, wrong)))
-        found.append(finding(WRONG, wrong, count(len(wrong), "point"), strategy=names))
+        findings.append(finding(WRONG, wrong, count(len(wrong), "point"), strategy=names))
     if not good and records:
-        found.append(finding(NONE, records, "none"))
-    return found, good
+        findings.append(finding(NONE, records, "none"))
+    return findings, good
 
 
 def _caveats(good: Sequence[Record]) -> list[Finding]:
@@ -194,7 +194,7 @@ def _kernels(rows: Sequence[Record]) -> list[Finding]:
     """The strategies with clearly slower kernels than explicit in a clearly faster run, or vice versa."""
     base = next((r for r in rows if strategy(r) == BASELINE), None)
     spread = None if base is None else _kernel_spread(base)
-    found = []
+    findings = []
     for record in rows if spread else []:
         bounds = [positive(record, f"relative_time_{end}") for end in ("low", "high")]
         own, (low, high), ratio = _kernel_spread(record), bounds, positive(record, "relative_kernel")
@@ -202,8 +202,10 @@ def _kernels(rows: Sequence[Record]) -> list[Finding]:
         if own is None or spread is None or low is None or high is None or ratio is None or run is None:
             continue
         if (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1):
-            found.append(finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=BASELINE))
-    return found
+            findings.append(
+                finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=BASELINE)
+            )
+    return findings
 
 
 def _kernel_spread(record: Record) -> tuple[float, float] | None:
@@ -229,13 +231,13 @@ def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     """The number of settings in which each strategy is clearly the fastest."""
     leaders = [fastest(rows) for rows in settings]
     winners = [first[0] for first in leaders if len(first) == 1]
-    found = []
+    findings = []
     for name, n in Counter(map(strategy, winners)).most_common():
         rows = [r for r in winners if strategy(r) == name]
-        found.append(finding(WINS, rows, str(n), strategy=name, where=where))
+        findings.append(finding(WINS, rows, str(n), strategy=name, where=where))
     if undecided := [r for first in leaders if len(first) > 1 for r in first]:
-        found.append(finding(NO_WINNER, undecided, str(len(leaders) - len(winners)), where=where))
-    return found
+        findings.append(finding(NO_WINNER, undecided, str(len(leaders) - len(winners)), where=where))
+    return findings
 
 
 def _mean(name: str, rows: Sequence[Record]) -> Finding:

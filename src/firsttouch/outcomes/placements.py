@@ -27,14 +27,14 @@ FINALIST = "finalist"
 
 def parse(word: str) -> dict[str, str]:
     """The settings in a placement, by name. Raises ValueError if it has none."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for part in word.split():
         name, _, words = part.partition("=")
         advice, slash, prefetch = words.partition("/")
         if not slash:
             raise ValueError(f"'{part:.60}' is not BUFFER=ADVICE/PREFETCH")
-        found |= {ADVICE_OF + name: advice, PREFETCH_OF + name: prefetch}
-    return found
+        settings |= {ADVICE_OF + name: advice, PREFETCH_OF + name: prefetch}
+    return settings
 
 
 def is_of_buffers(word: str) -> bool:
@@ -119,7 +119,7 @@ def begun(records: Iterable[Record]) -> list[PlacementSearch]:
 
 def without_candidates(records: Sequence[Record]) -> list[Record]:
     """The records without those of placements that a search tried, which belong to its ranking only."""
-    ranked = {id(r) for one in begun(records) for r in (*one.tried.values(), *one.finalists.values())}
+    ranked = {id(r) for search in begun(records) for r in (*search.tried.values(), *search.finalists.values())}
     return [record for record in records if id(record) not in ranked]
 
 
@@ -165,7 +165,7 @@ def ranking(records: Iterable[Record]) -> list[RankedPlacement]:
         once = [r for word, r in search.tried.items() if word not in search.finalists]
         for record in [*search.final, *sorted(once, key=median_of)]:
             ratio = ratio_of(quantity(record), quantity(search.base))
-            other = record is not search.base
+            is_candidate = record is not search.base
             lines.append(
                 RankedPlacement(
                     device=record.device,
@@ -179,8 +179,8 @@ def ranking(records: Iterable[Record]) -> list[RankedPlacement]:
                     runs=0 if record.summary is None else record.summary.n,
                     total_ms=median_of(record),
                     relative=ratio.value,
-                    relative_low=ratio.low if other else None,
-                    relative_high=ratio.high if other else None,
+                    relative_low=ratio.low if is_candidate else None,
+                    relative_high=ratio.high if is_candidate else None,
                 )
             )
     return lines
@@ -198,11 +198,11 @@ NO_GAIN = Claim("app.placement", "no placement of single buffers is clearly fast
 
 def of_searches(records: Iterable[Record]) -> list[Finding]:
     """What each search found."""
-    found = []
+    findings = []
     for search in begun(records):
         best = search.final[0]
         if is_gain(search, best):
-            found.append(finding(GAIN, best, comparison=compare(best, search.base), settings=word_of(best)))
+            findings.append(finding(GAIN, best, comparison=compare(best, search.base), settings=word_of(best)))
         else:
-            found.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))
-    return found
+            findings.append(finding(NO_GAIN, search.base, count(len({*search.tried, *search.finalists}), "placement")))
+    return findings

@@ -293,22 +293,22 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     ran = [r for r in records if r.status == "ok" and r.summary is not None]
     context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
-    found: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
+    figures: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
     if any(TIMELINE in r.counters for r in ran):
-        found.insert(0, MEMORY)  # which the call asked for
+        figures.insert(0, MEMORY)  # which the call asked for
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
-        found.append(ITERATIONS)
+        figures.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
-        found += [DRIVER, COURSE]
+        figures += [DRIVER, COURSE]
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
-        found.append(BY_SHARE)
+        figures.append(BY_SHARE)
     if any(shares.speedup(r) for r in ran):
-        found.append(SHARES)
+        figures.append(SHARES)
     if len({(r.factors.get(INTERFACE), r.factors.get(exchanges.BUFFERS)) for r in ran}) > 1:
-        found = [exchanges.FIGURE, *found]
+        figures = [exchanges.FIGURE, *figures]
     if any(FINALIST in r.counters for r in ran):
-        found = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in found)]
+        figures = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in figures)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
     shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
     columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]
-    return [*found, replace(TABLE, columns=(columns[0], *conditions, *columns[1:]))]
+    return [*figures, replace(TABLE, columns=(columns[0], *conditions, *columns[1:]))]

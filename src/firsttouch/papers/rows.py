@@ -262,16 +262,21 @@ def side(row: PaperRow) -> PublishedValue | None:
     """A row's value in the terms of the measurement that it corresponds to, or None: for text, for a ratio of two
     points, and for applications, whose inputs differ.
     """
-    here, bounds = row.here, numbers(row)
-    if here is None or bounds is None or here.relative_to or here.experiment == APPLICATIONS:
+    correspondence, bounds = row.here, numbers(row)
+    if (
+        correspondence is None
+        or bounds is None
+        or correspondence.relative_to
+        or correspondence.experiment == APPLICATIONS
+    ):
         return None
     low, high = bounds
     return PublishedValue(
-        experiment=here.experiment,
-        factors=here.factors,
-        metric=here.metric,
-        metric_version=here.metric_version,
-        unit=here.unit,
+        experiment=correspondence.experiment,
+        factors=correspondence.factors,
+        metric=correspondence.metric,
+        metric_version=correspondence.metric_version,
+        unit=correspondence.unit,
         low=low,
         high=high,
         paper=row.paper,
@@ -281,16 +286,16 @@ def side(row: PaperRow) -> PublishedValue | None:
         source=f"{cite(row)}, on {row.machine}",
         qualifier=row.qualifier,
         note=row.note,
-        assumed=here.assumed,
+        assumed=correspondence.assumed,
     )
 
 
 def numbers(row: PaperRow) -> tuple[float, float] | None:
     """The ends of a row's value in our terms, or None if it corresponds to nothing or is text."""
-    here, value = row.here, row.value if isinstance(row.value, list) else [row.value]
-    if here is None or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
+    correspondence, value = row.here, row.value if isinstance(row.value, list) else [row.value]
+    if correspondence is None or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in value):
         return None
-    ours = [here.offset + here.scale * float(v) for v in value]
+    ours = [correspondence.offset + correspondence.scale * float(v) for v in value]
     return min(ours), max(ours)
 
 

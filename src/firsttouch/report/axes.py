@@ -56,8 +56,8 @@ def size_label(digits: str = "") -> str:
 def time_label(scale: float) -> str:
     """A Vega expression that labels each time of an axis in a suitable unit. scale: the data's unit in seconds."""
     parts = [
-        f"abs(datum.value) >= {0.9999 * one} ? format(datum.value / {one}, '.3~r') + ' {unit}'"
-        for unit, one in (("s", 1.0 / scale), ("ms", 1e-3 / scale), ("us", 1e-6 / scale))
+        f"abs(datum.value) >= {0.9999 * unit_value} ? format(datum.value / {unit_value}, '.3~r') + ' {unit}'"
+        for unit, unit_value in (("s", 1.0 / scale), ("ms", 1e-3 / scale), ("us", 1e-6 / scale))
     ]
     return " : ".join(parts) + f" : format(datum.value * {scale / 1e-9}, '.3~r') + ' ns'"
 

@@ -75,7 +75,7 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
             "text": _in_cell(row),
             "size": row.size,
-            "tip": [id_of(row.measured[0].point), LINE_END.join(_told(row))],
+            "tip": [id_of(row.measured[0].point), LINE_END.join(_details(row))],
         }
         for what, rows in zip(own, curves, strict=True)
         for row in rows
@@ -88,7 +88,7 @@ def _in_cell(row: MovementRow) -> str:
     return f"{compact(row.ratio.value, RATIO) if row.ratio.value >= LEAST else format_number(row.ratio.value, 4)}x"
 
 
-def _told(row: MovementRow) -> list[str]:
+def _details(row: MovementRow) -> list[str]:
     """What the page tells about a cell: the fastest, the interval of its ratio, the size, and every interface."""
     names, between = join_names(row.fastest, "or"), ""
     if row.ratio:

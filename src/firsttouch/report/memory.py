@@ -44,8 +44,8 @@ _UNITS = ((7200.0, 3600.0, "h"), (120.0, 60.0, "min"), (1.0, 1.0, "s"), (0.0, 1e
 class Series:
     """A line: readings in the order of time, which hold until the next one.
 
-    peak: the reading that is marked, with what is said about it. told: whether its values are told where it is pointed
-    at.
+    peak: the reading that is marked, with what is said about it. shows_values: whether its values are shown where it is
+    pointed at.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Series:
     width: float = 1.3
     peak: tuple[float, float] | None = None
     about: Sequence[str] = ()
-    told: bool = True
+    shows_values: bool = True
     label: str = ""
     """What is written at the peak, if that is not its value and its time."""
     ended: bool = False
@@ -236,7 +236,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
         readings = thinned(series.readings, MOST_READINGS)
         for t, value in readings if series.ended or series.dots else _held(readings, until):
             yield {**common, "part": "line", "x": t / scale, "y": value}
-        if series.told:
+        if series.shows_values:
             yield from ({**common, **row} for row in _values(panel, series, scale))
         if series.peak:
             t, value = series.peak
@@ -300,11 +300,11 @@ def thinned(readings: Sequence[tuple[float, float]], most: int) -> Sequence[tupl
     spans: dict[int, list[tuple[float, float]]] = {}
     for reading in readings:
         spans.setdefault(int((reading[0] - first) / width), []).append(reading)
-    found: list[tuple[float, float]] = []
+    kept: list[tuple[float, float]] = []
     for span in spans.values():
         ends = {min(span, key=lambda r: r[1]), max(span, key=lambda r: r[1])}
-        found += sorted(ends)
-    return found
+        kept += sorted(ends)
+    return kept
 
 
 # ------------------------------------------------------------------------------------------------------------ phases

@@ -155,10 +155,10 @@ def _bands(key: str, course: MemoryCourse, colours: Mapping[str, str]) -> Iterat
     for i, phase in enumerate(course.phases):
         colour = _PARTS[i % 2] if phase.is_part else colours[phase.name]
         place = (phase.start, phase.end, int(phase.is_part), colour, f"{key}-{i}")
-        yield Band(phase.name, *place, _told(course, phase), phase.name.rpartition(" ")[2] if phase.is_part else "")
+        yield Band(phase.name, *place, _details(course, phase), phase.name.rpartition(" ")[2] if phase.is_part else "")
 
 
-def _told(course: MemoryCourse, phase: Phase) -> list[str]:
+def _details(course: MemoryCourse, phase: Phase) -> list[str]:
     """What is said about a phase where it is pointed at: when it was, and by how much memory grew in it."""
     lines = [f"{when(phase.start)} to {when(phase.end)}, {format_seconds(phase.end - phase.start)}"]
     for side, readings in (("host", course.host), ("device", course.device)):

@@ -50,7 +50,7 @@ def _unseen(summaries: Mapping[str, ProfileSummary]) -> list[tuple[str, list[tup
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, summary in summaries.items():
         groups.setdefault(tuple(words.unseen(summary)), []).append(plain(name))
-    return [("" if len(groups) == 1 else "; ".join(names), [*found]) for found, names in groups.items()]
+    return [("" if len(groups) == 1 else "; ".join(names), [*sentences]) for sentences, names in groups.items()]
 
 
 def drawn(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSummary]) -> tuple[MemoryFigure, list[str]]:
@@ -101,13 +101,13 @@ def names_of(profiles: Sequence[Profile]) -> list[str]:
     depth = 1
     while depth < max(map(len, parts)) and len({part[-depth:] for part in parts}) < len(set(parts)):
         depth += 1
-    found: list[str] = []
+    names: list[str] = []
     for profile, part in zip(profiles, parts, strict=True):
         rank = f", rank {profile.header.rank}" if profile.header.rank else ""
         name = plain(f"{'/'.join(part[-depth:])}{rank}", 120)
-        again = sum(other == name or other.startswith(f"{name} (") for other in found)
-        found.append(f"{name} ({again + 1})" if again else name)
-    return found
+        again = sum(earlier == name or earlier.startswith(f"{name} (") for earlier in names)
+        names.append(f"{name} ({again + 1})" if again else name)
+    return names
 
 
 def are_profiles(directories: Sequence[Path]) -> bool:

@@ -98,7 +98,7 @@ def _about(t: float, phase: str) -> list[str]:
 
 def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[Panel]:
     """The GPUs whose memory changed, those that changed most first if there are many."""
-    found: list[tuple[float, Panel]] = []
+    panels: list[tuple[float, Panel]] = []
     unchanged = []
     for gpu, row in zip(profile.header.gpus, summary.gpus, strict=True):
         rise = rise_of(profile, gpu)
@@ -109,13 +109,13 @@ def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[P
             unchanged.append(gpu.name)
             continue
         about = _about(row.rise.t, row.rise.phase) if row.rise else []
-        found.append((span, _gpu_panel(gpu, rise, own_of(profile, gpu.name), about)))
-    if unchanged and found:
+        panels.append((span, _gpu_panel(gpu, rise, own_of(profile, gpu.name), about)))
+    if unchanged and panels:
         notes.append(f"The memory of {', '.join(unchanged[:8])}{', …' * (len(unchanged) > 8)} did not change.")
-    if len(found) > MOST_GPUS:
-        notes.append(f"Of {len(found)} GPUs, the {MOST_GPUS} that changed most are drawn.")
-        found = sorted(found, key=lambda pair: -pair[0])[:MOST_GPUS]
-    return [panel for _, panel in found]
+    if len(panels) > MOST_GPUS:
+        notes.append(f"Of {len(panels)} GPUs, the {MOST_GPUS} that changed most are drawn.")
+        panels = sorted(panels, key=lambda pair: -pair[0])[:MOST_GPUS]
+    return [panel for _, panel in panels]
 
 
 def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve, own: Curve | None, about: Sequence[str]) -> Panel:
@@ -143,7 +143,7 @@ def _fault_panel(profile: Profile) -> Panel | None:
             continue
         rates = per_second(curve, profile.seconds, profile.header.interval)
         if rates:
-            series.append(Series(column, rates, colour, told=True))
+            series.append(Series(column, rates, colour, shows_values=True))
     return Panel("faults", "Page faults per second", series, height=70, unit="/s") if series else None
 
 
@@ -153,13 +153,13 @@ def per_second(curve: Curve, until: float, interval: float) -> list[tuple[float,
     spans = min(_FAULT_SPANS, int((until - start) / max(2 * interval, 1e-6)))
     if spans < 1:
         return []
-    width, last, found = (until - start) / spans, curve.values[0], []
+    width, last, rates = (until - start) / spans, curve.values[0], []
     for i in range(spans):
         value = curve.at(start + (i + 1) * width)
         growth = max(0.0, (last if value is None else value) - last)
-        found.append((start + i * width, growth / width))
+        rates.append((start + i * width, growth / width))
         last = last if value is None else max(last, value)
-    return found
+    return rates
 
 
 # ------------------------------------------------------------------------------------------------------------ phases
@@ -178,12 +178,12 @@ def _bands(profile: Profile, notes: list[str]) -> list[Band]:
     if left_out:
         notes.append(f"{left_out:,} phases of further threads or depths are not drawn.")
     return [
-        Band(phase.name, phase.start, phase.end, row, colours[phase.name], f"phase-{i}", told(phase))
+        Band(phase.name, phase.start, phase.end, row, colours[phase.name], f"phase-{i}", phase_details(phase))
         for i, phase, row in placed
     ]
 
 
-def told(phase: TargetPhase) -> list[str]:
+def phase_details(phase: TargetPhase) -> list[str]:
     """What is said about a phase where it is pointed at."""
     span = f"{when(phase.start)} to {when(phase.end)}, {format_seconds(phase.seconds)}"
     where = [] if phase.source == SOURCE else [f"process {phase.pid}" + f", thread {phase.thread}" * bool(phase.thread)]

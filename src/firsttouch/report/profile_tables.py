@@ -18,7 +18,7 @@ from firsttouch.units import format_number, format_seconds, format_size
 DASH = "\N{EN DASH}"
 _MOST_FAULT_ROWS = 100
 _FEW_SAMPLES = 50
-MOST_TOLD = 4
+MOST_GPUS_NAMED = 4
 """The most GPUs of which each has a sentence."""
 _MANY = 24
 """From how many phases on those of one name are told together first."""
@@ -57,7 +57,7 @@ def whole(value: int | None) -> str:
 
 def tables(summary: ProfileSummary) -> list[ProfileTable]:
     """The tables of one profile that have something to say."""
-    found = [
+    candidates = [
         *phases(summary),
         processes(summary),
         *mappings(summary),
@@ -67,12 +67,12 @@ def tables(summary: ProfileSummary) -> list[ProfileTable]:
         *(trace_tables(summary.trace) if summary.trace else ()),
         counters(summary),
     ]
-    return [table for table in found if table.rows or table.notes]
+    return [table for table in candidates if table.rows or table.notes]
 
 
 def answer(summary: ProfileSummary) -> list[str]:
     """Sentences that complete the title."""
-    found = []
+    sentences = []
     peak, pss = summary.host.peak, summary.host.pss
     if peak is not None:
         number = summary.host.processes
@@ -84,18 +84,18 @@ def answer(summary: ProfileSummary) -> list[str]:
             sentence += when(pss.t) + ("" if beside is None else f" with {size(beside)} resident")
         elif of:
             sentence += ", in which a page that they share counts for each of them"
-        found.append(f"{sentence}.")
+        sentences.append(f"{sentence}.")
     risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
-    found += [_of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own) for gpu in risen[:MOST_TOLD] if gpu.rise]
-    if len(risen) > MOST_TOLD:
-        found.append(f"{join_names([gpu.name for gpu in risen[MOST_TOLD:]])} rose as well.")
+    sentences += [_of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own) for gpu in risen[:MOST_GPUS_NAMED] if gpu.rise]
+    if len(risen) > MOST_GPUS_NAMED:
+        sentences.append(f"{join_names([gpu.name for gpu in risen[MOST_GPUS_NAMED:]])} rose as well.")
     if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu.rise.bytes <= 0]:
-        found.append(f"The memory of {join_names(still)} did not rise.")
-    found += [gpu.shared for gpu in summary.gpus if gpu.shared]
+        sentences.append(f"The memory of {join_names(still)} did not rise.")
+    sentences += [gpu.shared for gpu in summary.gpus if gpu.shared]
     if summary.minor is not None:
         major = "" if summary.major is None else f" and {summary.major:,} major"
-        found.append(f"{summary.minor:,} minor{major} page faults.")
-    return found
+        sentences.append(f"{summary.minor:,} minor{major} page faults.")
+    return sentences
 
 
 def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
@@ -210,7 +210,7 @@ def processes(summary: ProfileSummary) -> ProfileTable:
 
 def mappings(summary: ProfileSummary) -> list[ProfileTable]:
     """What was mapped nearest to each peak."""
-    found = []
+    tables = []
     for i, mapped in enumerate(summary.mappings):
         table = ProfileTable("mappings" if not i else f"mappings-{i + 1}", _mapped_title(mapped))
         table.heads = ["mapping", "number", "address space", "resident", "in huge pages"]
@@ -221,8 +221,8 @@ def mappings(summary: ProfileSummary) -> list[ProfileTable]:
         peaks = join_names([f"{when(peak.t)} ({of})" for of in mapped.of if (peak := _peak(summary, of))])
         table.notes.append(f"Read at {when(mapped.t)}, the nearest reading to the peak at {peaks}.")
         table.short, table.folded = "" if i else "Mappings near the peaks", i > 1
-        found.append(table)
-    return found
+        tables.append(table)
+    return tables
 
 
 def _mapped_title(mapped: MappedProcess) -> str:
@@ -298,19 +298,19 @@ def named_touch(row: FaultRow) -> str:
 
 def touched(touches: Touches) -> list[str]:
     """What was sampled of the page faults, and what could not be."""
-    found = ["Every page fault was sampled."]
+    sentences = ["Every page fault was sampled."]
     if touches.every > 1:
-        found = [f"One of {touches.every:,} page faults was sampled; numbers are samples times {touches.every:,}."]
+        sentences = [f"One of {touches.every:,} page faults was sampled; numbers are samples times {touches.every:,}."]
     if sum(row.faults for row in touches.rows) < _FEW_SAMPLES * touches.every:
-        found.append("There are few samples, so that percentages are rough.")
+        sentences.append("There are few samples, so that percentages are rough.")
     if touches.share is not None:
-        found.append(
+        sentences.append(
             f"{format_number(100 * touches.share, 3)} % of all page faults were in user mode and could be sampled; "
             "those inside system calls are not seen."
         )
     if touches.lost:
-        found.append(f"There was no room for {touches.lost:,} samples.")
-    return found
+        sentences.append(f"There was no room for {touches.lost:,} samples.")
+    return sentences
 
 
 def trace_tables(trace: TraceSummary) -> list[ProfileTable]:

@@ -92,9 +92,9 @@ def _fields(finding: Finding) -> dict[str, str]:
     fields |= {name: quantity_text(q) for name, q in finding.details.items()}
     value = finding.value
     fields["value"] = value if isinstance(value, str) else quantity_text(value, interval=True)
-    if other := finding.comparison:
-        fields |= {f"other_{name}": _condition(name, v) for name, v in other.conditions.items()}
-        fields |= {"other_value": quantity_text(other.value), "ratio": quantity_text(other.ratio)}
+    if comparison := finding.comparison:
+        fields |= {f"other_{name}": _condition(name, v) for name, v in comparison.conditions.items()}
+        fields |= {"other_value": quantity_text(comparison.value), "ratio": quantity_text(comparison.ratio)}
     return fields
 
 

@@ -39,8 +39,8 @@ def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
     gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
     of_host = [r for r in good if host is not None and r.device == host.name]
     of_gpu = [r for r in good if gpu is not None and r.device == gpu.name]
-    found = _with_gpu(of_gpu, of_host, gpu, run) if gpu is not None else _of_host(of_host, run)
-    return [f for f in found if f is not None][:MOST]
+    candidates = _with_gpu(of_gpu, of_host, gpu, run) if gpu is not None else _of_host(of_host, run)
+    return [f for f in candidates if f is not None][:MOST]
 
 
 def _with_gpu(
@@ -81,14 +81,14 @@ def _of(records: Iterable[Record], experiment: str, **factors: object) -> list[R
 
 def _streams(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
     """The triads over the largest arrays, which no cache holds."""
-    found = _of(records, "bandwidth", agent=agent, allocator=allocator, arrays="memory", kernel="triad")
-    return at_largest(found)
+    triads = _of(records, "bandwidth", agent=agent, allocator=allocator, arrays="memory", kernel="triad")
+    return at_largest(triads)
 
 
 def _loads(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
     """The random loads from the largest buffer."""
-    found = _of(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
-    return at_largest(found)
+    loads = _of(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
+    return at_largest(loads)
 
 
 def _fastest(rates: Sequence[Record]) -> Record | None:
@@ -99,13 +99,13 @@ def _share(record: Record, run: JudgedRun) -> tuple[str, dict[str, Quantity]]:
     """The words and the quantities for the share of the peak that the machine states for what the record passes
     through; empty if it states none.
     """
-    found = limit(record, run)
-    if found is None or not found.rate:
+    limits = limit(record, run)
+    if limits is None or not limits.rate:
         return "", {}
-    share = Quantity(100 * quantity(record).value * 1e9 / found.rate, "%")
-    both = " both ways" if found.what == "link" and found.passing < 1 else ""
-    words = f", {{share}} of the {{limit}} that the {found.what} allows{both}"
-    return words, {"share": share, "limit": Quantity(found.rate / 1e9, "GB/s")}
+    share = Quantity(100 * quantity(record).value * 1e9 / limits.rate, "%")
+    both = " both ways" if limits.what == "link" and limits.passing < 1 else ""
+    words = f", {{share}} of the {{limit}} that the {limits.what} allows{both}"
+    return words, {"share": share, "limit": Quantity(limits.rate / 1e9, "GB/s")}
 
 
 def _limited(identity: str, head: str, text: str, record: Record | None, run: JudgedRun) -> Finding | None:
@@ -156,8 +156,8 @@ def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str
         rows = [r for r in rows if r.metric_version == codebook_of(r.experiment).version]
         return max(rows, key=lambda r: number(r, "pages"), default=None)
 
-    found = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
-    rows = {who: r for who, r in found.items() if r is not None}
+    by_toucher = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
+    rows = {who: r for who, r in by_toucher.items() if r is not None}
     if not rows:
         return None
     first = next(iter(rows.values()))
@@ -196,18 +196,18 @@ def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
     }
     rows = [r for point in points.values() for r in _of(records, "migration", **point)]
     at = at_shared(rows, ("allocator", "prefetch"))
-    found = {name: same[0] for name, point in points.items() if (same := _of(at, "migration", **point))}
-    if "moved" not in found or "copied" not in found:
+    by_name = {name: same[0] for name, point in points.items() if (same := _of(at, "migration", **point))}
+    if "moved" not in by_name or "copied" not in by_name:
         return None
-    details = {name: quantity(r) for name, r in found.items()}
+    details = {name: quantity(r) for name, r in by_name.items()}
     text = "{value} times as long as a copy ({moved}, not {copied}, for {passes} passes over {size}"
-    text += "; {prefetched} with prefetch)" if "prefetched" in found else ")"
+    text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"
     return finding(
         Claim("headline.managed", text, head),
-        list(found.values()),
+        list(by_name.values()),
         ratio_of(details["moved"], details["copied"]),
         details=details,
         base_allocator=base["allocator"],
-        passes=found["moved"].factors["iterations"],
+        passes=by_name["moved"].factors["iterations"],
     )

@@ -91,17 +91,17 @@ def ratio_findings(records: Sequence[Record]) -> list[Finding]:
     for record in records:
         if RATIO in record.factors and record.factors["events"] == "off":
             groups[repr({name: v for name, v in record.factors.items() if name != RATIO})].append(record)
-    found = []
+    findings = []
     for rows in groups.values():
         lowest, highest = min(rows, key=_ratio), max(rows, key=_ratio)
         case = str(highest.counters["case"])
         if highest is lowest:
-            found.append(finding(RATIO_TIME, highest, case=case))
+            findings.append(finding(RATIO_TIME, highest, case=case))
         else:
             comparison = compare(highest, lowest)
             claim = RATIO_COMPARED if comparison.is_clear else RATIO_ALIKE
-            found.append(finding(claim, highest, comparison=comparison, case=case))
-    return found
+            findings.append(finding(claim, highest, comparison=comparison, case=case))
+    return findings
 
 
 def _ratio(record: Record) -> float:
@@ -122,15 +122,15 @@ def _passes(rows: Sequence[Record]) -> list[Finding]:
     """How the passes over each allocator's memory behave, compared with those over device memory."""
     settled = {r.text("allocator"): Quantity(settled_at(times_of(r)), "ms") for r in rows}
     reference = next((settled[name] for name in settled if role(name) == "device"), None)
-    found = []
+    findings = []
     for record in rows:
         value, times = settled[record.text("allocator")], times_of(record)
         kind, early = behaviour(times, reference.value if reference else None)
         details = {"first": Quantity(times[0], "ms"), "passes": Quantity(early, "passes")}
         if reference is not None:
             details["ratio"] = ratio_of(value, reference)
-        found.append(finding(PASSES[kind], record, value, details=details))
-    return found
+        findings.append(finding(PASSES[kind], record, value, details=details))
+    return findings
 
 
 def _speedups(records: Sequence[Record]) -> list[Finding]:
@@ -138,15 +138,15 @@ def _speedups(records: Sequence[Record]) -> list[Finding]:
     base = {r.text("operation"): r for r in records if r.counters.get("family") in ("base", "operation")}
     rows = [r for r in records if r.counters.get("family") in ("advice", "prefetch", "advice, operation")]
     rows = [r for r in rows if "prefetch_back_ms" not in r.counters]  # its prefetch is not in the sample
-    found = []
+    findings = []
     for record in rows:
         against = base.get(record.text("operation"))
         if against is not None and (comparison := compare(record, against)).is_clear:
             details = {"speedup": ratio_of(quantity(against), quantity(record))}
             case = str(record.counters["case"])
-            found.append(finding(SPEEDUP, record, comparison=comparison, details=details, case=case))
-    found.sort(key=lambda one: one.details["speedup"].value, reverse=True)
-    return found if len(found) <= 2 * MOST_NAMED else [*found[:MOST_NAMED], *found[-MOST_NAMED:]]
+            findings.append(finding(SPEEDUP, record, comparison=comparison, details=details, case=case))
+    findings.sort(key=lambda f: f.details["speedup"].value, reverse=True)
+    return findings if len(findings) <= 2 * MOST_NAMED else [*findings[:MOST_NAMED], *findings[-MOST_NAMED:]]
 
 
 def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
@@ -161,7 +161,7 @@ def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
 
 def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
     """The bytes that touches in order move."""
-    found = []
+    findings = []
     for record in records:
         seen = record.counters
         if record.factors["order"] == "sequential" and "record_multiple" in seen:
@@ -173,7 +173,7 @@ def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
             named = {"each": "bytes_per_touch", "smallest": "smallest_record", "largest": "largest_record",
                      "multiple": "record_multiple"}  # fmt: skip
             details = {name: Quantity(record.counter(of), "B") for name, of in named.items()}
-            found.append(
+            findings.append(
                 finding(
                     MOVED,
                     record,
@@ -184,7 +184,7 @@ def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
                     same="the same" if seen["same_every_time"] else "not the same",
                 )
             )
-    return found
+    return findings
 
 
 def _cost_of_events(records: Sequence[Record]) -> list[Finding]:

@@ -53,7 +53,9 @@ def owner_of(record: Record) -> str:
 
 def _on_host(record: Record, party: int) -> str:
     """The host of one of the parties, if they are on several: such a pair is not taken for one within a host."""
-    return f" on {record.parties[party].host}" if len({one.host for one in record.parties}) > 1 else ""
+    return (
+        f" on {record.parties[party].host}" if len({party_of_pair.host for party_of_pair in record.parties}) > 1 else ""
+    )
 
 
 def parties_of(record: Record) -> dict[str, Any]:

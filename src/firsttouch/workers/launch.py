@@ -67,9 +67,9 @@ def _end_with_stdin(folders: Sequence[str], before: Collection[Path]) -> None:
 
 def segments() -> set[Path]:
     """The files in shared memory that an MPI of this user may have made."""
-    found = {path for pattern in _LEFT_BY_MPI for path in SHARED_MEMORY.glob(pattern)}
+    paths = {path for pattern in _LEFT_BY_MPI for path in SHARED_MEMORY.glob(pattern)}
     mine = set()
-    for path in found:
+    for path in paths:
         with suppress(OSError):
             if path.stat().st_uid == os.getuid():
                 mine.add(path)
@@ -97,25 +97,25 @@ def clean_up(channel: str, folders: Sequence[str], before: Collection[Path]) -> 
 
 def group(channel: str) -> list[int]:
     """The processes of this host with this channel in their environment, without the calling process."""
-    wanted, found = f"{CHANNEL}={channel}".encode(), []
+    wanted, pids = f"{CHANNEL}={channel}".encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 is_zombie = entry.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
                 if not is_zombie and wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def mapped() -> set[str]:
     """The files in shared memory that processes of this user have mapped."""
-    found = set()
+    files = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
                 lines = entry.joinpath("maps").read_text().splitlines()
-                found |= {line.split(maxsplit=5)[-1] for line in lines if str(SHARED_MEMORY) in line}
-    return found
+                files |= {line.split(maxsplit=5)[-1] for line in lines if str(SHARED_MEMORY) in line}
+    return files
 
 
 if __name__ == "__main__":

@@ -121,21 +121,21 @@ class Ranks:
         asked = time.monotonic()
         for rank in self._ranks:
             rank.reply, rank.since = None, asked
-        told: set[int] = set()
+        asked_ranks: set[int] = set()
         self._shared = []
         first_early: float | None = None
         while True:
             self._read()
             now = time.monotonic()
-            for number in sorted(self._by_number.keys() - told):
+            for number in sorted(self._by_number.keys() - asked_ranks):
                 self._send(self._by_number[number], msgspec.json.encode(task_of(number)) + b"\n")
                 self._by_number[number].since = now
                 self._by_number[number].texts = 0
-                told.add(number)
-            self._share(told)
+                asked_ranks.add(number)
+            self._share(asked_ranks)
             failure = self._take_replies(names) or self._why_ended(names) or self._late(asked, now, timeout, names)
             known = [self._by_number.get(number) for number in range(self._count)]
-            replies = [None if one is None else one.reply for one in known]
+            replies = [None if state is None else state.reply for state in known]
             if failure is None and None not in replies:
                 return TaskResult("done", self._state(), replies[0], replies)
             if first_early is None and any(_ended_early(reply) for reply in replies):
@@ -191,9 +191,9 @@ class Ranks:
             rank.connection.sendall(data)
         rank.connection.setblocking(False)
 
-    def _share(self, told: set[int]) -> None:
+    def _share(self, ranks: set[int]) -> None:
         """Pass on what ranks share to all others that have the task."""
-        for number in told:
+        for number in ranks:
             rank = self._by_number[number]
             for giver, line in self._shared[rank.texts :]:
                 if giver != number:

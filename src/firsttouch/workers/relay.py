@@ -127,7 +127,7 @@ def _relay(runner: socket.socket, worker: subprocess.Popen[bytes], memory: int |
             else:
                 *lines, line = (line + data).split(b"\n")
                 with suppress(OSError):
-                    runner.sendall(b"".join(REPLY + one + b"\n" for one in lines))
+                    runner.sendall(b"".join(REPLY + reply_line + b"\n" for reply_line in lines))
         if not too_much and memory is not None and (used := resident(worker.pid)) > memory:
             too_much = used
             _kill(worker)

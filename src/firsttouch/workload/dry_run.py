@@ -176,10 +176,10 @@ class _Recorder(Workspace):
         for a in kernel.accesses:
             for i in range(len(self._recent) - 1, -1, -1):
                 past = self._recent[i]
-                same = [one for one in past.accesses if one.block == a.block]
+                same = [access for access in past.accesses if access.block == a.block]
                 if past.agent == "gpu" or (same and past.by != "view"):
                     break
-                if any(one.writes and a.start <= one.start and one.end <= a.end for one in same):
+                if any(access.writes and a.start <= access.start and access.end <= a.end for access in same):
                     del self._recent[i]
 
     def _settle(self, item: Item) -> None:

@@ -59,7 +59,7 @@ def entries(text: str) -> dict[str, Entry]:
     for macro, name in _FUNCTION.findall(text):
         if name in BUILT_IN:
             raise ValueError(f"{macro.lower()} {name}: '{name}' is a built-in function of OpenCL C; use another name")
-    found = {}
+    kernels = {}
     for groups, name, parameters in _KERNEL.findall(text):
         codes, constant = "", []
         for parameter in filter(None, (" ".join(p.split()) for p in parameters.split(","))):
@@ -69,8 +69,8 @@ def entries(text: str) -> dict[str, Entry]:
                 raise ValueError(f"kernel {name}: '{parameter}' is neither a pointer nor one of {', '.join(_CODES)}")
             codes += kind
             constant.append("const" in words)
-        found[name] = Entry(name, codes, tuple(constant), bool(groups))
-    return found
+        kernels[name] = Entry(name, codes, tuple(constant), bool(groups))
+    return kernels
 
 
 def _with_line_directive(text: str, file: str, line: int) -> str:
@@ -81,8 +81,8 @@ def _with_line_directive(text: str, file: str, line: int) -> str:
 def kernel_source(path: Path) -> str:
     """The text of a kernel file, with the files of its folder that it includes in their places."""
 
-    def included(found: re.Match[str]) -> str:
-        return kernel_source(path.with_name(found[1]))
+    def included(match: re.Match[str]) -> str:
+        return kernel_source(path.with_name(match[1]))
 
     return _INCLUDE.sub(included, path.read_text(encoding="utf-8"))
 
@@ -436,8 +436,8 @@ class Gpu(_Agent):
             raise RuntimeError(f"{max([*counts, *come])} rows exceed a message, which has room for {room}")
         places = range(0, room * len(others), room)
         self.send_and_receive(
-            [(other, outgoing[at : at + count]) for other, at, count in zip(others, places, counts, strict=True)],
-            [(other, incoming[at : at + count]) for other, at, count in zip(others, places, come, strict=True)],
+            [(peer, outgoing[at : at + count]) for peer, at, count in zip(others, places, counts, strict=True)],
+            [(peer, incoming[at : at + count]) for peer, at, count in zip(others, places, come, strict=True)],
         )
         return come
 

@@ -66,5 +66,5 @@ def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool)
     return "copies" if strategy.duplicated else "strategy"
 
 
-def other(agent: Agent) -> Agent:
+def opposite(agent: Agent) -> Agent:
     return "gpu" if agent == "cpu" else "cpu"

@@ -96,15 +96,15 @@ class Exchange:
         if not self.spans:
             return {}
         exchanged = sum(begin.seconds_until(end) for begin, end in self.spans)
-        found = {"exchange_ms": exchanged * 1e3, "calls_ms": self.calls * 1e3, "messages": len(self.sizes)}
+        counters = {"exchange_ms": exchanged * 1e3, "calls_ms": self.calls * 1e3, "messages": len(self.sizes)}
         if compute > 0:
-            found["exchange_part"] = min(1.0, exchanged / compute)
+            counters["exchange_part"] = min(1.0, exchanged / compute)
         if self.sizes:
-            found |= {"message_median_bytes": int(median(self.sizes)), "message_largest_bytes": max(self.sizes)}
-        return found
+            counters |= {"message_median_bytes": int(median(self.sizes)), "message_largest_bytes": max(self.sizes)}
+        return counters
 
 
-def _parcel(other: int, byte_range: ByteRange) -> tuple[int, _core.Buffer, int, int]:
+def _parcel(peer: int, byte_range: ByteRange) -> tuple[int, _core.Buffer, int, int]:
     memory = byte_range.array.memory.device
     assert memory is not None, "buffers of the role exchange have device memory"
-    return other, memory, byte_range.start, byte_range.end - byte_range.start
+    return peer, memory, byte_range.start, byte_range.end - byte_range.start

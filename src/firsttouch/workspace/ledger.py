@@ -41,7 +41,7 @@ from firsttouch.allocators.properties import (
 )
 from firsttouch.errors import Unsupported
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.declarations import PLAIN, Agent, Declaration, Place, other, placement
+from firsttouch.workspace.declarations import PLAIN, Agent, Declaration, Place, opposite, placement
 from firsttouch.workspace.guidance import BY_ITSELF, Guidance, Placement
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.steps import (
@@ -136,7 +136,7 @@ class Ledger:
 
     def state(self) -> Hashable:
         """All that later steps depend on. Where it recurs, the same accesses lead to the same steps."""
-        return (*(one.state() for one in self.contents), self._prefetching, self._stores_to_flush)
+        return (*(contents.state() for contents in self.contents), self._prefetching, self._stores_to_flush)
 
     # ------------------------------------------------------------------------------------------------ allocation
 
@@ -268,7 +268,7 @@ class Ledger:
                 self._note_busy(contents, start, end, reads=reads, writes=writes)
         if writes:
             contents.valid[agent].add(start, end)
-            contents.valid[other(agent)].remove(start, end)
+            contents.valid[opposite(agent)].remove(start, end)
         steps.append(Use(buffer, agent, start, end, reads, writes))
         return steps
 
@@ -285,7 +285,7 @@ class Ledger:
         return [Use(buffer, "cpu", 0, declared.nbytes, reads=True, writes=True, at_once=True)]
 
     def _make_valid(self, steps: list[Step], buffer: int, start: int, end: int, agent: Agent) -> None:
-        contents, away = self.contents[buffer], self.contents[buffer].valid[other(agent)]
+        contents, away = self.contents[buffer], self.contents[buffer].valid[opposite(agent)]
         for first, last in contents.valid[agent].missing(start, end):
             if self.strict and away.missing(first, last):
                 name = self.declared[buffer].name

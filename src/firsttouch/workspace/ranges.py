@@ -49,25 +49,25 @@ class Ranges:
 
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are not in the set, in order."""
-        found = []
+        gaps = []
         for index in range(bisect_right(self._ends, start), len(self._starts)):
             if self._starts[index] >= end or start >= end:
                 break
             if start < self._starts[index]:
-                found.append((start, self._starts[index]))
+                gaps.append((start, self._starts[index]))
             start = self._ends[index]
         if start < end:
-            found.append((start, end))
-        return found
+            gaps.append((start, end))
+        return gaps
 
     def common(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are in the set, in order."""
-        found = []
+        parts = []
         for index in range(bisect_right(self._ends, start), len(self._starts)):
             if self._starts[index] >= end:
                 break
-            found.append((max(start, self._starts[index]), min(end, self._ends[index])))
-        return found
+            parts.append((max(start, self._starts[index]), min(end, self._ends[index])))
+        return parts
 
     def bytes_in(self, start: int, end: int) -> int:
         """How many bytes of [start, end) are in the set."""
