@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from fake_records import a_record, sentences_of
-from small import SmallRun
 
 from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments.accounting import Accounting, Trial, medians, step_and_counters
@@ -60,12 +59,6 @@ def test_medians_split_call_and_touch() -> None:
         "touch_rss": 0,
         "noise_headline": 5,
     }
-
-
-class TestSmallRun(SmallRun):
-    name = "accounting"
-    may_be_negative = True
-    states_buffers = True
 
 
 def test_a_finding_names_each_group_of_counters_once() -> None:

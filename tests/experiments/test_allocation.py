@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import pytest
 from fake_devices import amd
 from fake_records import KIB, MIB, a_record, findings_of, sentences_of
 from preset_helpers import plan
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Quantity
@@ -25,12 +23,6 @@ from firsttouch.session import Session
 
 RESULTS = Path(__file__).parents[2] / "results"
 H200 = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cuda:0")
-
-
-class TestSmallRun(SmallRun):
-    name = "allocation"
-    empty_figures: ClassVar = {"opencl:0": {2}}
-    """OpenCL has no memory whose frees are measured after a touch: plain host memory is measured on cpu."""
 
 
 def allocations(curves: dict[str, dict[int, float]], spread: float = 0.01, call: str = "allocate") -> list[Record]:

@@ -10,7 +10,6 @@ from typing import Any
 import preset_helpers
 import pytest
 from fake_devices import GPU, OPENCL_GPU, opencl
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.experiment.base import Point
@@ -130,9 +129,3 @@ def test_a_lost_update_is_reported_with_both_sums(monkeypatch: pytest.MonkeyPatc
     assert wrong.verified is False
     assert f"{wrong.counters['found']:.0f}" in wrong.verified_why
     assert f"{wrong.counters['increments']:.0f}" in wrong.verified_why
-
-
-class TestSmallRun(SmallRun):
-    name = "atomics"
-    empty_figures = {"cpu": {0, 2, 3}}  # those of a GPU
-    states_buffers = True

@@ -9,42 +9,13 @@ import preset_helpers
 import pytest
 from fake_devices import BOTH, DISCRETE, amd
 from msgspec.structs import replace
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiment.base import Preset
 from firsttouch.experiment.common import MiB, last_level_bytes
 from firsttouch.experiments.bandwidth import ARRAYS, thread_counts
-from firsttouch.records.reading import Results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
-
-
-class TestSmallRun(SmallRun):
-    name = "bandwidth"
-    states_buffers = True
-
-    def test_the_fastest_of_several_numbers_of_threads_is_measured(self, results: Results) -> None:
-        ok = [r for r in results.records if r.status == "ok" and r.factors["agent"] == "cpu"]
-        counts = thread_counts(_core.usable_cores(), _core.usable_processors())
-        searched = [r for r in ok if r.factors["threads"] == "best"]
-        assert searched
-        for record in searched:
-            tried = {name: value for name, value in record.counters.items() if name.startswith("tried_")}
-            assert set(tried) == {f"tried_{count}" for count in counts}
-            assert tried[f"tried_{record.counters['threads']:.0f}"] == max(tried.values(), key=float)
-        for record in (r for r in ok if r.factors["threads"] == 0):
-            assert record.counters["threads"] == _core.usable_processors()
-
-    def test_arrays_of_any_size_are_measured_and_their_ratio_is_recorded(self, results: Results) -> None:
-        devices = {device.name: device for device in results.machine.devices}
-        ok = [r for r in results.records if r.status == "ok"]
-        for record in ok:
-            ratio = record.factors["size"] / last_level_bytes(devices[record.device])  # type: ignore[operator]
-            expected = ratio if record.factors["arrays"] == "memory" else None
-            assert record.counters.get("size_over_last_cache") == pytest.approx(expected)
-        sizes = {(r.device, r.factors["arrays"], r.factors["size"]) for r in ok}
-        assert sizes >= {("cpu", "memory", 65536), ("cpu", "memory", MiB), ("cpu", "sweep", MiB)}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import preset_helpers
 import pytest
 from fake_devices import opencl
 from fake_records import a_record
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.errors import UsageError
@@ -215,9 +214,3 @@ def test_findings_compare_paddings_in_a_single_pass() -> None:
     (words,) = sentences(Caching().findings(seen, GPU))
     assert words.startswith("In a single pass of the GPU over 64 MiB of device memory, an entry takes 1 ns where")
     assert "less than the 4 ns where they are 128 B apart" in words
-
-
-class TestSmallRun(SmallRun):
-    name = "caching"
-    states_buffers = True
-    shows_derived = True

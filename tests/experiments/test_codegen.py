@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from small import SmallRun
-from tests.calls import UNDRAWN
+from fake_records import a_record
+from tests.calls import call
 from tests.kernels.compilers import skip_missing_compiler
 
 from firsttouch.engine.values import parse_value
@@ -27,23 +26,17 @@ TARGETS = ("gfx942", "gfx90a", "sm_90")
 NO_COMPILERS = {"PATH": "/nowhere", "FIRSTTOUCH_LIB_NVRTC": "/nowhere", "FIRSTTOUCH_LIB_HIPRTC": "/nowhere"}
 
 
-class TestSmallRun(SmallRun):
-    name = "codegen"
-
-
 def run(out: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [*UNDRAWN, "run", "codegen", "--out", str(out), *words]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=110)
+    return call("run", "codegen", "--device", "cpu", "--out", out, *words, **environment)
 
 
-@pytest.fixture(scope="session")
-def of_targets(make_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    def fill(folder: Path) -> None:
-        done = run(folder / "out", "--set", f"target={','.join(TARGETS)}")
-        assert done.returncode == 0, done.stderr
-        assert "codegen: other machines on cpu" in done.stdout
-
-    return make_once("codegen-targets", fill) / "out"
+@pytest.fixture(scope="module")
+def of_targets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("targets") / "out"
+    done = call("run", "codegen", "--out", out, "--set", f"target={','.join(TARGETS)}")
+    assert done.returncode == 0, done.stderr
+    assert "codegen: other machines on cpu" in done.stdout
+    return out
 
 
 @cache
@@ -114,8 +107,8 @@ def test_the_report_has_a_column_for_each_target(of_targets: Path) -> None:
         assert sentence.startswith(f"For {target}, operations are compiled, not run, to: ")
 
 
-def test_the_device_s_own_code_has_its_own_section(of_targets: Path, small_run: Callable[[str], object]) -> None:
-    own = [r for r in small_run("codegen").records if r.device == "cpu"]  # type: ignore[attr-defined]
+def test_the_device_s_own_code_has_its_own_section(of_targets: Path) -> None:
+    own = [a_record("codegen", 5, {"operation": operation}, made="native") for operation in OPERATIONS]
     parts = list(answered([*own, *records_of(of_targets)], [], {"codegen": Codegen()}))
     assert [part.title for part in parts] == ["codegen", "codegen: other machines"]
     assert list(parts[0].section.records) == own
@@ -134,7 +127,7 @@ def test_without_the_readers_of_code_the_points_are_skipped_and_say_what_to_inst
     for name in ("capstone", "elftools"):
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('hidden by a test', name='{name}')")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
-    done = run(tmp_path / "out", "--device", "cpu", "--device", "opencl:0", PYTHONPATH=path)
+    done = run(tmp_path / "out", "--device", "opencl:0", PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     reasons = {
         "cpu": "disassembling the processor's code needs capstone; pip install 'firsttouch[codegen]'",

@@ -9,18 +9,12 @@ import pytest
 from fake_devices import DISCRETE
 from fake_records import MIB, a_record, sentences_of
 from preset_helpers import factors_of, left_out_of
-from small import SmallRun
 from tests.calls import call
 
 from firsttouch.experiments.concurrency import Concurrency
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.report.sentences import sentences
-
-
-class TestSmallRun(SmallRun):
-    name = "concurrency"
-    empty_figures = {"opencl:0": {2, 3}}  # of points that divide the work otherwise
 
 
 @pytest.mark.parametrize(

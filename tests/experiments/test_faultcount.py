@@ -6,7 +6,6 @@ import pytest
 from fake_devices import PROCESSOR, amd, opencl
 from fake_records import MIB, a_record, sentences_of
 from preset_helpers import plan
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.experiment.base import Point, Preset
@@ -14,11 +13,6 @@ from firsttouch.experiment.common import BASE_PAGE
 from firsttouch.experiments.faultcount import FaultCount
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.session import Session
-
-
-class TestSmallRun(SmallRun):
-    name = "faultcount"
-    states_buffers = True
 
 
 def faults(counts: dict[str, float]) -> list[Record]:

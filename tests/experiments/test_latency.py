@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from fake_records import CPU, KIB, MIB, a_record, findings_of, sentences_of
-from small import SmallRun
 
 from firsttouch.experiments.latency import Latency
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.sentences import plain, sentences
-
-
-class TestSmallRun(SmallRun):
-    name = "latency"
-    states_buffers = True
 
 
 def loads(curve: dict[int, float], allocator: str = "malloc", spread: float = 0.01) -> list[Record]:

@@ -9,7 +9,6 @@ import pytest
 from fake_devices import DISCRETE, PROCESSOR, opencl
 from fake_records import a_record
 from preset_helpers import factors_of, left_out_of, plan
-from small import SmallRun
 from tests.calls import call
 from tests.matrix import matrix
 
@@ -17,12 +16,6 @@ from firsttouch.experiments.locking import Locking
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors
 from firsttouch.report.sentences import sentences
-
-
-class TestSmallRun(SmallRun):
-    name = "locking"
-    empty_figures = {"cpu": {1}}  # the CPU's share, where a GPU competes
-    states_buffers = True
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import preset_helpers
 import pytest
 from fake_devices import GPU
 from fake_records import a_record
-from small import SmallRun
 from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
@@ -303,11 +302,6 @@ def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     assert sentences(Migration().findings([record([20, 1, 1, 1])], shared))[0].startswith(
         "Nothing migrates, since the device shares the host's memory; a pass over 64 MiB takes 1 ms on managed"
     )
-
-
-class TestSmallRun(SmallRun):
-    name = "migration"
-    empty_figures = {"opencl:0": {6, 7, 8}}  # of unified-memory events
 
 
 def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pytest.MonkeyPatch) -> None:

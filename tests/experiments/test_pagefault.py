@@ -10,13 +10,11 @@ from fake_devices import DISCRETE, opencl
 from fake_records import CPU, a_record, findings_of, sentences_of
 from msgspec.structs import replace
 from preset_helpers import factors_of, left_out_of
-from small import SmallRun
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments import all_experiments
-from firsttouch.records.reading import Results
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
 from firsttouch.report.answers import answered
 
@@ -24,43 +22,6 @@ PAGEFAULT = all_experiments()["pagefault"]
 OUTCOME = {"first_ns": 41_000.0, "second_ns": 40_000.0, "shown_absent": 1.0, "cpu_threads": 2.0}
 MMAP = AllocatorInfo(name="mmap", available=True, cpu="direct", gpu="direct", host_memory=True, on_demand=True)
 PROCESSOR = opencl(DeviceCapabilities(runs_kernels=True, on_host_processor=True, shares_host_memory=True))
-
-
-class TestSmallRun(SmallRun):
-    name = "pagefault"
-    may_be_empty = {"opencl:0": {1}}  # the pages of a block of one page may be there already
-
-    def test_every_median_is_above_zero_and_the_pages_were_absent(self, results: Results) -> None:
-        good = [r for r in results.records if r.status == "ok"]
-        for record in good:
-            assert record.metric_version == 2
-            assert record.summary is not None
-            assert record.summary.ci_low > 0
-            assert record.counter("pages_per_s") == pytest.approx(1e9 / record.summary.median)
-            assert str(record.counters["absent"]).startswith("shown")
-        assert {r.factors["allocator"] for r in good if r.device == "cpu"} == {"mmap"}
-
-    def test_one_page_has_a_distribution_of_single_faults(self, results: Results) -> None:
-        single = [r for r in results.records if r.status == "ok" and r.factors["pages"] == 1]
-        assert {"cpu"} <= {r.device for r in single}
-        for record in single:
-            assert len(record.samples) >= 100
-            assert record.counter("p50_ns") <= record.counter("p95_ns") <= record.counter("p99_ns")
-            assert min(record.samples) <= record.counter("mean_ns") <= max(record.samples)
-            assert record.summary is not None
-            assert record.counter("p95_ns") == pytest.approx(record.summary.p95)
-        assert not any("p95_ns" in r.counters for r in results.records if r.factors["pages"] != 1)
-
-    def test_a_skipped_point_says_why_in_words(self, results: Results) -> None:
-        known = (
-            "below what this machine resolves: ",
-            "there before the first touch",
-            "the driver does not support fine-grained system SVM",
-            "the kernels use the CPU's page tables",
-            "huge pages were requested",
-        )
-        reasons = [r.reason for r in results.records if r.status == "skipped"]
-        assert all(any(words in reason for words in known) for reason in reasons), reasons
 
 
 # --------------------------------------------------------------------------------------------- what noise hides

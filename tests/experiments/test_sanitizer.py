@@ -68,7 +68,7 @@ pytestmark = [
 @pytest.mark.parametrize("name", sorted(all_experiments()))
 def test_no_tool_reports_an_error(name: str, tool: str, tmp_path: Path) -> None:
     out, log = tmp_path / "out", tmp_path / "log"
-    asked = [ALLOCATORS if text.startswith("allocator=") else text for text in FURTHER.get(name) or SMALL[name]]
+    asked = [ALLOCATORS if text.startswith("allocator=") else text for text in FURTHER.get(name) or SMALL[name].sets]
     sets = [word for text in asked for word in ("--set", text)]
     # NCCL asks for kernels that it may not have, which is no access to memory.
     quiet = ["--report-api-errors", "no"] if all_experiments()[name].ranked and tool == "memcheck" else []

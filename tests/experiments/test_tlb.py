@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from fake_records import a_record
 from preset_helpers import plan
-from small import SmallRun
 
 from firsttouch.experiment.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
@@ -109,9 +108,3 @@ def test_no_knee_is_a_finding() -> None:
     assert sentences(Tlb().findings(flat, CPU)) == [
         "No TLB level of the CPU ends within 256 pages of malloc memory, one every 4 KiB (1 MiB)."
     ]
-
-
-class TestSmallRun(SmallRun):
-    name = "tlb"
-    empty_figures = {"cpu": {2}, "opencl:0": {2}}  # the processor's counters, which the small run leaves out
-    states_buffers = True

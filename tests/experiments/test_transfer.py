@@ -6,17 +6,11 @@ from pathlib import Path
 
 from fake_records import MIB, a_record, sentences_of
 from preset_helpers import plan
-from small import SmallRun
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
 RESULTS = Path(__file__).parents[2] / "results"
-
-
-class TestSmallRun(SmallRun):
-    name = "transfer"
-    states_buffers = True
 
 
 def copy(size: int, rate: float, allocator: str = "pinned") -> Record:

@@ -1,9 +1,0 @@
-"""context on this machine."""
-
-from __future__ import annotations
-
-from small import SmallRun
-
-
-class TestSmallRun(SmallRun):
-    name = "context"
