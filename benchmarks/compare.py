@@ -47,7 +47,7 @@ def reference(program: Path, kind: str, array: int) -> dict[str, float]:
 
 def ours(device: _core.Device, kind: str, array: int) -> dict[str, float]:
     agent, allocator, stride = ("cpu", "mmap", 64) if kind == "cpu" else ("gpu", "device", 128)
-    found: dict[str, float] = {}
+    rates_and_times: dict[str, float] = {}
     with (
         device.allocate(allocator, array) as a,
         device.allocate(allocator, array) as b,
@@ -60,14 +60,14 @@ def ours(device: _core.Device, kind: str, array: int) -> dict[str, float]:
             )
             assert done.errors == 0
             rates.append(max(done.samples))
-            found["triad" if nontemporal is False else "triad_nontemporal"] = rates[-1]
-        found["triad"] = max(rates)
+            rates_and_times["triad" if nontemporal is False else "triad_nontemporal"] = rates[-1]
+        rates_and_times["triad"] = max(rates)
     if kind == "cuda":
-        with device.allocate("pinned", COPIED) as host, device.allocate("device", COPIED) as there:
-            for name, target, source in (("h2d", there, host), ("d2h", host, there)):
+        with device.allocate("pinned", COPIED) as host, device.allocate("device", COPIED) as device_buffer:
+            for name, target, source in (("h2d", device_buffer, host), ("d2h", host, device_buffer)):
                 done = _core.copy(device, target, source, engine="copy-engine", bytes=COPIED, seed=1, stop=STOP)
                 assert done.errors == 0
-                found[name] = _core.summarise(done.samples)[1]
+                rates_and_times[name] = _core.summarise(done.samples)[1]
     for size in CHASES[kind]:
         with device.allocate(allocator, size) as memory:
             done = _core.chase(
@@ -75,8 +75,8 @@ def ours(device: _core.Device, kind: str, array: int) -> dict[str, float]:
                 seed=7, stop=STOP,
             )  # fmt: skip
             assert done.errors == 0
-            found[f"chase_{size}"] = min(done.samples)
-    return found
+            rates_and_times[f"chase_{size}"] = min(done.samples)
+    return rates_and_times
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def reference(program: Path) -> dict[int, float]:
 
 def main() -> int:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
-    found: dict[str, list[dict[int, float]]] = {"p2p-copy": [], "transfer": [], "memcpy": []}
+    runs: dict[str, list[dict[int, float]]] = {"p2p-copy": [], "transfer": [], "memcpy": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program = folder / "reference_copy"
@@ -55,14 +55,14 @@ def main() -> int:
         pair = [word for factor in ("peer=self", "source=mmap", "target=mmap", "direction=out")
                 for word in ("--set", factor)]  # fmt: skip
         for n in range(rounds):
-            found["p2p-copy"].append(measured("p2p-copy", folder / f"p2p-copy-{n}", *pair))
-            found["transfer"].append(measured("transfer", folder / f"transfer-{n}", "--set", "allocator=mmap"))
-            found["memcpy"].append(reference(program))
+            runs["p2p-copy"].append(measured("p2p-copy", folder / f"p2p-copy-{n}", *pair))
+            runs["transfer"].append(measured("transfer", folder / f"transfer-{n}", "--set", "allocator=mmap"))
+            runs["memcpy"].append(reference(program))
     worst = 0.0
-    print(f"{'bytes':>12}", *(f"{title:>11}" for title in (*found, "/ transfer", "/ memcpy")))
+    print(f"{'bytes':>12}", *(f"{title:>11}" for title in (*runs, "/ transfer", "/ memcpy")))
     for size in SIZES:
-        rates = {side: max(of[size] for of in values) for side, values in found.items()}
-        ratios = [rates["p2p-copy"] / rates[other] for other in ("transfer", "memcpy")]
+        rates = {side: max(of[size] for of in values) for side, values in runs.items()}
+        ratios = [rates["p2p-copy"] / rates[reference_side] for reference_side in ("transfer", "memcpy")]
         worst = max(worst, *(abs(ratio - 1) for ratio in ratios))
         print(f"{size:>12}", *(f"{rate:>11.2f}" for rate in rates.values()), *(f"{ratio:>11.3f}" for ratio in ratios))
     return int(worst > WITHIN)

@@ -56,19 +56,19 @@ def theirs(program: str) -> dict[int, float]:
 
 
 def main(latency: str, bandwidth: str, rounds: int) -> None:
-    found: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
+    results: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
     for _ in range(rounds):
         our_us, our_gbs = ours()
         their_us, their_gbs = theirs(latency), {size: mbs / 1e3 for size, mbs in theirs(bandwidth).items()}
         for size in LATENCIES:
-            found["us", size].append((our_us[size], their_us[size]))
+            results["us", size].append((our_us[size], their_us[size]))
         for size in BANDWIDTHS:
-            found["GB/s", size].append((our_gbs[size], their_gbs[size]))
-    for (unit, size), pairs in found.items():
+            results["GB/s", size].append((our_gbs[size], their_gbs[size]))
+    for (unit, size), pairs in results.items():
         best = min if unit == "us" else max
         for name, of in (("median", median), ("best", best)):
-            mine, other = (of(values) for values in zip(*pairs, strict=True))
-            print(f"{size:8d} B {name:6}  ours {mine:7.3f}  OSU {other:7.3f} {unit:4}  ratio {mine / other:.3f}")
+            mine, osu = (of(values) for values in zip(*pairs, strict=True))
+            print(f"{size:8d} B {name:6}  ours {mine:7.3f}  OSU {osu:7.3f} {unit:4}  ratio {mine / osu:.3f}")
 
 
 if __name__ == "__main__":

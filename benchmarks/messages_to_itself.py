@@ -26,7 +26,7 @@ def ours(folder: Path) -> dict[int, tuple[float, float]]:
     """Microseconds of a message alone and GB/s, by its bytes."""
     call = [sys.executable, "-m", "firsttouch.cli.main", "run", "p2p-message", "--ranks", "1", "--device", "cuda:0"]
     sets = ["interface=xccl", "peer=self", "source=device", "target=device", f"size={','.join(map(str, SIZES))}"]
-    words = [word for one in sets for word in ("--set", one)]
+    words = [word for setting in sets for word in ("--set", setting)]
     subprocess.run([*call, *words, "--preset", "standard", "--out", str(folder)], check=True, capture_output=True)
     records = load_results(folder).records
     assert all(r.status == "ok" and r.verified for r in records), [r.reason for r in records]
@@ -41,16 +41,16 @@ def theirs(program: Path) -> dict[int, tuple[float, float]]:
 
 def main(rounds: int) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:4])
-    found: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
+    results: dict[int, list[tuple[float, float, float, float]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         program = Path(name) / "reference_xccl"
         source = str(HERE / "reference_xccl.cu")
         subprocess.run(["nvcc", "-O2", "-std=c++17", source, "-lnccl", "-o", str(program)], check=True)
         for n in range(rounds):
-            mine, other = ours(Path(name) / str(n)), theirs(program)
+            mine, their_rows = ours(Path(name) / str(n)), theirs(program)
             for size in SIZES:
-                found[size].append((*mine[size], *other[size]))
-    for size, rows in found.items():
+                results[size].append((*mine[size], *their_rows[size]))
+    for size, rows in results.items():
         columns = list(zip(*rows, strict=True))
         for name, lowest, highest in (("best", min, max), ("median", median, median)):
             us, their_us = lowest(columns[0]), lowest(columns[2])

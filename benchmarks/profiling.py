@@ -58,8 +58,8 @@ def main() -> None:
             profiler = [sys.executable, "-m", "firsttouch.cli.main", "profile", "--out", str(out), *case.options, "--"]
             runs = [plain, [*profiler, *plain]]
             order = runs if pair % 2 else runs[::-1]
-            found = {len(command): seconds(command) for command in order}
-            without, profiled = found[len(plain)], found[len(plain) + len(profiler)]
+            times = {len(command): seconds(command) for command in order}
+            without, profiled = times[len(plain)], times[len(plain) + len(profiler)]
             ratios.append(profiled / without)
             summary = json.loads((out / "profile.json").read_text())
             costs.append((summary["cost"]["busy"], summary["cost"]["locked"]))

@@ -118,9 +118,9 @@ class Visit:
         return f"installed into {site or sys.prefix}"
 
     def find_devices(self, limit: float) -> str:
-        found = json.loads(self.call([sys.executable, "-m", "firsttouch.cli.main", "machine", "--json"], limit))
-        (self.out / "machine.json").write_text(json.dumps(found))
-        self.names = [d["name"] for d in found["devices"] if d["kind"] == self.options.kind and d["available"]]
+        machine = json.loads(self.call([sys.executable, "-m", "firsttouch.cli.main", "machine", "--json"], limit))
+        (self.out / "machine.json").write_text(json.dumps(machine))
+        self.names = [d["name"] for d in machine["devices"] if d["kind"] == self.options.kind and d["available"]]
         if not self.names:
             raise AssertionError(f"there is no device of the kind {self.options.kind}")
         self.ranks = len(self.names) if self.interface == "xccl" else max(2, len(self.names))
@@ -179,9 +179,9 @@ class Visit:
         words = ["--device", self.names[0], "--ranks", self.ranks, "--preset", "standard", *chosen]
         for r in self.measure(f"collective-{number}", "collective", *words, limit=until - time.monotonic()):
             of = r["factors"]
-            if r["status"] == "ok" and (other := theirs[of["operation"]].get(of["size"])):
+            if r["status"] == "ok" and (their_us := theirs[of["operation"]].get(of["size"])):
                 what = f"{of['operation']}, processes={of.get('processes', 'each')}"
-                self.note(what, of["size"], r["counters"]["interval_us"], other)
+                self.note(what, of["size"], r["counters"]["interval_us"], their_us)
 
     def compare_messages(self, number: int, limit: float) -> None:
         """Messages one way in windows, and nccl-tests' send-receive, which sends both ways at once."""

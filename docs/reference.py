@@ -48,14 +48,14 @@ def entry(name: str, thing: Any) -> str:
 
 
 def members(thing: type) -> list[str]:
-    found = []
+    sections = []
     for name, value in vars(thing).items():
         function = value.fget if isinstance(value, property) else value
         if name.startswith("_") or not callable(function) or not getattr(function, "__doc__", None):
             continue
         head = f"    {name}" if isinstance(value, property) else signature(name, function)
-        found.append(f"### {thing.__name__}.{name}\n\n{head}\n\n{described(function)}")
-    return found
+        sections.append(f"### {thing.__name__}.{name}\n\n{head}\n\n{described(function)}")
+    return sections
 
 
 def signature(name: str, thing: Any) -> str:

@@ -61,14 +61,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         text, link, anchor = match[1], match[2], match[3] or ""
         if re.match(r"[a-z]+:", link):
             return match[0]
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
-        if not (ROOT / there).exists():
+        linked = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+        if not (ROOT / linked).exists():
             log.warning("%s: the link to %s leads nowhere", source, link)
-        inside = FROM_ROOT.get(there) or (there.removeprefix("docs/") if there.startswith("docs/") else "")
-        found = files.get_file_from_path(inside) if inside else None
-        if found is not None and found.inclusion.is_included():
+        inside = FROM_ROOT.get(linked) or (linked.removeprefix("docs/") if linked.startswith("docs/") else "")
+        file = files.get_file_from_path(inside) if inside else None
+        if file is not None and file.inclusion.is_included():
             return f"[{text}]({posixpath.relpath(inside, posixpath.dirname(path) or '.')}{anchor})"
-        clone = os.path.relpath(ROOT / there, Path(config.site_dir) / posixpath.dirname(path))
+        clone = os.path.relpath(ROOT / linked, Path(config.site_dir) / posixpath.dirname(path))
         return f'<a href="{clone}">{text}</a>'
 
     return spaced_lists(LINK.sub(target, markdown))
@@ -96,5 +96,5 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 def on_post_build(config: Any) -> None:
     for path in sorted(Path(config.site_dir).rglob("*")):
         if path.suffix in (".html", ".css"):
-            for found in OUTSIDE.finditer(path.read_text()):
-                log.warning("%s loads from outside: %s", path.name, found[0][:100])
+            for match in OUTSIDE.finditer(path.read_text()):
+                log.warning("%s loads from outside: %s", path.name, match[0][:100])

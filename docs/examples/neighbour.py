@@ -48,11 +48,11 @@ class Neighbour(Experiment):
 
     def measure(self, point, session):
         name, size = point.text("peer"), point.size("size")
-        device, other = session.device, session.peer(name)
-        device.reach(other)  # enables access, or raises Unavailable with the driver's message
+        device, peer_device = session.device, session.peer(name)
+        device.reach(peer_device)  # enables access, or raises Unavailable with the driver's message
         with (
             device.allocate(main_allocator(session.info), size) as own,
-            other.allocate(main_allocator(session.peer_info(name)), size) as far,
+            peer_device.allocate(main_allocator(session.peer_info(name)), size) as far,
         ):
             source, target = (own, far) if point["direction"] == "to" else (far, own)
             outcome = probes.copy(

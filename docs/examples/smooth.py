@@ -38,14 +38,14 @@ KERNEL smooth(GLOBAL const float* now, GLOBAL float* then, ulong n) {
 
     def check(self, view: View) -> str:
         # Every value is computed again in f64, in pieces, because a second copy would distort the memory use measured.
-        found, reach = view(self.now), self.iterations
+        actual, reach = view(self.now), self.iterations
 
         def largest_error(first: int, last: int) -> float:
             begin, end = max(0, first - reach), min(self.n, last + reach)
             x = uniform_f32(self.now.key, np.arange(begin, end), -1, 1).astype(np.float64)
             for _ in range(reach):
                 x[1:-1] = (x[:-2] + x[1:-1] + x[2:]) / 3
-            return float(np.max(np.abs(found[first:last] - x[first - begin : last - begin])))
+            return float(np.max(np.abs(actual[first:last] - x[first - begin : last - begin])))
 
         error = np.max(in_pieces(largest_error, self.n, 1 << 16))
         # An iteration rounds at most 6 times by 2^-24 of a value below 1. Written so that NaN does not pass.

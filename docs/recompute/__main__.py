@@ -32,11 +32,11 @@ PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of rec
 
 
 def directories(patterns: str) -> Sequence[Directory]:
-    found = [path for pattern in patterns.split() for path in sorted(ROOT.glob(pattern))]
-    found = [path for path in found if (path / "results.jsonl").is_file()]
-    if not found:
+    paths = [path for pattern in patterns.split() for path in sorted(ROOT.glob(pattern))]
+    paths = [path for path in paths if (path / "results.jsonl").is_file()]
+    if not paths:
         raise SystemExit(f"{patterns}: no such directory of results")
-    return [load(path) for path in found]
+    return [load(path) for path in paths]
 
 
 def text_of(name: str, patterns: str) -> str:

@@ -47,7 +47,7 @@ class Case:
 
     @property
     def repetitions(self) -> int:
-        return min(one.n for one in self.measured.values())
+        return min(summary.n for summary in self.measured.values())
 
     @property
     def title(self) -> str:
@@ -84,12 +84,12 @@ class Case:
 
     def pairs(self) -> list[tuple[str, str, bool]]:
         """The pairs that differ clearly, the faster first, and whether the estimate has the same order."""
-        found = []
+        pairs = []
         for a, b in combinations(self.estimated, 2):
             fast, slow = sorted((a, b), key=lambda name: self.measured[name].median)
             if _is_clear(self.measured[fast], self.measured[slow]):
-                found.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
-        return found
+                pairs.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
+        return pairs
 
 
 def _is_clear(fast: Summary, slow: Summary) -> bool:
@@ -116,7 +116,7 @@ class Estimator:
 
 def cases(estimator: Estimator, applications: Results) -> list[Case]:
     """All applications of a run whose code is here, judged with the prices of another run."""
-    found = []
+    cases = []
     for name, app in all_apps().items():
         programs: dict[tuple[object, tuple[tuple[str, int], ...]], dict[str, Summary]] = {}
         for r in measured_runs(applications.records, name, estimator.device, app.sizes["default"]):
@@ -132,8 +132,8 @@ def cases(estimator: Estimator, applications: Results) -> list[Case]:
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]
             advised = min(every, key=lambda s: every[s], default="")
-            found.append(Case(name, size, estimated, measured, reasons, unknown, advised))
-    return found
+            cases.append(Case(name, size, estimated, measured, reasons, unknown, advised))
+    return cases
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ class Judgement:
     @cached_property
     def picked(self) -> list[tuple[float, Case]]:
         """The ratio of the pick to the fastest, the worst first."""
-        found = [(case.ratio(case.pick), case) for case in self.cases if case.pick is not None]
-        return sorted(found, key=lambda one: -one[0])
+        ratios = [(case.ratio(case.pick), case) for case in self.cases if case.pick is not None]
+        return sorted(ratios, key=lambda pair: -pair[0])
 
     @property
     def mean_ratio(self) -> float:

@@ -39,18 +39,18 @@ def paragraph(text: str) -> str:
 def derived(directory: Directory) -> list[Record]:
     """The points of applications, each with the events of its events run and the ratios to explicit."""
     devices = dict.fromkeys(r.device for r in directory.records)
-    found = [r for d in devices for r in derive([r for r in directory.records if r.device == d])]
-    return [r for r in found if r.status == "ok" and r.verified and not is_events_run(r)]
+    records = [r for d in devices for r in derive([r for r in directory.records if r.device == d])]
+    return [r for r in records if r.status == "ok" and r.verified and not is_events_run(r)]
 
 
 def by_application(records: Iterable[Record], wanted: str, name: str) -> Values:
     """A value by application and its other conditions, of the points of one strategy that have it."""
-    found = {}
+    values = {}
     for record in records:
         v = number_of(record, name)
         if strategy(record) == wanted and v is not None:
-            found[f"{application(record)} {record.device} {setting(record)}"] = v
-    return found
+            values[f"{application(record)} {record.device} {setting(record)}"] = v
+    return values
 
 
 def over(directories: Sequence[Directory], wanted: str, name: str) -> Values:
@@ -136,12 +136,14 @@ def counted(directories: Sequence[Directory]) -> str:
     rows = []
     for r in (r for d in directories for r in d.records if r.experiment == "bandwidth"):
         names = ("link_read",) if r.factors["allocator"] == "pinned" else ("device_read", "device_write")
-        found = sum(r.counter(f"hw_{name}_bytes") for name in names)
+        counted_bytes = sum(r.counter(f"hw_{name}_bytes") for name in names)
         kernel, size = r.text("kernel"), r.count("size")
         expected = ARRAYS[kernel] * size
         where = f"{kernel} of {r.text('allocator')} memory, arrays of {format_size(size)}"
         counters = " + ".join(f"`hw_{name}_bytes`" for name in names)
-        rows.append([where, counters, exact(found), exact(expected), f"{100 * (found / expected - 1):+.3f} %"])
+        rows.append(
+            [where, counters, exact(counted_bytes), exact(expected), f"{100 * (counted_bytes / expected - 1):+.3f} %"]
+        )
     return table(["point", "counters", "counted", "arrays", "difference"], rows)
 
 
@@ -158,7 +160,7 @@ def first_touches(directories: Sequence[Directory]) -> str:
 
 def sharing(directories: Sequence[Directory]) -> str:
     """Points of atomics in which both agents update the same array in managed memory."""
-    found = [
+    shared_points = [
         r
         for d in directories
         for r in d.records
@@ -168,8 +170,8 @@ def sharing(directories: Sequence[Directory]) -> str:
         and r.factors.get("cpu_threads")
         and r.factors.get("gpu_threads")
     ]
-    updates = sum(number_of(r, "increments") or 0 for r in found)
-    lost = sum((number_of(r, "increments") or 0) - (number_of(r, "found") or 0) for r in found)
+    updates = sum(number_of(r, "increments") or 0 for r in shared_points)
+    lost = sum((number_of(r, "increments") or 0) - (number_of(r, "found") or 0) for r in shared_points)
     pairs = _pairs(directories)
     groups = [
         exact(number_of(r, "compute_most_gpu_fault_groups") or 0)
@@ -181,7 +183,7 @@ def sharing(directories: Sequence[Directory]) -> str:
     rows = [
         [
             "the sum of the histogram equals the increments in every combination of both agents, managed memory",
-            f"{count(len(found), 'point')}, {exact(updates)} updates including those of each agent alone, "
+            f"{count(len(shared_points), 'point')}, {exact(updates)} updates including those of each agent alone, "
             + ("none lost" if not lost else f"{exact(lost)} lost"),
         ],
         ["after a prefetch of the whole buffer the passes raise no fault", f"{join_names(groups)} fault groups"],
@@ -198,15 +200,15 @@ def sharing(directories: Sequence[Directory]) -> str:
 
 def _pairs(directories: Sequence[Directory]) -> list[float]:
     """Times with events relative to those without, of points that differ in nothing else."""
-    found = []
+    ratios = []
     for d in directories:
         medians: dict[str, dict[str, float]] = {}
         for r in d.records:
             if r.experiment == "migration" and r.status == "ok" and r.summary:
                 rest = sorted((k, repr(v)) for k, v in r.factors.items() if k != EVENTS)
                 medians.setdefault(f"{r.device} {rest}", {})[str(r.factors.get(EVENTS))] = r.summary.median
-        found += [m[ON] / m["off"] for m in medians.values() if ON in m and "off" in m]
-    return found
+        ratios += [m[ON] / m["off"] for m in medians.values() if ON in m and "off" in m]
+    return ratios
 
 
 MEANS: Mapping[str, str] = {
@@ -226,20 +228,20 @@ def means(directories: Sequence[Directory]) -> str:
         for label, name in MEANS.items()
         for s in [*usual, *sorted(all_of_them - {*usual})]
     }
-    labels, strategies = (list(dict.fromkeys(key[i] for key, found in cells.items() if found)) for i in (0, 1))
+    labels, strategies = (list(dict.fromkeys(key[i] for key, values in cells.items() if values)) for i in (0, 1))
     strategies.sort(key=[s for _, s in cells].index)
     rows = [[label, *[_mean_of(cells[label, s]) for s in strategies]] for label in labels]
     return table(["relative to `explicit`", *[f"`{s}`" for s in strategies]], rows)
 
 
-def _mean_of(found: Sequence[float]) -> str:
-    return f"{mean(found)} ({len(found)})" if found else ""
+def _mean_of(values: Sequence[float]) -> str:
+    return f"{mean(values)} ({len(values)})" if values else ""
 
 
 def faster(above: Values, below: Values, limit: float = 1.0) -> str:
     """'24 of 28': in how many of those in both the first is less than the second."""
-    found = ratios(above, below)
-    return f"{sum(r < limit for r in found)} of {len(found)}"
+    ratios_of_both = ratios(above, below)
+    return f"{sum(r < limit for r in ratios_of_both)} of {len(ratios_of_both)}"
 
 
 def findings(directories: Sequence[Directory]) -> str:
@@ -295,8 +297,8 @@ def _name(key: str) -> str:
 
 
 def _pinned(directories: Sequence[Directory], name: str) -> str:
-    found = ratios(over(directories, "managed", name), over(directories, EXPLICIT[1], name))
-    return f"; {mean(found)} of that of `{EXPLICIT[1]}`" if found else ""
+    relative = ratios(over(directories, "managed", name), over(directories, EXPLICIT[1], name))
+    return f"; {mean(relative)} of that of `{EXPLICIT[1]}`" if relative else ""
 
 
 def _slowest(directories: Sequence[Directory], most: int = 6) -> str:
@@ -337,12 +339,12 @@ def _faults(directories: Sequence[Directory], most: int = 4) -> str:
 
 def _initialise(directories: Sequence[Directory]) -> str:
     share, whole = over(directories, "explicit", "phase_initialise_ms"), over(directories, "explicit", "median")
-    found = {k: share[k] / whole[k] for k in share.keys() & whole.keys()}
-    if not found:
+    shares = {k: share[k] / whole[k] for k in share.keys() & whole.keys()}
+    if not shares:
         return "not measured"
-    half = sorted((k for k in found if found[k] > 0.5), key=lambda k: -found[k])
-    names = join_names([f"`{_name(k)}` ({100 * found[k]:.0f} %)" for k in half])
-    return f"{100 * median(found.values()):.0f} % in the median of {len(found)}" + (
+    half = sorted((k for k in shares if shares[k] > 0.5), key=lambda k: -shares[k])
+    names = join_names([f"`{_name(k)}` ({100 * shares[k]:.0f} %)" for k in half])
+    return f"{100 * median(shares.values()):.0f} % in the median of {len(shares)}" + (
         f"; over half in {names}" if half else ""
     )
 
@@ -393,7 +395,7 @@ def kernels(directories: Sequence[Directory]) -> str:
     others = {s: over(directories, s, "kernel_ms") for s in (EXPLICIT[1], *MANAGED)}
     rows = []
     for key, ms in base.items():
-        cells = [f"{found[key] / ms:.2f}" if key in found else "" for found in others.values()]
+        cells = [f"{times[key] / ms:.2f}" if key in times else "" for times in others.values()]
         rows.append([_name(key), f"{quantity(ms, 'ms')} ({quantity(spread[key], 'ms')})", *cells])
     head = ["kernels of", "`explicit` (standard deviation)", *[f"`{s}`" for s in others]]
     return table(head, sorted(rows))
@@ -401,8 +403,8 @@ def kernels(directories: Sequence[Directory]) -> str:
 
 def summary(directories: Sequence[Directory]) -> str:
     """What `firsttouch app` prints of one application."""
-    found = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
-    records = next((list(of_one) for of_one in found.values() if of_one), [])
+    of_lud = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
+    records = next((list(of_one) for of_one in of_lud.values() if of_one), [])
     printed = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "116"
@@ -412,7 +414,7 @@ def summary(directories: Sequence[Directory]) -> str:
     finally:
         os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
     lines = [f"    {line}".rstrip() for line in printed.getvalue().rstrip().splitlines()]
-    source = next((f"`{d.name}`" for d, of_one in found.items() if of_one), "")
+    source = next((f"`{d.name}`" for d, of_one in of_lud.items() if of_one), "")
     return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
 
 
@@ -468,7 +470,7 @@ def advice(directories: Sequence[Directory]) -> str:
     each = [(f"`{d.name}`", judge(estimator, [d.results])) for d in measured]
     every = Judgement([case for _, judged in each for case in judged.cases])
     judged = [*each, ("all with three repetitions or more", every.repeated)] if len(each) > 1 else each
-    text = table(["records", *HEAD], [[name, *_judged(one)] for name, one in judged])
+    text = table(["records", *HEAD], [[name, *_judged(judgement)] for name, judgement in judged])
     far = [f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}" for r, c in every.picked if r > CLEARLY]
     if far:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
@@ -487,7 +489,8 @@ def advice_elsewhere(directories: Sequence[Directory]) -> str:
     measured = [d for d in directories if d not in priced]
     judged = [judge(Estimator(p.results), [d.results for d in measured]).repeated for p in priced]
     return table(
-        ["prices from", *HEAD], [[f"`{p.name}`", *_judged(one)] for p, one in zip(priced, judged, strict=True)]
+        ["prices from", *HEAD],
+        [[f"`{p.name}`", *_judged(judgement)] for p, judgement in zip(priced, judged, strict=True)],
     )
 
 

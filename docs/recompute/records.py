@@ -55,13 +55,13 @@ def matches(record: Record, wanted: Terms) -> bool:
     )
 
 
-def one(records: Sequence[Record], wanted: Terms) -> Record | None:
+def only(records: Sequence[Record], wanted: Terms) -> Record | None:
     """The only record with these factors, or None. Raises ValueError if there are several."""
-    found = [record for record in records if matches(record, wanted)]
-    if len(found) > 1:
-        names = sorted({n for r in found for n in r.factors if len({repr(o.factors.get(n)) for o in found}) > 1})
-        raise ValueError(f"{len(found)} records have {dict(wanted)}; they differ in {', '.join(names)}")
-    return found[0] if found else None
+    matching = [record for record in records if matches(record, wanted)]
+    if len(matching) > 1:
+        names = sorted({n for r in matching for n in r.factors if len({repr(o.factors.get(n)) for o in matching}) > 1})
+        raise ValueError(f"{len(matching)} records have {dict(wanted)}; they differ in {', '.join(names)}")
+    return matching[0] if matching else None
 
 
 def number_of(record: Record, name: str) -> float | None:

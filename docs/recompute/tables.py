@@ -11,7 +11,7 @@ from firsttouch.experiments.codegen import OPERATIONS
 from firsttouch.records.schema import Record
 from firsttouch.text import quantity
 from firsttouch.units import format_size
-from records import Directory, Terms, digits, exact, number_of, one, table, terms
+from records import Directory, Terms, digits, exact, number_of, only, table, terms
 
 Cell = Callable[[Record], str]
 """What a cell says of its record."""
@@ -120,7 +120,7 @@ class Table:
         ]
 
     def cell(self, records: Sequence[Record], wanted: Terms, text: Cell) -> str:
-        record = one(records, wanted)
+        record = only(records, wanted)
         return "" if record is None else text(record) if record.status == "ok" else record.status
 
 
