@@ -8,13 +8,15 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 from unittest.mock import patch
 
 from firsttouch.cli import main
 from firsttouch.engine import discover, runner
+from firsttouch.machine import gpus
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.schema import DeviceInfo
 
@@ -34,8 +36,8 @@ def call(
 ) -> subprocess.CompletedProcess[str]:
     """Carries out `firsttouch WORDS` in this process, with streams that are no terminals. Workers are processes still.
 
-    drawn: whether a run draws its report. environment: variables besides those of this process. Devices are looked for
-    once, which takes as long as a short run does.
+    drawn: whether a run draws its report. environment: variables besides those of this process. Devices, and what NVML
+    says of them, are looked for once, which takes as long as a short run does.
     """
     arguments = [str(word) for word in words]
     out, err = io.StringIO(), io.StringIO()
@@ -45,25 +47,42 @@ def call(
         during.enter_context(contextlib.redirect_stdout(out))
         during.enter_context(contextlib.redirect_stderr(err))
         during.enter_context(patch.object(discover, "discover_devices", _devices))
+        during.enter_context(patch.object(gpus, "collect", _collect))
         if not drawn:
             during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
         status = main.call(arguments)
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
-_discover = discover.discover_devices
+_discover, _ask_nvml = discover.discover_devices, gpus.collect
+_IRRELEVANT = ("PYTEST_CURRENT_TEST", "COLUMNS", "TMPDIR", "FIRSTTOUCH_MODULES", "FIRSTTOUCH_TEST_OUT", "STEADY_LOG",
+               "RANKS_", "STANDIN_FLIP", "STANDIN_RCCL_FLIP")  # fmt: skip
+"""The beginnings of the names of variables that change neither."""
+Environment: TypeAlias = "frozenset[tuple[str, str]]"
+
+
+def _environment() -> Environment:
+    return frozenset((name, value) for name, value in os.environ.items() if not name.startswith(_IRRELEVANT))
 
 
 def _devices(kinds: Iterable[str] = BACKENDS) -> list[DeviceInfo]:
     """The devices of these kinds, found once for each environment."""
-    irrelevant = ("PYTEST_CURRENT_TEST", "COLUMNS", "FIRSTTOUCH_MODULES")
-    environment = frozenset((name, value) for name, value in os.environ.items() if name not in irrelevant)
-    return copy.deepcopy(_found(tuple(kinds), environment))
+    return copy.deepcopy(_found(tuple(kinds), _environment()))
 
 
 @cache
-def _found(kinds: tuple[str, ...], environment: frozenset[tuple[str, str]]) -> list[DeviceInfo]:
+def _found(kinds: tuple[str, ...], environment: Environment) -> list[DeviceInfo]:
     return _discover(kinds)
+
+
+def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[gpus.Topics, str]:
+    """What NVML, or the program `command`, says in each environment."""
+    return copy.deepcopy(_collected(timeout, command and tuple(command), _environment()))
+
+
+@cache
+def _collected(timeout: float, command: tuple[str, ...] | None, environment: Environment) -> tuple[gpus.Topics, str]:
+    return _ask_nvml(timeout, command)
 
 
 @contextlib.contextmanager

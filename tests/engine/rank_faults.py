@@ -15,8 +15,10 @@ from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.collective import devices_of
 from firsttouch.session import Session
 
-WITH_MPI = bool(os.environ.get("RANKS_WITH_MPI"))
-WITH_XCCL = bool(os.environ.get("RANKS_WITH_XCCL"))
+
+def _with(library: str) -> bool:
+    """Read anew each time, because one process of the tests makes calls with each library."""
+    return bool(os.environ.get(f"RANKS_WITH_{library}"))
 
 
 class RankFault(_Plain, Experiment):
@@ -35,17 +37,17 @@ class RankFault(_Plain, Experiment):
         ]
 
     def takes_mpi(self, factors):
-        return WITH_MPI
+        return _with("MPI")
 
     def places(self, factors, device):
-        return devices_of(device)[: factors["ranks"]] if WITH_XCCL else super().places(factors, device)
+        return devices_of(device)[: factors["ranks"]] if _with("XCCL") else super().places(factors, device)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if log := os.environ.get("RANKS_LOG"):
             with Path(log).open("a") as file:
                 file.write(f"{point['again']} {session.rank} {os.getpid()}\n")
-        if WITH_MPI or WITH_XCCL:
-            comm = session.xccl if WITH_XCCL else session.mpi
+        if _with("MPI") or _with("XCCL"):
+            comm = session.xccl if _with("XCCL") else session.mpi
             assert (comm.rank, comm.size) == (session.rank, session.ranks)
         if session.rank == point["who"]:
             return FAULTS[point.text("what")](session)
