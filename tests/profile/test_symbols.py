@@ -26,8 +26,6 @@ from firsttouch.profile.symbols.lookup import CodeLocation, symbolize
 PROGRAM = r"""
 #include <algorithm>
 #include <cstdio>
-#include <map>
-#include <string>
 #include <vector>
 namespace app {
 template <class T>
@@ -47,9 +45,7 @@ double Field::sum(const std::vector<double>& values) const {
 int main(int count, char** words) {
     std::vector<double> values(count * 100);
     app::fill(values);
-    std::map<std::string, int> map;
-    for (int i = 0; i < count; i++) map[words[i]] = i;
-    std::printf("%zu %f\n", map.size(), app::Field().sum(values));
+    std::printf("%s %f\n", words[0], app::Field().sum(values));
 }
 """
 FLAVOURS = {
