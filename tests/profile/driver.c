@@ -1,6 +1,6 @@
 /* Plays the CUDA driver for the injected library: loads it by CUDA_INJECTION64_PATH within cuInit and works through the
-   stand-in for CUPTI.   driver N END [fork]: N copies, kernels and events each, then an end: return, reset (of
-   the context), _exit, abort or kill */
+   stand-in for CUPTI.   driver N[/M] END [fork]: N events, M (or N) copies and kernels each, then an end: return, reset
+   (of the context), _exit, abort or kill */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -67,6 +67,8 @@ static double now(void) {
 
 int main(int count, char** arguments) {
     const int n = atoi(arguments[1]);
+    const char* others = strchr(arguments[1], '/');
+    const int m = others == NULL ? n : atoi(others + 1);
     const char* end = arguments[2];
     printf("%.6f\n", now());
     cu_init();
@@ -78,8 +80,8 @@ int main(int count, char** arguments) {
     allocate_grid();
     allocate_managed();
     for (int i = 0; i < n; ++i) {
-        copy(i % 2 == 0 ? 1 : 2, 1000 + i);
-        kernel(i % 2 == 0 ? "even" : "odd", 1);
+        if (i < m) copy(i % 2 == 0 ? 1 : 2, 1000 + i);
+        if (i < m) kernel(i % 2 == 0 ? "even" : "odd", 1);
         move(1, 0x800000 + 4096ull * (i % 2048), 4096, 2);
     }
     copy_between(0, 1, 77);

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from tests.profile.injected import HERE, TOP, compiled, environment, only_journal, run
 
+from firsttouch.events.log import MOST_LISTED
 from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.inject import inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
 
-PAST = 600_000
-"""More records of each kind than an EventSource keeps."""
+PAST = MOST_LISTED + 1000
+"""More events than an EventSource keeps."""
+OTHERS = PAST if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 20_000
+"""The copies and the kernels beside them. Reading as many of those takes long."""
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +41,12 @@ def traced(driver: Path, directory: Path, **more: str) -> dict[str, str]:
     return environment(directory, nvtx=False, trace=True, **(variables | more))
 
 
-def check(journal: ProcessJournal, n: int, begin: float, end: float) -> None:
+def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float) -> None:
     """Every record is there once, with its content and its time."""
     counted = Counter(copy.direction for copy in journal.copies)
-    assert counted == Counter({"h2d": n - n // 2, "d2h": n // 2, "p2p": 1, "set": 1})
-    assert sorted(copy.bytes for copy in journal.copies) == sorted([77, 88, *range(1000, 1000 + n)])
-    assert Counter(kernel.name for kernel in journal.kernels) == Counter({"even": n - n // 2, "odd": n // 2})
+    assert counted == Counter({"h2d": m - m // 2, "d2h": m // 2, "p2p": 1, "set": 1})
+    assert sorted(copy.bytes for copy in journal.copies) == sorted([77, 88, *range(1000, 1000 + m)])
+    assert Counter(kernel.name for kernel in journal.kernels) == Counter({"even": m - m // 2, "odd": m // 2})
     moves = [event for event in journal.events if event.kind == "h2d"]
     assert len(moves) == n
     assert all((e.bytes, e.cause, e.source, e.target) == (4096, "fault", "cuda:0", "cuda:0") for e in moves)
@@ -58,44 +64,62 @@ def check(journal: ProcessJournal, n: int, begin: float, end: float) -> None:
     assert all(0.8e-6 < record.end - record.start < 1.2e-6 for record in records)
 
 
+class End(NamedTuple):
+    """n: how many events a program makes; m: how many copies and kernels each; how: how it ends."""
+
+    n: int
+    m: int
+    how: str
+    status: int = 0
+    dropped: int = 0
+
+
 ENDS = [
-    (0, "return", 0),
-    (1000, "return", 0),
-    (1000, "reset", 0),
-    (1000, "_exit", 0),
-    (1000, "abort", -6),
-    (1000, "kill", -9),
-    (PAST, "return", 0),
+    End(0, 0, "return"),
+    End(1000, 1000, "return"),
+    End(1000, 1000, "reset"),
+    End(1000, 1000, "_exit"),
+    End(1000, 1000, "abort", -6),
+    End(1000, 1000, "kill", -9),
+    End(PAST, OTHERS, "return"),
 ]
-"""How many records a program makes, how it ends, and with which status."""
+LOSING = End(10, 10, "abort", -6, dropped=5)
+Ended: TypeAlias = Mapping[End, tuple[Path, str]]
 
 
 @pytest.fixture(scope="module")
-def ended(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, str], tuple[Path, str]]:
-    """The folder and the output of a program for each of ENDS. They run side by side, since some wait for a second."""
+def ended(driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The folder and the output of a program for each end. They run side by side, since some wait for a second."""
     started = []
-    for n, end, status in ENDS:
+    for end in [*ENDS, LOSING]:
         folder = tmp_path_factory.mktemp("ended")
+        variables = traced(driver, folder, STANDIN_CUPTI_DROPPED=str(end.dropped))
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen([driver, str(n), end], env=traced(driver, folder), **streams)
-        started.append((n, end, status, folder, process))
+        process = subprocess.Popen([driver, f"{end.n}/{end.m}", end.how], env=variables, **streams)
+        started.append((end, folder, process))
     outputs = {}
-    for n, end, status, folder, process in started:
+    for end, folder, process in started:
         output, errors = process.communicate(timeout=100)
-        assert (process.returncode, errors) == (status, "")
-        outputs[n, end] = folder, output
+        assert (process.returncode, errors) == (end.status, "")
+        outputs[end] = folder, output
     return outputs
 
 
-@pytest.mark.parametrize(("n", "end"), [(n, end) for n, end, _ in ENDS])
-def test_every_record_arrives_once(ended: dict[tuple[int, str], tuple[Path, str]], n: int, end: str):
-    folder, output = ended[n, end]
-    check(only_journal(folder), n, *map(float, output.split()))
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: f"{end.n}-{end.how}")
+def test_every_record_arrives_once(ended: Ended, end: End):
+    folder, output = ended[end]
+    check(only_journal(folder), end.n, end.m, *map(float, output.split()))
+
+
+def test_records_that_cupti_lost_are_counted(ended: Ended):
+    journal = only_journal(ended[LOSING][0])
+    assert journal.lost >= 11  # at two flushes at least, and the kernel without an end
+    assert len(journal.copies) == 12
 
 
 def test_a_process_that_forks_is_traced_alone(driver: Path, tmp_path: Path):
     begin, ended = map(float, run([driver, "1000", "return", "fork"], traced(driver, tmp_path)).split()[-2:])
-    check(only_journal(tmp_path), 1000, begin, ended)
+    check(only_journal(tmp_path), 1000, 1000, begin, ended)
 
 
 def test_allocations_have_the_place_of_their_call(driver: Path, tmp_path: Path):
@@ -156,13 +180,6 @@ def test_records_of_an_unknown_version_are_not_read(driver: Path, tmp_path: Path
     (notice,) = journal.notices
     assert "CUPTI version 140000" in notice.text
     assert (journal.copies, journal.allocations, len(journal.events)) == ([], [], 11)
-
-
-def test_records_that_cupti_lost_are_counted(driver: Path, tmp_path: Path):
-    run([driver, "10", "abort"], traced(driver, tmp_path, STANDIN_CUPTI_DROPPED="5"), -6)
-    journal = only_journal(tmp_path)
-    assert journal.lost >= 11  # at two flushes at least, and the kernel without an end
-    assert len(journal.copies) == 12
 
 
 @pytest.mark.parametrize("variable", ["FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE"])
