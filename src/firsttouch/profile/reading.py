@@ -101,6 +101,17 @@ def is_profile(directory: Path) -> bool:
     return (directory / schema.FILE).is_file()
 
 
+def are_profiles(directories: Sequence[Path]) -> bool:
+    """Whether the directories hold profiles. Raises UsageError if only some of them do."""
+    kinds = {is_profile(directory): directory for directory in directories}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{kinds[True]} holds a profile and {kinds[False]} holds none; give directories of profiles only, or of "
+            "results only"
+        )
+    return True in kinds
+
+
 def profiles_in(directories: Iterable[Path]) -> list[Path]:
     """The directories with profiles: those named, or the ranks in them."""
     profiles: list[Path] = []

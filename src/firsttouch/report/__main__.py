@@ -15,21 +15,31 @@ from typing import Any
 
 from firsttouch.engine.reporting import COMPARISON
 from firsttouch.errors import UsageError
-from firsttouch.report.comparison import write_comparison
-from firsttouch.report.export import export
-from firsttouch.report.page import write_report
-from firsttouch.report.profile import are_profiles, export_profile, write_profile
+from firsttouch.profile.reading import are_profiles
 
 
 def write(call: Sequence[Any]) -> list[Path]:
-    """Writes what a call of engine.reporting asks for. Returns the paths. Raises UsageError if the call is wrong."""
+    """Writes what a call of engine.reporting asks for. Returns the paths. Raises UsageError if the call is wrong.
+
+    Each kind of page loads what it needs alone, since the modules take longer than a page of few points.
+    """
     form, output, directories, *more = call
     target, sources = output and Path(output), [Path(name) for name in directories]
     if form == COMPARISON:
+        from firsttouch.report.comparison import write_comparison
+
         return [write_comparison(directories, target, *more)]
     if are_profiles(sources):
+        from firsttouch.report.profile import export_profile, write_profile
+
         return [write_profile(sources, target)] if form == "html" else export_profile(sources, form, target)
-    return [write_report(sources, target)] if form == "html" else export(sources, form, target)
+    if form == "html":
+        from firsttouch.report.page import write_report
+
+        return [write_report(sources, target)]
+    from firsttouch.report.export import export
+
+    return export(sources, form, target)
 
 
 def main() -> None:

@@ -7,15 +7,13 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Literal
 
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically
 from firsttouch.records.reading import flat_rows
-from firsttouch.records.schema import Scalar
+from firsttouch.report.cells import csv_cell
 from firsttouch.report.chapters import chapters
 from firsttouch.report.interfaces_picture import pictures
 from firsttouch.report.page import load
@@ -87,13 +85,3 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
         writer.writerow([csv_cell(cell) for cell in cells])
     write_atomically(path, text.getvalue().encode())
     return path
-
-
-def csv_cell(v: Any) -> Scalar:
-    """A value as a cell of a CSV file."""
-    if isinstance(v, list | dict):
-        return msgspec.json.encode(v).decode()
-    if not isinstance(v, str):
-        return v  # type: ignore[no-any-return]
-    text = v.replace("\0", "\N{REPLACEMENT CHARACTER}")  # csv before Python 3.11 can't write it
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

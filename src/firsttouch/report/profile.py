@@ -10,12 +10,12 @@ from pathlib import Path
 from firsttouch.errors import UsageError
 from firsttouch.files import write_atomically, write_output
 from firsttouch.profile.headline import headline, how_long, title
-from firsttouch.profile.reading import Profile, is_profile, read
+from firsttouch.profile.reading import Profile, read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report import profile_tables as words
+from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.export import csv_cell
 from firsttouch.report.memory import MemoryFigure, plain, specification
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
@@ -108,17 +108,6 @@ def names_of(profiles: Sequence[Profile]) -> list[str]:
         again = sum(earlier == name or earlier.startswith(f"{name} (") for earlier in names)
         names.append(f"{name} ({again + 1})" if again else name)
     return names
-
-
-def are_profiles(directories: Sequence[Path]) -> bool:
-    """Whether the directories hold profiles. Raises UsageError if only some of them do."""
-    kinds = {is_profile(directory): directory for directory in directories}
-    if len(kinds) > 1:
-        raise UsageError(
-            f"{kinds[True]} holds a profile and {kinds[False]} holds none; give directories of profiles only, or of "
-            "results only"
-        )
-    return True in kinds
 
 
 def read_all(directories: Sequence[Path]) -> dict[str, Profile]:
