@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,17 +21,22 @@ from firsttouch.workers.process import TaskResult, Worker
 from firsttouch.workers.protocol import Reply
 
 Found = dict[tuple[str, str], Cell]
-BY_DEFAULT = {"malloc", "mmap", "device", "svm-fine", "svm-atomic"}
-"""Allocators that are verified; all are in exhaustive runs."""
+BY_DEFAULT = {"cpu": ("malloc", "mmap"), "opencl": ("malloc", "device", "svm-atomic")}
+"""The allocators that are verified, by kind of device; all are in exhaustive runs."""
 BY_NAME = {question.name: question for question in QUESTIONS}
 
 
-def _verified(kind: str) -> Found:
-    device = next((device for device in discover_devices([kind]) if device.available), None)
+@pytest.fixture(scope="module")
+def devices() -> list[DeviceInfo]:
+    return discover_devices(BY_DEFAULT)
+
+
+def _verified(kind: str, devices: list[DeviceInfo]) -> Found:
+    device = next((device for device in devices if device.kind == kind and device.available), None)
     if device is None:
         pytest.skip(f"no {kind} device here")
     if not os.environ.get("FIRSTTOUCH_EXHAUSTIVE"):
-        device = replace(device, allocators=[entry for entry in device.allocators if entry.name in BY_DEFAULT])
+        device = replace(device, allocators=[entry for entry in device.allocators if entry.name in BY_DEFAULT[kind]])
     seen: list[Cell] = []
     cells = verified_cells([device], seen.append)
     assert cells == seen
@@ -40,13 +44,13 @@ def _verified(kind: str) -> Found:
 
 
 @pytest.fixture(scope="module")
-def cpu() -> Found:
-    return _verified("cpu")
+def cpu(devices: list[DeviceInfo]) -> Found:
+    return _verified("cpu", devices)
 
 
 @pytest.fixture(scope="module")
-def opencl() -> Found:
-    return _verified("opencl")
+def opencl(devices: list[DeviceInfo]) -> Found:
+    return _verified("opencl", devices)
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "mmap"])
@@ -65,14 +69,16 @@ def test_the_cpu_has_no_gpu(cpu: Found) -> None:
     assert "gpu" not in {property for _, property in cpu}
 
 
-@pytest.mark.parametrize("allocator", matrix(["device", "svm-fine", "pinned", "registered", "svm-coarse"], 2))
+@pytest.mark.parametrize(
+    "allocator", matrix(["device", "svm-atomic", "svm-fine", "pinned", "registered", "svm-coarse"], 2)
+)
 def test_opencl_memory(opencl: Found, allocator: str) -> None:
     if opencl[allocator, "available"].stated == "no":
         pytest.skip(opencl[allocator, "available"].detail)
     assert opencl[allocator, "available"].origin == "measured"
     assert opencl[allocator, "gpu"].value == "direct"
     assert opencl[allocator, "gpu"].origin == "measured"
-    assert opencl[allocator, "cpu"].value == ("direct" if allocator == "svm-fine" else "mapped")
+    assert opencl[allocator, "cpu"].value == ("direct" if allocator in ("svm-atomic", "svm-fine") else "mapped")
 
 
 def test_access_that_the_driver_denies_is_tried(opencl: Found) -> None:
@@ -140,11 +146,17 @@ trials.TRIALS["hang"] = (lambda bench: time.sleep(60), "")
 """
 
 
-@pytest.fixture
-def failing_trials(tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def failing_trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a worker with two further trials, of which one crashes and one hangs."""
-    (tmp_path / "sitecustomize.py").write_text(FAILING_TRIALS)
-    return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    folder = tmp_path_factory.mktemp("trials")
+    (folder / "sitecustomize.py").write_text(FAILING_TRIALS)
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+@pytest.fixture(scope="module")
+def crash(failing_trials: dict[str, str]) -> TaskResult:
+    return _ask("crash", **failing_trials)
 
 
 def _ask(question: str, *, device: DeviceInfo = DEVICE, timeout: float = 20.0, **environment: str) -> TaskResult:
@@ -161,8 +173,8 @@ def _stated(question: str) -> Cell:
 
 
 @pytest.mark.parametrize(("question", "value"), [("cpu", "none"), ("available", "no"), ("allocation", "on-demand")])
-def test_a_crashing_trial_answers_no(failing_trials: dict[str, str], question: str, value: str) -> None:
-    cell = with_result(_stated(question), BY_NAME[question], _ask("crash", **failing_trials))
+def test_a_crashing_trial_answers_no(crash: TaskResult, question: str, value: str) -> None:
+    cell = with_result(_stated(question), BY_NAME[question], crash)
     assert cell.value == value
     assert "SIGSEGV" in cell.detail
     if question == "allocation":
@@ -231,8 +243,8 @@ def test_every_question_that_is_tried_has_a_trial() -> None:
     assert {q.name for q in QUESTIONS if q.tried} <= set(trials.TRIALS)
 
 
-def test_semantics_has_every_allocator() -> None:
-    for device in discover_devices(["cpu", "opencl"]):
+def test_semantics_has_every_allocator(devices: list[DeviceInfo]) -> None:
+    for device in devices:
         assert {a.name for a in device.allocators} <= set(SEMANTICS)
 
 

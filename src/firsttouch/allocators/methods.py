@@ -234,18 +234,23 @@ def with_result(cell: Cell, question: Question, result: TaskResult) -> Cell:
 
 
 class _TrialWorkers:
-    """A worker process for each trial. The next one starts while a trial runs."""
+    """A worker that carries out each trial in a child of its own. A trial that fails ends it, and another starts."""
+
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
 
     def __enter__(self) -> _TrialWorkers:
-        self._next = Worker()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._next.kill()
+        if self._worker is not None:
+            self._worker.kill()
 
     def ask(self, device: DeviceInfo, info: AllocatorInfo, question: Question) -> TaskResult:
-        worker, self._next = self._next, Worker()
-        try:
-            return worker.ask(TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT)
-        finally:
-            worker.kill()
+        self._worker = self._worker or Worker()
+        result = self._worker.ask(
+            TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT
+        )
+        if result.outcome != "done":  # it was killed
+            self._worker = None
+        return result

@@ -16,7 +16,7 @@ from firsttouch.machine.devices import open_device
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.units import MiB, format_seconds, format_size
-from firsttouch.workers.protocol import Pipe, Reply, Task, one_line
+from firsttouch.workers.protocol import Pipe, Reply, Task, in_child, one_line
 
 SEED = 20240229
 _SMALL = 4 * MiB
@@ -40,15 +40,20 @@ class TrialTask(Task, tag="try"):
 
 
 def carry_out_trial(task: TrialTask, pipe: Pipe) -> Reply:
-    """Handles TrialTask in a worker."""
-    value, reason = run_trial(
-        task.device,
-        task.allocator,
-        task.question,
-        opening=lambda: pipe.send(Reply(state="opening")),
-        opened=lambda: pipe.send(Reply(state="opened")),
-    )
-    return Reply(state="done", value=value, reason=one_line(reason))
+    """Handles TrialTask in a worker, in a child of its own: it opens the device anew, and leaves nothing behind."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    def carry_out() -> Reply:
+        value, reason = run_trial(
+            task.device,
+            task.allocator,
+            task.question,
+            opening=lambda: pipe.send(Reply(state="opening")),
+            opened=lambda: pipe.send(Reply(state="opened")),
+        )
+        return Reply(state="done", value=value, reason=one_line(reason))
+
+    return in_child(carry_out)
 
 
 @dataclass
@@ -82,7 +87,6 @@ def run_trial(
     device_info: DeviceInfo, allocator: str, question: str, *, opening: Callable[[], None], opened: Callable[[], None]
 ) -> TrialResult:
     """Answer one question. `opening` and `opened` are called before and after the device is opened."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     info = device_info.allocator(allocator)
     if info is None or question not in TRIALS:
         raise ValueError(f"no trial of {question} of {allocator} on {device_info.name}")
