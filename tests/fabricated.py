@@ -368,7 +368,7 @@ class _Calls:
         raise _Planned
 
     def call(self, line: str) -> Plan:
-        from firsttouch.cli.main import app
+        from firsttouch.cli.main import parser
         from firsttouch.errors import UsageError
 
         self.plan = Plan()
@@ -377,7 +377,7 @@ class _Calls:
         before = dict(os.environ)
         os.environ.update(variables)
         try:
-            app(words[words.index("firsttouch") + 1 :], prog_name="firsttouch", standalone_mode=False)
+            parser()(words[words.index("firsttouch") + 1 :], prog_name="firsttouch", standalone_mode=False)
         except _Planned:
             pass
         except UsageError as error:

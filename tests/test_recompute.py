@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,29 +15,41 @@ pytestmark = pytest.mark.skipif(not (ROOT / "results").is_dir(), reason="the sou
 MEANS = "<!-- recomputed: means results/h200-apps* -->\n{}<!-- end of recomputed -->\n"
 
 
-def recompute(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "docs/recompute", *arguments]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+Recompute = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def recompute() -> Iterator[Recompute]:
+    """The program, called in this process with words of its command line. Returns its exit status."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs/recompute")
+        spec = importlib.util.spec_from_file_location("recompute", ROOT / "docs/recompute/__main__.py")
+        assert spec is not None
+        assert spec.loader is not None
+        program = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(program)
+        yield lambda *words: program.main([str(word) for word in words])
 
 
 def test_no_figure_is_stale() -> None:
-    found = recompute("--check")
+    found = subprocess.run([sys.executable, ROOT / "docs/recompute", "--check"], capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_a_stale_figure_is_named_and_rewritten(tmp_path: Path) -> None:
+def test_a_stale_figure_is_named_and_rewritten(
+    recompute: Recompute, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n" + MEANS.format("") + "after\n")
-    assert recompute(page).returncode == 0
+    assert recompute(page) == 0
     right = page.read_text()
     assert "`managed+prefetch`" in right
     assert right.startswith("before\n")
     assert right.endswith("after\n")
     stale = right.replace("0.", "7.", 1)
     page.write_text(stale)
-    found = recompute("--check", page)
-    assert (found.returncode, page.read_text()) == (1, stale)
-    assert str(page) in found.stdout
+    assert (recompute("--check", page), page.read_text()) == (1, stale)
+    assert f"{page}: out of date" in capsys.readouterr().out
     recompute(page)
     assert page.read_text() == right
 
@@ -48,12 +62,11 @@ def test_a_stale_figure_is_named_and_rewritten(tmp_path: Path) -> None:
         (MEANS.format("").replace("end of", "end"), "has no end"),
     ],
 )
-def test_a_wrong_comment_is_refused(page: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_comment_is_refused(recompute: Recompute, page: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text(page)
-    found = recompute(path)
-    assert found.returncode == 1
-    assert message in found.stderr
+    with pytest.raises(SystemExit, match=message):
+        recompute(path)
     assert path.read_text() == page
 
 

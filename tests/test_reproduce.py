@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.calls import COMMAND, call
+from tests.calls import UNDRAWN, call
 from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 
@@ -318,7 +318,7 @@ def test_the_options_of_a_profile_show_the_memory_of_a_small_program(command: st
     words = words_of(command)
     options = words[: words.index("--")]
     program = [sys.executable, "-c", "import time; block = b'1' * 2**26; time.sleep(0.5)"]
-    words = [*COMMAND, *options, "--out", str(tmp_path / "out"), "--", *program]
+    words = [*UNDRAWN, *options, "--out", str(tmp_path / "out"), "--", *program]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out/profile.json").read_text())

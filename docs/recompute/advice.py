@@ -21,6 +21,7 @@ from firsttouch.records.schema import Summary
 from firsttouch.text import join_names
 from firsttouch.units import format_size
 from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.program import Program
 
 LIKE_FIXED = 0.9
 """A fixed strategy is a rival if at least this part of the cases has it."""
@@ -98,6 +99,11 @@ def _is_clear(fast: Summary, slow: Summary) -> bool:
     return fast.ci_high < slow.ci_low
 
 
+@cache
+def _program(app: type[App], params: tuple[tuple[str, int], ...]) -> Program:
+    return program_of(app, dict(params))
+
+
 class Estimator:
     """Estimates applications with the prices of one run, each with the same parameters once."""
 
@@ -110,7 +116,7 @@ class Estimator:
         self, app: type[App], params: tuple[tuple[str, int], ...]
     ) -> tuple[Mapping[str, float], list[Absent]]:
         """The ms that each strategy adds, and the strategies without an estimate."""
-        terms, absent = estimates(program_of(app, dict(params)), self._prices, app)
+        terms, absent = estimates(_program(app, params), self._prices, app)
         return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}, absent
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 
+import msgspec
 import pytest
+from tests import calls
 from tests.calls import call
+
+from firsttouch.machine.devices import describe_devices
 
 PROPERTIES = ["what", "available", "allocation", "cpu", "page", "moves", "cached cpu"]
 
@@ -31,7 +35,10 @@ def test_json_is_a_list_of_cells():
     assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail", "notes"}
 
 
-def test_verify_measures_and_reports_progress_on_stderr():
+def test_verify_measures_and_reports_progress_on_stderr(monkeypatch: pytest.MonkeyPatch):
+    (cpu,) = describe_devices("cpu")
+    plain = msgspec.structs.replace(cpu, allocators=[a for a in cpu.allocators if a.name == "malloc"])
+    monkeypatch.setattr(calls, "_devices", lambda kinds: [plain])
     run = methods("--device", "cpu", "--verify", "--json")
     assert run.returncode == 0, run.stderr
     cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}
