@@ -16,54 +16,48 @@ from firsttouch.counters.perf import Perf
 from firsttouch.counters.tool import HwCounter
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine import counted
-from firsttouch.engine.request import RunOptions
-from firsttouch.engine.runner import run
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
-from firsttouch.work import RUN
 
 HERE = Path(__file__).parent
 NCU_CSV = (HERE / "recorded/ncu.csv").read_text()
 DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters\n"
 
 
-class Quiet:
-    """A watcher that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def begin(self, *_: object) -> None: ...
-    def point(self, *_: object) -> None: ...
-    def recorded(self, *_: object) -> None: ...
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder with the fake profiler for all tests, because devices are looked for once for each PATH."""
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "ncu").symlink_to(HERE / "fake_ncu")
+    return folder
 
 
 @pytest.fixture
-def fake_ncu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Lets the profiler of CUDA devices count an OpenCL device, and sets a fake one. Returns the file of its calls."""
+def fake_ncu(monkeypatch: pytest.MonkeyPatch, programs: Path) -> Path:
+    """Lets the profiler of CUDA devices count an OpenCL device, and sets a fake one. Returns its folder, in which it
+    finds what it writes and lists its calls.
+    """
     row = dataclasses.replace(BACKENDS["opencl"], counters="ncu")
     monkeypatch.setattr(counted, "BACKENDS", {**BACKENDS, "opencl": row})
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "ncu").symlink_to(HERE / "fake_ncu")
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_NCU", NCU_CSV)
-    monkeypatch.setenv("FAKE_NCU_CALLS", str(tmp_path / "calls"))
-    return tmp_path / "calls"
+    (programs / "counters.csv").write_text(NCU_CSV)
+    for name in ("listed", "calls"):
+        (programs / name).unlink(missing_ok=True)
+    return programs
 
 
-def measure(tmp_path: Path, *names: str, **sets: str) -> tuple[list[Record], list[str]]:
+def calls_of(fake_ncu: Path) -> list[str]:
+    return (fake_ncu / "calls").read_text().splitlines()
+
+
+def measure(tmp_path: Path, *names: str, device: str = "opencl:0", **sets: str) -> tuple[list[Record], list[str]]:
     """The records of a run with --counters, and its warnings."""
-    watcher, out = Quiet(), tmp_path / "out"
-    device = sets.pop("device", "opencl:0")
-    chosen = {name: value.split(",") for name, value in sets.items()}
-    options = RunOptions(experiments=list(names), devices=[device], set=chosen, out=out, counters=True)
-    run(RUN, options, watcher)
-    return list(load_results(out).records), watcher.warnings
+    words = [word for name, value in sets.items() for word in ("--set", f"{name}={value}")]
+    done = call("run", *names, "--device", device, *words, "--counters", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    return list(load_results(tmp_path / "out").records), warnings
 
 
 def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, tmp_path: Path) -> None:
@@ -76,8 +70,8 @@ def test_counters_are_added_and_the_samples_stay_those_without(fake_ncu: Path, t
     assert record.counters["hw_kernels"] == 2
     assert record.counters["hw_device_write_bytes"] == 2 * 1073812992
     assert record.counters["shape_blocks"] > 0
-    (call,) = fake_ncu.read_text().splitlines()
-    assert "--metrics l1tex__t_bytes.sum,lts__t_sectors_srcunit_tex.sum,dram__bytes_read.sum," in call
+    (line,) = calls_of(fake_ncu)
+    assert "--metrics l1tex__t_bytes.sum,lts__t_sectors_srcunit_tex.sum,dram__bytes_read.sum," in line
 
 
 @pytest.mark.parametrize(
@@ -100,40 +94,34 @@ def test_a_chase_says_over_how_many_loads_it_was_counted(
 
 
 @pytest.mark.exhaustive
-def test_only_the_counters_that_the_tool_lists_are_asked_for(
-    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_NCU_LISTS", "dram__bytes_read,")
+def test_only_the_counters_that_the_tool_lists_are_asked_for(fake_ncu: Path, tmp_path: Path) -> None:
+    (fake_ncu / "listed").write_text("dram__bytes_read Counter byte\n")
     (record,), _ = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB", order="random")
-    assert "--metrics dram__bytes_read.sum --replay-mode" in fake_ncu.read_text()
+    assert "--metrics dram__bytes_read.sum --replay-mode" in calls_of(fake_ncu)[0]
     names = {name for name in record.counters if name.startswith("hw_")}
     assert names == {"hw_counters", "hw_kernels", "hw_loads", "hw_device_read_bytes"}
 
 
-def test_a_refusal_is_said_once_and_the_tool_is_not_started_again(
-    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_NCU", DENIED)
+def test_a_refusal_is_said_once_and_the_tool_is_not_started_again(fake_ncu: Path, tmp_path: Path) -> None:
+    (fake_ncu / "counters.csv").write_text(DENIED)
     records, warnings = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB,8KiB,16KiB",
                                 order="random")  # fmt: skip
     assert [(r.status, r.verified) for r in records] == [("ok", True)] * 3
     assert {r.counters["hw_counters"] for r in records} == {f"none: {warnings[0].partition('counters: ')[2]}"}
     assert len(warnings) == 1
     assert "ERR_NVGPUCTRPERM" in warnings[0]
-    assert len(fake_ncu.read_text().splitlines()) == 1
+    assert len(calls_of(fake_ncu)) == 1
 
 
 @pytest.mark.exhaustive
-def test_a_tool_that_fails_at_every_point_is_given_up(
-    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_NCU", "==WARNING== No kernels were profiled.\n")
+def test_a_tool_that_fails_at_every_point_is_given_up(fake_ncu: Path, tmp_path: Path) -> None:
+    (fake_ncu / "counters.csv").write_text("==WARNING== No kernels were profiled.\n")
     records, _ = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB,8KiB,16KiB,32KiB,64KiB",
                          order="random")  # fmt: skip
     said = [str(r.counters["hw_counters"]) for r in records]
     assert said[:3] == ["none: ncu saw no kernel of this point"] * 3
     assert said[3:] == ["none: ncu failed at 3 points in a row; the last: ncu saw no kernel of this point"] * 2
-    assert len(fake_ncu.read_text().splitlines()) == 3
+    assert len(calls_of(fake_ncu)) == 3
 
 
 @pytest.mark.exhaustive
