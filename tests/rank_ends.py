@@ -6,32 +6,36 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 from tests import calls
 from tests.calls import UNDRAWN
 from tests.mpi import Mpi
 
+from firsttouch.engine import executor
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Record
+from firsttouch.units import format_size
+from firsttouch.workers import ranks
 from firsttouch.workers.launch import mapped, segments
 from firsttouch.workers.relay import CHANNEL
 
 MODULE = Path(__file__).with_name("engine") / "rank_faults.py"
 TEST = "FIRSTTOUCH_TEST_OUT"
 """The environment variable that tells the processes of one test from those of tests beside it."""
-SECONDS = 8
-"""The time limit of a point."""
 LATE = 5
-"""Seconds after that limit in which a point must have ended."""
+"""Seconds after the time limit of a point in which it must have ended."""
+SLACK = 2**28
+"""Bytes that a rank may use beyond the guard's limit, where the runner is in this process."""
 ENDS = {
     "segv": ("crashed", "ended by SIGSEGV: last words before the fault"),
     "kill": ("crashed", "ended by SIGKILL"),
     "exit": ("crashed", "ended with exit status 7"),
     "raise": ("failed", "RuntimeError: the driver said no"),
-    "sleep": ("timeout", f"did not finish within {SECONDS} s"),
+    "sleep": ("timeout", "did not finish within {seconds} s"),
     "junk": ("failed", "is not valid"),
     "hollow": ("failed", "has no record"),
     "unsupported": ("skipped", "this driver has no such call"),
@@ -89,52 +93,60 @@ def call(mpi: Mpi, out: Path, *arguments: str, **more: str) -> subprocess.Comple
     return subprocess.run(command, env=os.environ | environment, text=True, capture_output=True, timeout=100)
 
 
-def faults(
-    mpi: Mpi, out: Path, whats: Sequence[str], *arguments: str, ranks: int = 2, **more: str
-) -> dict[str, Record]:
-    """The records of rank-fault by what went wrong; a point that is fine follows the last."""
-    chosen = ["rank-fault", "--module", str(MODULE), "--ranks", str(ranks), "--timeout", str(SECONDS)]
-    sets = ["--set", f"what={','.join([*whats, 'fine'])}", "--set", f"ranks={ranks}"]
-    done = call(mpi, out, *chosen, *sets, *arguments, **more)
-    assert done.returncode == 1, done.stderr
-    return {r.text("what"): r for r in load_results(out).records}
+@dataclass
+class Misbehaving:
+    """One run, in which rank 1 hangs before it says hello, ends in one way after another, takes too much memory, and is
+    fine at last.
+    """
 
+    mpi: Mpi
+    out: Path
+    devices: Sequence[str]
+    ends: Collection[str] = tuple(ENDS)
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables."""
 
-def a_ranks_end_ends_its_point_alone(mpi: Mpi, out: Path, devices: Sequence[str], **more: str) -> None:
-    """Whatever rank 1 does, one record names it, the other rank is ended, and the next point is measured."""
-    before = left_behind()
-    found = faults(mpi, out, [*ENDS], "--device", devices[0], **more)
-    fine = found.pop("fine")
-    assert (fine.status, fine.verified, fine.counter("ranks_seen")) == ("ok", True, 2)
-    assert [(party.rank, party.device) for party in fine.parties] == [*enumerate(devices)]
-    assert {what: r.status for what, r in found.items()} == {what: status for what, (status, _) in ENDS.items()}
-    for what, record in found.items():
-        assert f"rank 1 ({devices[1]} at " in record.reason, (what, record.reason)
-        assert ENDS[what][1] in record.reason
-        assert record.seconds < SECONDS + LATE
-    assert not ours(out)
-    assert not stays_behind(before)
+    def __post_init__(self) -> None:
+        in_process = self.mpi.command == UNDRAWN
+        self.seconds = 4 if in_process else 10
+        """The time limit of a point."""
+        slack = SLACK if in_process else executor.SLACK
+        self.memory = format_size(2**26 + slack)
+        """That of a rank: half of the guard's limit, and the slack."""
+        before, folder = left_behind(), self.out.with_name("late")
+        folder.mkdir()
+        folder.joinpath("sitecustomize.py").write_text(_LATE_RANK)
+        path = (os.environ | self.mpi.environment).get("PYTHONPATH", "")
+        chosen = ["rank-fault", "--module", str(MODULE), "--device", self.devices[0], "--timeout", str(self.seconds)]
+        sets = ["--ranks", "2", "--set", "ranks=2", "--set", f"what={','.join(['why', *self.ends, 'exhaust', 'fine'])}"]
+        limits = {"FIRSTTOUCH_MAX_HOST": "128MiB", "PYTHONPATH": f"{folder}:{path}"}
+        with patch.object(ranks, "GRACE", 0.5), patch.object(executor, "SLACK", slack):
+            done = call(self.mpi, self.out, *chosen, *sets, **{**self.more, **limits})
+        assert done.returncode == 1, done.stderr
+        self.found = {r.text("what"): r for r in load_results(self.out).records}
+        self.left = ours(self.out) or stays_behind(before)
 
+    def check_ends(self) -> None:
+        """Whatever rank 1 does, one record names it, the other rank is ended, and the next point is measured."""
+        fine = self.found["fine"]
+        assert (fine.status, fine.verified, fine.counter("ranks_seen")) == ("ok", True, 2)
+        assert [(party.rank, party.device) for party in fine.parties] == [*enumerate(self.devices)]
+        for what in self.ends:
+            record, (status, reason) = self.found[what], ENDS[what]
+            assert record.status == status, (what, record.reason)
+            assert f"rank 1 ({self.devices[1]} at " in record.reason, (what, record.reason)
+            assert reason.format(seconds=self.seconds) in record.reason
+            assert record.seconds < self.seconds + LATE
+        assert not self.left
 
-def a_rank_that_takes_too_much_memory_is_named(mpi: Mpi, out: Path, devices: Sequence[str], **more: str) -> None:
-    limit = {"FIRSTTOUCH_MAX_HOST": "128MiB"}
-    found = faults(mpi, out, ["exhaust"], "--device", devices[0], "--timeout", "60", **limit, **more)
-    assert found["exhaust"].status == "failed"
-    assert f"rank 1 ({devices[1]} at " in found["exhaust"].reason
-    assert "of host memory; the limit is 1.062 GiB" in found["exhaust"].reason  # half of the guard's limit, and 1 GiB
-    assert found["fine"].status == "ok"
+    def check_memory(self) -> None:
+        record = self.found["exhaust"]
+        assert record.status == "failed"
+        assert f"rank 1 ({self.devices[1]} at " in record.reason
+        assert f"of host memory; the limit is {self.memory}" in record.reason
 
-
-def a_rank_that_never_says_hello(mpi: Mpi, out: Path, devices: Sequence[str], **more: str) -> None:
-    """The first time only: the next point is measured."""
-    folder = out.with_name("late")
-    folder.mkdir()
-    folder.joinpath("sitecustomize.py").write_text(_LATE_RANK)
-    path = (os.environ | mpi.environment).get("PYTHONPATH", "")
-    call(mpi, out, "rank-fault", "--module", str(MODULE), "--device", devices[0], "--ranks", "2", "--timeout",
-         str(SECONDS), "--set", "again=0,1", **more, PYTHONPATH=f"{folder}:{path}")  # fmt: skip
-    late, fine = load_results(out).records
-    assert (late.status, fine.status) == ("timeout", "ok")
-    assert late.reason.startswith(f"rank 1 ({devices[1]}) did not start within {SECONDS} s")
-    assert late.seconds < SECONDS + LATE
-    assert not ours(out)
+    def check_late(self) -> None:
+        record = self.found["why"]
+        assert record.status == "timeout"
+        assert record.reason.startswith(f"rank 1 ({self.devices[1]}) did not start within {self.seconds} s")
+        assert record.seconds < self.seconds + LATE

@@ -15,11 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests import rank_ends
 from tests.calls import UNDRAWN
 from tests.matrix import matrix
 from tests.mpi import MPIS, Mpi
-from tests.rank_ends import MODULE, TEST, call, left_behind, ours, stays_behind
+from tests.rank_ends import MODULE, TEST, Misbehaving, call, left_behind, ours, stays_behind
 
 from firsttouch.records.reading import load_results
 
@@ -27,7 +26,7 @@ LAUNCHER = shlex.join([sys.executable, str(Path(__file__).parents[1] / "launcher
 FAKE = Mpi("a stand-in", UNDRAWN, ("--launcher", LAUNCHER), {})
 
 
-@pytest.fixture(params=[FAKE, *MPIS], ids=lambda mpi: mpi.name)
+@pytest.fixture(scope="module", params=[FAKE, *MPIS], ids=lambda mpi: mpi.name)
 def mpi(request: pytest.FixtureRequest) -> Mpi:
     found: Mpi = request.param
     if found.why_not:
@@ -39,16 +38,21 @@ def with_mpi(mpi: Mpi) -> dict[str, str]:
     return {} if mpi is FAKE else {"RANKS_WITH_MPI": "1"}
 
 
-def test_a_ranks_end_ends_its_point_alone(mpi: Mpi, tmp_path: Path) -> None:
-    rank_ends.a_ranks_end_ends_its_point_alone(mpi, tmp_path / "out", ["cpu", "cpu"], **with_mpi(mpi))
+@pytest.fixture(scope="module")
+def misbehaving(mpi: Mpi, tmp_path_factory: pytest.TempPathFactory) -> Misbehaving:
+    return Misbehaving(mpi, tmp_path_factory.mktemp("ends") / "out", ("cpu", "cpu"), more=with_mpi(mpi))
 
 
-def test_a_rank_that_takes_too_much_memory_is_named(mpi: Mpi, tmp_path: Path) -> None:
-    rank_ends.a_rank_that_takes_too_much_memory_is_named(mpi, tmp_path / "out", ["cpu", "cpu"], **with_mpi(mpi))
+def test_a_ranks_end_ends_its_point_alone(misbehaving: Misbehaving) -> None:
+    misbehaving.check_ends()
 
 
-def test_a_rank_that_never_says_hello(mpi: Mpi, tmp_path: Path) -> None:
-    rank_ends.a_rank_that_never_says_hello(mpi, tmp_path / "out", ["cpu", "cpu"], **with_mpi(mpi))
+def test_a_rank_that_takes_too_much_memory_is_named(misbehaving: Misbehaving) -> None:
+    misbehaving.check_memory()
+
+
+def test_a_rank_that_never_says_hello(misbehaving: Misbehaving) -> None:
+    misbehaving.check_late()
 
 
 def test_wrong_data_at_one_rank_is_told_with_its_name(mpi: Mpi, tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ KILLS_OF_A_GROUP = 2
 """Before the runner is killed too, which takes longest to start again."""
 
 
-@pytest.mark.parametrize("kills", matrix([6, 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 15]))
+@pytest.mark.parametrize("kills", matrix([3, 100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE_KILLS") else 15]))
 def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path, kills: int) -> None:
     """The runner, the launcher or any rank: at most the point in flight is lost, and nothing is left."""
     before, log, out, draw = left_behind(), tmp_path / "log", tmp_path / "out", random.Random(1)

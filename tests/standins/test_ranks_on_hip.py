@@ -12,13 +12,16 @@ import standin
 from tests import rank_ends
 from tests.calls import UNDRAWN, call
 from tests.mpi import Mpi
+from tests.rank_ends import Misbehaving
 
+from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.collective import OPERATIONS
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.machine.mpi import LIBRARY
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
+EXHAUSTIVE = bool(os.environ.get("FIRSTTOUCH_EXHAUSTIVE"))
 REAL = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}
 
 
@@ -78,13 +81,17 @@ def collectives(out: Path, *arguments: str, mpi: Mpi | None = None, status: int 
     return load_results(out).records
 
 
+EACH, ONE = ("1,2,3,4", "2,3,4") if EXHAUSTIVE else ("1,2,4", "3,4")
+"""The numbers of devices that have a process each, and that have one process."""
+
+
 def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", "ranks=1,2,3,4", "--set", "interface=xccl",
+    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", f"ranks={EACH}", "--set", "interface=xccl",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
     names = [f"hip:{n}" for n in range(4)]
     assert {(r.text("operation"), r.count("size"), len(r.parties), r.status, r.verified) for r in rows} == {
         (operation, size, ranks, "ok", True)
-        for operation in OPERATIONS for size in (4, 70000) for ranks in (1, 2, 3, 4)
+        for operation in OPERATIONS for size in (4, 70000) for ranks in map(int, EACH.split(","))
     }  # fmt: skip
     for row in rows:
         assert [party.device for party in row.parties] == names[: row.count("ranks")]
@@ -92,13 +99,13 @@ def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, 
 
 
 def test_one_process_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", "ranks=2,3,4", "--set", "processes=one",
+    rows = collectives(tmp_path / "out", "--ranks", "4", "--set", f"ranks={ONE}", "--set", "processes=one",
                        "--set", "size=4,70000", STANDIN_DEVICES="4", **rccl)  # fmt: skip
     names = [f"hip:{n}" for n in range(4)]
     assert {(r.text("operation"), r.text("interface"), r.count("size"), len(r.parties), r.status, r.verified)
             for r in rows} == {
         (operation, "xccl", size, ranks, "ok", True)
-        for operation in OPERATIONS for size in (4, 70000) for ranks in (2, 3, 4)
+        for operation in OPERATIONS for size in (4, 70000) for ranks in map(int, ONE.split(","))
     }  # fmt: skip
     found = {(r.text("operation"), r.count("ranks"), r.count("size")): r for r in rows}
     for (_, ranks, _), row in found.items():
@@ -162,8 +169,11 @@ def wrong_is_found(rows: Sequence[Record], rank: int, why: str = "") -> None:
     assert {(r.text("operation"), r.count("size")) for r in rows} == {(o, s) for o in OPERATIONS for s in (8, 2**16)}
 
 
-def run_rccl(out: Path, *arguments: str, status: int = 0, **more: str) -> Sequence[Record]:
-    chosen = ["run", "p2p-message", "--device", "hip:0", "--device", "hip:1", "--set", "interface=xccl", *arguments]
+def run_rccl(
+    out: Path, *arguments: str, devices: Sequence[str] = ("hip:0", "hip:1"), status: int = 0, **more: str
+) -> Sequence[Record]:
+    named = [word for device in devices for word in ("--device", device)]
+    chosen = ["run", "p2p-message", *named, "--set", "interface=xccl", *arguments]
     memory = ["--set", "source=device,pinned", "--set", "target=device,pinned"]
     done = call(*chosen, *memory, "--out", out, STANDIN_DEVICES="2", **more)
     assert done.returncode == status, done.stderr
@@ -196,30 +206,37 @@ def test_one_rank_sends_to_itself_alone(tmp_path: Path, rccl: dict[str, str]) ->
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_byte_that_rccl_changes_is_found(tmp_path: Path, rccl: dict[str, str], rank: int) -> None:
-    rows = run_rccl(tmp_path / "out", "--set", "size=1,64KiB", "--set", "peer=hip:1", "--device", "hip:0", status=3,
+    rows = run_rccl(tmp_path / "out", "--set", "size=1,64KiB", "--set", "peer=hip:1", devices=["hip:0"], status=3,
                     STANDIN_RCCL_FLIP=str(rank), **rccl)  # fmt: skip
-    assert rows
+    assert {row.device for row in rows} == {"hip:0"}
     for row in rows:
-        if row.device == "hip:0":
-            assert row.verified is False
-            assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
+        assert row.verified is False
+        assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
 
 
-DIRECT = Mpi("no MPI", UNDRAWN)
-PAIR = ("hip:0", "hip:1")
-WITH_XCCL = {"RANKS_WITH_XCCL": "1", "STANDIN_DEVICES": "2"}
+ENDS = tuple(rank_ends.ENDS) if EXHAUSTIVE else ("segv", "raise", "sleep")
+"""What the relay of a rank says of its end is read by the same code with every launcher; test_ranks.py has all ends."""
 
 
-def test_the_end_of_a_rank_with_rccl_ends_its_point_alone(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rank_ends.a_ranks_end_ends_its_point_alone(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
+@pytest.fixture(scope="module")
+def misbehaving(tmp_path_factory: pytest.TempPathFactory, library: Path, cache: Path) -> Misbehaving:
+    settings = dict.fromkeys(standin.VARIABLES, str(library)) | {"FIRSTTOUCH_CACHE": str(cache)}
+    settings |= {"FIRSTTOUCH_LIB_RCCL": str(standin.build("rccl_on_host"))}
+    settings |= {"RANKS_WITH_XCCL": "1", "STANDIN_DEVICES": "2"}
+    out = tmp_path_factory.mktemp("ends") / "out"
+    return Misbehaving(Mpi("no MPI", UNDRAWN), out, ("hip:0", "hip:1"), ENDS, settings)
 
 
-def test_a_rank_with_rccl_that_takes_too_much_memory_is_named(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rank_ends.a_rank_that_takes_too_much_memory_is_named(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
+def test_the_end_of_a_rank_with_rccl_ends_its_point_alone(misbehaving: Misbehaving) -> None:
+    misbehaving.check_ends()
 
 
-def test_a_rank_with_rccl_that_never_says_hello(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rank_ends.a_rank_that_never_says_hello(DIRECT, tmp_path / "out", PAIR, **WITH_XCCL, **rccl)
+def test_a_rank_with_rccl_that_takes_too_much_memory_is_named(misbehaving: Misbehaving) -> None:
+    misbehaving.check_memory()
+
+
+def test_a_rank_with_rccl_that_never_says_hello(misbehaving: Misbehaving) -> None:
+    misbehaving.check_late()
 
 
 def test_without_rccl_its_points_are_skipped(tmp_path: Path) -> None:
@@ -239,16 +256,19 @@ def test_a_byte_that_the_library_changes_is_found(
         assert row.verified_why.startswith(f"rank {rank} (hip:{rank} at ")
 
 
-@pytest.mark.parametrize("name", ["halo", "transport"])
-def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str], name: str) -> None:
-    words = ["app", name, "--device", "hip:0", "--size", "tiny", "--strategy", "explicit", "--repeat", "1",
-             "--ranks", "4", "--set", "ranks=1,2,4", "--set", "interface=none,xccl"]  # fmt: skip
+def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str]) -> None:
+    counts = (1, 2, 4) if EXHAUSTIVE else (1, 4)
+    words = ["app", "halo", "transport", "--device", "hip:0", "--size", "tiny", "--strategy", "explicit",
+             "--repeat", "1", "--ranks", "4", "--set", f"ranks={','.join(map(str, counts))}",
+             "--set", "interface=none,xccl"]  # fmt: skip
     done = call(*words, "--out", tmp_path / "out", STANDIN_DEVICES="4", **rccl)
     assert done.returncode == 0, done.stderr
-    rows = load_results(tmp_path / "out").records
-    assert {(r.count("ranks"), r.status, r.verified) for r in rows} == {(ranks, "ok", True) for ranks in (1, 2, 4)}
-    assert [[party.device for party in r.parties] for r in rows] == [
-        [],
-        *([f"hip:{n}" for n in range(k)] for k in (2, 4)),
-    ]
-    assert len({r.counters.get("census_digest") for r in rows}) == 1
+    found = group_by(load_results(tmp_path / "out").records, "app")
+    assert [*found] == [("halo",), ("transport",)]
+    for rows in found.values():
+        assert [(r.count("ranks"), r.status, r.verified) for r in rows] == [(n, "ok", True) for n in counts]
+        assert [[party.device for party in r.parties] for r in rows] == [
+            [],
+            *([f"hip:{n}" for n in range(k)] for k in counts[1:]),
+        ]
+        assert len({r.counters.get("census_digest") for r in rows}) == 1
