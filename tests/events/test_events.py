@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN
+from tests.calls import UNDRAWN, call
 from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
@@ -264,14 +264,14 @@ def test_a_missing_trace_has_no_events(tmp_path):
 
 @pytest.fixture
 def library(standin, monkeypatch):
-    """Makes calls use the stand-in and the experiments of recorded.py."""
+    """Makes calls use the stand-in and the experiments of recorded.py, and undoes what loading them changes."""
+    monkeypatch.setattr("firsttouch.events.log.why_not_offered", lambda device: "")
     monkeypatch.setenv("FIRSTTOUCH_MODULES", str(RECORDED))
     monkeypatch.setenv("FIRSTTOUCH_LIB_CUPTI", str(standin()))
 
 
 def run(cwd: Path, *words: object, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [*UNDRAWN, "run", *map(str, words), "--device", "cpu", "--out", "out"]
-    return subprocess.run(command, cwd=cwd, env=os.environ | more, text=True, capture_output=True, timeout=100)
+    return call("run", *words, "--device", "cpu", "--out", "out", cwd=cwd, **more)
 
 
 def test_totals_and_the_trace_of_a_run(library, tmp_path):
