@@ -8,8 +8,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import tests.calls
 
 import firsttouch.cli.main
 import firsttouch.cli.profiled
@@ -26,7 +29,7 @@ def start(
     preexec_fn: Callable[[], object] | None = None,
     **more: Any,
 ) -> subprocess.Popen[str]:
-    """Starts `firsttouch profile` as a fork of this process, which has loaded its modules already.
+    """Starts `firsttouch profile` as a fork of this process, which has loaded its modules and the parser's already.
 
     drawn: whether the page is drawn. The rest is as in subprocess.Popen.
     """
@@ -54,8 +57,15 @@ def start(
             sys.stderr.flush()
             os._exit(status)
 
+    _load_parser()
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "restore_signals": False, **more}
     return subprocess.Popen(["firsttouch"], executable=sys.executable, preexec_fn=run_instead_of_execute, **options)
+
+
+@cache
+def _load_parser() -> None:
+    """The parser loads modules at its first call."""
+    assert tests.calls.call("profile").returncode == firsttouch.cli.main.WRONG_CALL
 
 
 def call(*arguments: str, input: str | None = None, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.calls import COMMAND
+import tests.calls
 from tests.conftest import MakeOnce
 from tests.profile.calls import call, has_sampled, start, until
 
@@ -24,7 +24,7 @@ from firsttouch.profile.reading import read
 from firsttouch.profile.views import write
 from firsttouch.report.profile import write_profile
 
-KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 15
+KILLS = 100 if os.environ.get("FIRSTTOUCH_KILLS") else 8
 AT_ONCE = 8
 TARGET = """
 import os, sys, time, firsttouch
@@ -118,7 +118,7 @@ def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str])
     ended: list[Run] = []
     for first in range(0, KILLS, AT_ONCE):
         numbers = range(first, min(first + AT_ONCE, KILLS))
-        runs = [Run(tmp_path, number, gpu, chance.uniform(0, 2)) for number in numbers]
+        runs = [Run(tmp_path, n, gpu, 2 * (n % AT_ONCE + chance.random()) / AT_ONCE) for n in numbers]
         until(lambda long=runs[0]: has_sampled(long.out))
         runs[0].end = time.monotonic() + 1.6  # so that its data can be checked
         for run in sorted(runs, key=lambda run: run.end):
@@ -129,7 +129,7 @@ def test_a_kill_of_the_profiler_at_any_time(tmp_path: Path, gpu: dict[str, str])
     long = [run for run in ended if run.check_data()]
     assert long
     for run in long[:1]:
-        done = subprocess.run([*COMMAND, "report", str(run.out)], capture_output=True, text=True, timeout=60)
+        done = tests.calls.call("report", run.out)
         assert done.returncode == 0, done.stderr
         assert (run.out / "report.html").is_file()
 
@@ -170,7 +170,7 @@ def test_a_full_disk_in_the_midst(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
-    script = "import time\nheld = []\nfor i in range(200): held.append(bytearray(1 << 19)); time.sleep(0.01)"
+    script = "import time\nheld = []\nfor i in range(100): held.append(bytearray(1 << 20)); time.sleep(0.01)"
     out = tmp_path / "out"
     done = call("--out", str(out), "--", sys.executable, "-c", f"{script}\nraise SystemExit(5)", preexec_fn=limit)
     assert done.returncode == 5
@@ -219,7 +219,7 @@ class TestDamagedFiles:
 
     def test_a_report_of_a_broken_profile_is_one_sentence(self, out: Path) -> None:
         (out / "profile.jsonl").write_bytes(b"\xff\xfe\n")
-        done = subprocess.run([*COMMAND, "report", str(out)], capture_output=True, text=True, timeout=60)
+        done = tests.calls.call("report", out)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
     def test_another_schema_is_refused(self, out: Path) -> None:

@@ -27,9 +27,12 @@ class TestTheTargetDoesNotNotice:
     def test_output_input_and_exit_status_are_its_own(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
         words = [*COMMAND, "profile", "--out", str(out), "--", "sh", "-c", "cat; echo more >&2; exit 7"]
-        done = subprocess.run(words, input="in\n", capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, done.stdout) == (7, "in\n")
-        lines = done.stderr.splitlines()
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(words, text=True, **pipes) as profiler:
+            until(lambda: has_sampled(out))
+            stdout, stderr = profiler.communicate("in\n", timeout=60)
+        assert (profiler.returncode, stdout) == (7, "in\n")
+        lines = stderr.splitlines()
         assert lines[0] == "more"
         assert "peak" in lines[1]
         assert len(lines) <= 26
@@ -135,9 +138,9 @@ RAMP = """
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-/* A ramp of 64 MiB each 50 ms, of base or huge pages, held until the input ends; then all is freed. */
+/* A ramp of 16 MiB each 50 ms, of base or huge pages, held until the input ends; then all is freed. */
 int main(int argc, char **argv) {
-    const size_t size = 64 << 20;
+    const size_t size = 16 << 20;
     char *at[8], word;
     for (int i = 0; i < 8; ++i) {
         at[i] = mmap(0, size + (2 << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -165,25 +168,25 @@ def test_a_ramp(tmp_path: Path, pages: str) -> None:
     program = build(tmp_path, "ramp", RAMP)
     out = tmp_path / "out"
     with start("--out", str(out), "--", str(program), *["huge"] * (pages == "huge"), stdin=subprocess.PIPE) as running:
-        until(lambda: max(values(out, "total", "resident")) >= 512 * MiB, apart=0.05)
+        until(lambda: max(values(out, "total", "resident")) >= 128 * MiB, apart=0.05)
         if pages == "huge":
-            until(lambda: max(values(out, "process:0", "huge")) >= 512 * MiB, apart=0.05)
+            until(lambda: max(values(out, "process:0", "huge")) >= 128 * MiB, apart=0.05)
         running.communicate()
         assert running.returncode == 0
     profile = read(out)
     curve = profile.curves["total", "resident"]
     at, peak = curve.peak
-    assert 512 * MiB <= peak < 520 * MiB
-    first = next(t for t, value in curve if value > 32 * MiB)
+    assert 128 * MiB <= peak < 136 * MiB
+    first = next(t for t, value in curve if value > 8 * MiB)
     assert at - first > 0.3
     assert curve.values[-1] < 8 * MiB
     faults = profile.curves["total", "minor"].values[-1]
-    assert faults > 131_072 if pages == "base" else faults < 20_000
+    assert faults > 32_768 if pages == "base" else faults < 5_000
     assert profile.first is not None
-    assert (profile.first.peak or 0) >= 512 * MiB
+    assert (profile.first.peak or 0) >= 128 * MiB
     if pages == "huge":
         rows = [row for line in profile.mappings for row in line.rows]
-        assert max(row.huge for row in rows) >= 64 * MiB
+        assert max(row.huge for row in rows) >= 16 * MiB
 
 
 TREE = """
@@ -192,16 +195,16 @@ TREE = """
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-/* A child, and two more at the first letter of the input, touch the 64 MiB that their parent shares with them. All stay
+/* A child, and two more at the first letter of the input, touch the 16 MiB that their parent shares with them. All stay
    until the input ends. */
 int main(void) {
-    char word, *at = mmap(0, 64 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    memset(at, 1, 64 << 20);
+    char word, *at = mmap(0, 16 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(at, 1, 16 << 20);
     pid_t children[3];
     for (int i = 0; i < 3; ++i) {
         if (i == 1) read(0, &word, 1);
         if ((children[i] = fork()) == 0) {
-            for (size_t k = 0; k < 64 << 20; k += 4096) at[k] = 2;
+            for (size_t k = 0; k < 16 << 20; k += 4096) at[k] = 2;
             pause();
         }
     }
@@ -217,17 +220,17 @@ def test_shared_memory_counts_once_in_pss_and_the_sum_says_so(tmp_path: Path) ->
     program, out = build(tmp_path, "tree", TREE), tmp_path / "out"
     with start("--out", str(out), "--", str(program), stdin=subprocess.PIPE) as running:
         assert running.stdin is not None
-        until(lambda: max(values(out, "total", "resident")) >= 128 * MiB, apart=0.05)
-        until(lambda: max(values(out, "total", "pss")) >= 64 * MiB, apart=0.05)
+        until(lambda: max(values(out, "total", "resident")) >= 32 * MiB, apart=0.05)
+        until(lambda: max(values(out, "total", "pss")) >= 16 * MiB, apart=0.05)
         before = len(values(out, "total", "pss"))
         running.stdin.write("f")
         running.stdin.flush()
-        until(lambda: max(values(out, "total", "resident")) >= 256 * MiB, apart=0.05)
+        until(lambda: max(values(out, "total", "resident")) >= 64 * MiB, apart=0.05)
         until(lambda: len(values(out, "total", "pss")) > before, apart=0.05)
         _, printed = running.communicate()
     profile = read(out)
-    assert 256 * MiB <= profile.curves["total", "resident"].peak[1] < 280 * MiB
-    assert profile.curves["total", "pss"].peak[1] < 72 * MiB
+    assert 64 * MiB <= profile.curves["total", "resident"].peak[1] < 80 * MiB
+    assert profile.curves["total", "pss"].peak[1] < 24 * MiB
     assert "the sum of 4 processes, in which shared pages count more than once" in printed
 
 

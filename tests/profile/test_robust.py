@@ -76,7 +76,8 @@ class TestSignals:
 
 class TestLimits:
     def test_processes_for_which_no_descriptors_are_left_are_told(self, tmp_path: Path) -> None:
-        script = "import os, time\nfor i in range(40):\n if os.fork() == 0: time.sleep(2); os._exit(0)\ntime.sleep(1.5)"
+        script = "import os, time\nfor i in range(40):\n"
+        script += " if os.fork() == 0: os.closerange(0, 3); time.sleep(2); os._exit(0)\ntime.sleep(0.6)"
         done = call(
             *("--out", str(tmp_path / "out"), "--", sys.executable, "-c", script),
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
@@ -89,8 +90,9 @@ class TestLimits:
         assert len(profile.processes) + int(unread.split()[0]) == 41
 
     def test_the_soft_limit_is_no_limit_and_stays_the_targets(self, tmp_path: Path) -> None:
-        script = "import os, resource, time\nfor i in range(60):\n if os.fork() == 0: time.sleep(1); os._exit(0)\n"
-        script += "time.sleep(0.8); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+        script = "import os, resource, time\nfor i in range(60):\n"
+        script += " if os.fork() == 0: os.closerange(0, 3); time.sleep(1); os._exit(0)\n"
+        script += "time.sleep(0.4); print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         done = call(
             *("--out", str(tmp_path / "out"), "--", sys.executable, "-c", script),
