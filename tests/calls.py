@@ -46,7 +46,7 @@ def call(
         during.enter_context(_inside(cwd))
         during.enter_context(contextlib.redirect_stdout(out))
         during.enter_context(contextlib.redirect_stderr(err))
-        during.enter_context(patch.object(discover, "discover_devices", _devices))
+        during.enter_context(patch.object(discover, "discover_devices", devices))
         during.enter_context(patch.object(gpus, "collect", _collect))
         if not drawn:
             during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
@@ -65,7 +65,7 @@ def _environment() -> Environment:
     return frozenset((name, value) for name, value in os.environ.items() if not name.startswith(_IRRELEVANT))
 
 
-def _devices(kinds: Iterable[str] = BACKENDS) -> list[DeviceInfo]:
+def devices(kinds: Iterable[str] = BACKENDS) -> list[DeviceInfo]:
     """The devices of these kinds, found once for each environment."""
     return copy.deepcopy(_found(tuple(kinds), _environment()))
 

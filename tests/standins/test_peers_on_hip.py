@@ -37,12 +37,10 @@ def test_every_device_copies_to_every_other(tmp_path: Path) -> None:
     assert all([p.device for p in r.parties] == [r.device, r.factors["peer"]] for r in records if r.parties)
 
 
-def test_a_machine_with_several_gpus_says_what_has_run_on_stand_ins_only(tmp_path: Path) -> None:
-    said = []
-    for count in ("1", "2"):
-        done = call("machine", STANDIN_DEVICES=count)
-        said.append("not on a machine with several GPUs" in " ".join(done.stdout.split()))
-    assert said == [False, True]
+def test_a_machine_with_several_gpus_says_what_has_run_on_stand_ins_only() -> None:
+    """One with a single GPU does not; test_hip.py."""
+    done = call("machine", STANDIN_DEVICES="2")
+    assert "not on a machine with several GPUs" in " ".join(done.stdout.split())
 
 
 def test_a_peer_without_access_is_skipped_with_the_drivers_reason(tmp_path: Path) -> None:
