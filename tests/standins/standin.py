@@ -57,7 +57,10 @@ def build(name: str, *, without: str = "") -> Path:
         if not stamp.exists() or stamp.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            compile_library(name, target, without)
+            if without:
+                leave_out(without, name, build(name).parent, folder)
+            else:
+                compile_library(name, folder)
             stamp.write_text(wanted)
     return target
 
@@ -74,15 +77,28 @@ def state() -> str:
     return digest.hexdigest()
 
 
-def compile_library(name: str, target: Path, without: str) -> None:
-    renamed = [f"-D{without}=renamed_{without}"] if without else []
-    sources = [str(HERE / f"{name}.cpp"), *(str(ROOT / source) for source in SOURCES[name])]
+def compile_library(name: str, folder: Path) -> None:
     defines = [f'-DSTANDIN_KERNELS="{KERNELS}"', f'-DSTANDIN_FOLDER="{HERE}"']
-    options = ["-std=c++20", "-O1", "-Wall", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-pthread"]
-    command = ["g++", *options, *defines, *renamed, f"-I{ROOT / 'native'}", "-o", str(target), *sources, "-ldl"]
-    subprocess.run(command, check=True)
-    if name == "hip_on_host" and not without:
-        precompile("includes.standin.h", target.parent)
+    options = ["-std=c++20", "-O1", "-Wall", "-Wno-missing-field-initializers", "-fPIC", "-pthread"]
+    sources = [HERE / f"{name}.cpp", *(ROOT / source for source in SOURCES[name])]
+    command = ["g++", *options, *defines, f"-I{ROOT / 'native'}", "-c", *map(str, sources)]
+    subprocess.run(command, check=True, cwd=folder)
+    link(name, folder)
+    if name == "hip_on_host":
+        precompile("includes.standin.h", folder)
+
+
+def leave_out(function: str, name: str, complete: Path, folder: Path) -> None:
+    """Makes the library anew from the objects in the folder `complete`, where this function gets another name."""
+    for each in complete.glob("*.o"):
+        command = ["objcopy", "--redefine-sym", f"{function}=renamed_{function}", str(each), str(folder / each.name)]
+        subprocess.run(command, check=True)
+    link(name, folder)
+
+
+def link(name: str, folder: Path) -> None:
+    objects = [str(path) for path in folder.glob("*.o")]
+    subprocess.run(["g++", "-shared", "-pthread", "-o", str(folder / f"lib{name}.so"), *objects, "-ldl"], check=True)
 
 
 def precompile(header: str, folder: Path) -> None:
