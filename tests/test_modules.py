@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from tests.calls import UNDRAWN, call
@@ -35,14 +37,6 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], *expected: str) 
     assert done.stderr.count("\n") == 1, done.stderr
 
 
-def test_the_example_in_the_docs_is_the_file_that_runs(tmp_path: Path) -> None:
-    assert STRIDE in (EXAMPLES.parent / "extending/experiment.md").read_text()
-    asked = ("--device", "cpu", "--set", "stride=64,4KiB", "--out", "o")
-    done = call("run", "stride", "--module", str(EXAMPLES / "stride.py"), *asked, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "stride on cpu: 2 ok" in done.stderr
-
-
 @pytest.mark.exhaustive
 def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> None:
     about = tmp_path / "site" / "mine-1.dist-info"
@@ -64,7 +58,6 @@ def changed(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-RENAMED = changed(STRIDE, 'name = "stride"', 'name = "latency"')
 NOT_LOADED = {
     "syntax": ("x = (", "does not load: SyntaxError: '(' was never closed (", "mine.py:1)"),
     "nothing": ("x = 1", "defines no {noun}: no subclass of "),
@@ -200,125 +193,135 @@ def test_output_of_a_module_is_escaped_on_stderr(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == ["\\u001b[31mred", "\\u001b[32mgreen"]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    matrix(
-        [
-            ("agent, device = ", "return 5\n        agent, device = ", "measure() returned 5, not a Measurement"),
-            (
-                "return Measurement.of(",
-                "return Measurement([1.0], 'yes')\n            return Measurement.of(",
-                "verified is 'yes', not True, False or None",
-            ),
-            (
-                "return Measurement.of(",
-                "return Measurement([1e300] * 3, True)\n            return Measurement.of(",
-                "the measurement can't be stored: ",
-            ),
-        ],
-        1,
-    ),
-)
-def test_an_invalid_measurement_fails_its_point(old: str, new: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(changed(STRIDE, old, new))
-    asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call("run", "stride", "--module", "mine.py", *asked, cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
-    assert (record["status"], record["verified"]) == ("failed", None)
-    assert said in record["reason"]
+class Ran(NamedTuple):
+    """What a call measured: the folder with its modules, what it printed, and the record of each experiment's or
+    application's last point.
+    """
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+    records: Mapping[str, Mapping[str, Any]]
+
+
+def run_all(folder: Path, command: str, texts: Mapping[str, str], *asked: str, drawn: bool = False) -> Ran:
+    """Measures classes of an example, each changed and with a name of its own, by one call."""
+    for name, text in texts.items():
+        for written in ('name = "stride"', '"stride.slowest"', 'name = "smooth"'):
+            text = text.replace(written, written.replace("stride", name).replace("smooth", name))
+        (folder / f"{name}.py").write_text(text)
+    modules = [word for name in texts for word in ("--module", f"{name}.py")]
+    done = call(command, *texts, *modules, *asked, "--out", "o", cwd=folder, drawn=drawn)
     assert "Traceback" not in done.stderr
+    records = map(json.loads, (folder / "o" / "results.jsonl").read_text().splitlines())
+    return Ran(folder, done, {r["factors"]["app"] if command == "app" else r["experiment"]: r for r in records})
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    matrix(
-        [
-            ("raise SystemExit(0)", "(SystemExit: 0 ("),
-            ("raise ValueError('no\\nluck')", "(ValueError: no luck ("),
-            ("import os; os._exit(0)", "(SystemExit: os._exit(0) ("),
-        ],
-        1,
+INVALID = {
+    "nothing": ("5", "measure() returned 5, not a Measurement"),
+    "odd_verdict": ("Measurement([1.0], 'yes')", "verified is 'yes', not True, False or None"),
+    "too_large": ("Measurement([1e300] * 3, True)", "the measurement can't be stored: "),
+}
+"""By name: what measure() returns, and why it is refused."""
+
+
+def measuring(returned: str) -> str:
+    return changed(STRIDE, "agent, device = ", f"return {returned}\n        agent, device = ")
+
+
+def test_invalid_measurements_fail_their_points(tmp_path: Path) -> None:
+    texts = {name: measuring(returned) for name, (returned, _) in INVALID.items()}
+    ran = run_all(tmp_path, "run", texts, "--device", "cpu", "--set", "stride=64")
+    assert ran.done.returncode == 1, ran.done.stderr
+    assert ran.records.keys() == INVALID.keys()
+    for name, record in ran.records.items():
+        assert (record["status"], record["verified"]) == ("failed", None)
+        assert INVALID[name][1] in record["reason"]
+
+
+QUICK = measuring("Measurement([1.0], True)")
+FINDINGS = "    def findings(self, records, device):\n"
+UNDERIVED, UNDIVIDED = "Nothing could be derived from these points", "These points could not be divided into sections"
+FAILING = {
+    "exits": (f"{FINDINGS}        raise SystemExit(0)\n", f"{UNDERIVED} (SystemExit: 0 ("),
+    "raises": (f"{FINDINGS}        raise ValueError('no\\nluck')\n", f"{UNDERIVED} (ValueError: no luck ("),
+    "derives": (f"    def derive(self, records):\n        return 5\n\n{FINDINGS}", f"{UNDIVIDED} (TypeError)"),
+    "divides": (
+        f"    def sections(self, records, device):\n        raise ValueError('none')\n\n{FINDINGS}",
+        f"{UNDIVIDED} (ValueError: none (",
     ),
-)
-def test_failing_findings_of_a_module_are_reported_in_one_sentence(code: str, said: str, tmp_path: Path) -> None:
-    head = "def findings(self, records, device):\n"
-    (tmp_path / "mine.py").write_text(changed(STRIDE, head, f"{head}        {code}\n"))
-    asked = ("--device", "cpu", "--set", "stride=64", "--out", "o")
-    done = call("run", "stride", "--module", "mine.py", *asked, cwd=tmp_path, drawn=True)
+}
+"""By name: methods that replace the head of findings(), and the sentence about them."""
+
+
+def test_the_example_in_the_docs_runs_and_failing_findings_and_sections_are_one_sentence_each(tmp_path: Path) -> None:
+    assert STRIDE in (EXAMPLES.parent / "extending/experiment.md").read_text()
+    texts = {"stride": STRIDE, **{name: changed(QUICK, FINDINGS, new) for name, (new, _) in FAILING.items()}}
+    done = run_all(tmp_path, "run", texts, "--device", "cpu", "--set", "stride=64,4KiB", drawn=True).done
     assert done.returncode == 0, done.stderr
-    assert f"Nothing could be derived from these points {said}" in " ".join(done.stdout.split())
-    not_drawn = "the report was not drawn: its process ended before it was written" in done.stderr
-    assert not_drawn == ("_exit" in code)
+    assert "stride on cpu: 2 ok" in done.stderr
+    for _, said in FAILING.values():
+        assert " ".join(done.stdout.split()).count(said) == 1
+    assert "was not drawn" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("method", "said"),
-    matrix(
-        [
-            ("def derive(self, records):\n        return 5", "(TypeError)"),
-            ("def sections(self, records, device):\n        raise ValueError('no luck')", "(ValueError: no luck ("),
-        ],
-        1,
-    ),
-)
-def test_failing_sections_of_a_module_are_reported_in_one_sentence(method: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(changed(STRIDE, "    def findings", f"    {method}\n\n    def findings"))
-    done = call(
-        "run", "stride", "--module", "mine.py", "--device", "cpu", "--set", "stride=64", "--out", "o", cwd=tmp_path
-    )
+@pytest.mark.exhaustive
+def test_findings_that_end_the_process_of_the_report(tmp_path: Path) -> None:
+    text = changed(QUICK, FINDINGS, f"{FINDINGS}        import os; os._exit(0)\n")
+    done = run_all(tmp_path, "run", {"ends": text}, "--device", "cpu", "--set", "stride=64", drawn=True).done
     assert done.returncode == 0, done.stderr
-    assert f"These points could not be divided into sections {said}" in " ".join(done.stdout.split())
-
-
-def test_an_error_while_measuring_names_its_line(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(changed(SMOOTH, "gpu.swap(self.now, self.then)", "gpu.swap(self.now, self.than)"))
-    asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
-    assert done.returncode == 1
-    line = (tmp_path / "mine.py").read_text().splitlines().index("            gpu.swap(self.now, self.than)") + 1
-    assert f"has no attribute 'than' ({tmp_path / 'mine.py'}:{line})" in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    assert f"{UNDERIVED} (SystemExit: os._exit(0) (" in " ".join(done.stdout.split())
+    assert "the report was not drawn: its process ended before it was written" in done.stderr
 
 
 CHECK = "    def check(self, view: View) -> str:\n"
+UNDECLARED = changed(SMOOTH, "then[i] = i == 0", "then[i] = missing == 0")
+STEP = changed(changed(SMOOTH, "KERNEL smooth(", "KERNEL step("), 'gpu.launch("smooth"', 'gpu.launch("step"')
 
 
-@pytest.mark.parametrize("value", matrix(["None", "0", "True"], 1))
-def test_a_check_that_returns_no_text_is_an_error(value: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(changed(SMOOTH, CHECK, f"{CHECK}        return {value}\n"))
-    asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert f"check() of smooth must return '' or an error message, not {value}" in " ".join(done.stderr.split())
-    (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
-    assert (record["status"], record["verified"]) == ("failed", None)
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Applications that go wrong while they are measured."""
+    folder = tmp_path_factory.mktemp("faulty")
+    begin, rest = UNDECLARED.split('    kernel_text = """\n')
+    kernels, rest = rest.split('"""\n', 1)
+    (folder / "apart.c").write_text("\n" + kernels)
+    texts = {
+        "mistyped": changed(SMOOTH, "gpu.swap(self.now, self.then)", "gpu.swap(self.now, self.than)"),
+        **{f"gives_{value}": changed(SMOOTH, CHECK, f"{CHECK}        return {value}\n") for value in (None, 0, True)},
+        "undeclared": UNDECLARED,
+        "apart": begin + rest,
+        "built_in": STEP,
+    }
+    if not os.environ.get("FIRSTTOUCH_EXHAUSTIVE"):
+        texts = {name: text for name, text in texts.items() if name not in ("gives_0", "gives_True", "apart")}
+    asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0")
+    ran = run_all(folder, "app", texts, *asked)
+    assert ran.done.returncode == 1, ran.done.stderr
+    assert {(r["status"], r["verified"]) for r in ran.records.values()} == {("failed", None)}
+    return ran
 
 
-@pytest.mark.parametrize("separate_file", matrix([False, True], 1))
-def test_compiler_errors_have_the_line_of_the_module(separate_file: bool, tmp_path: Path) -> None:
-    text, file = changed(SMOOTH, "then[i] = i == 0", "then[i] = missing == 0"), tmp_path / "mine.py"
-    if separate_file:
-        text, kernels = text.partition('    kernel_text = """\n')[0::2]
-        kernels, rest = kernels.split('"""\n', 1)
-        text, file = text + rest, tmp_path / "mine.c"
-        file.write_text("\n" + kernels)
-    (tmp_path / "mine.py").write_text(text)
+def test_an_error_while_measuring_names_its_line(faulty: Ran) -> None:
+    file = faulty.folder / "mistyped.py"
+    line = file.read_text().splitlines().index("            gpu.swap(self.now, self.than)") + 1
+    assert f"has no attribute 'than' ({file}:{line})" in " ".join(faulty.done.stderr.split())
+
+
+@pytest.mark.parametrize("value", matrix([None, 0, True]))
+def test_a_check_that_returns_no_text_is_an_error(value: object, faulty: Ran) -> None:
+    said = f"check() of gives_{value} must return '' or an error message, not {value}"
+    assert said in faulty.records[f"gives_{value}"]["reason"]
+    assert said in " ".join(faulty.done.stderr.split())
+
+
+@pytest.mark.parametrize("name", matrix(["undeclared.py", "apart.c"]))
+def test_compiler_errors_have_the_line_of_the_module(name: str, faulty: Ran) -> None:
+    file = faulty.folder / name
     line = next(n for n, one in enumerate(file.read_text().splitlines(), 1) if "missing == 0" in one)
-    asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    (record,) = map(json.loads, (tmp_path / "o" / "results.jsonl").read_text().splitlines())
-    assert f"{file}:{line}:" in record["reason"]
-    assert "undeclared identifier" in record["reason"]
-    assert "Traceback" not in done.stderr
+    reason = faulty.records[file.stem]["reason"]
+    assert f"{file}:{line}:" in reason
+    assert "undeclared identifier" in reason
 
 
-def test_a_kernel_with_the_name_of_a_built_in_function_of_opencl(tmp_path: Path) -> None:
-    text = changed(SMOOTH, "KERNEL smooth(", "KERNEL step(")
-    (tmp_path / "mine.py").write_text(changed(text, 'gpu.launch("smooth"', 'gpu.launch("step"'))
-    asked = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
-    done = call("app", "smooth", "--module", "mine.py", *asked, cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "kernel step: 'step' is a built-in function of OpenCL C; use another name" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_kernel_with_the_name_of_a_built_in_function_of_opencl(faulty: Ran) -> None:
+    assert "kernel step: 'step' is a built-in function of OpenCL C; use another name" in faulty.done.stderr

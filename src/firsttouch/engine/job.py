@@ -29,6 +29,7 @@ from firsttouch.records.schema import (
     Clocks,
     DeviceCapabilities,
     DeviceInfo,
+    Number,
     Party,
     Point,
     Record,
@@ -260,8 +261,8 @@ def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
         raise ValueError("a sample is not finite")
     if measurement.verified is None and not measurement.verified_why:
         raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
-    stated = _storable(measurement)
-    record.samples = samples
+    stated = _storable(measurement, samples)
+    record.samples = stated.samples
     if samples:
         record.summary = msgspec.convert(
             dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
@@ -274,8 +275,9 @@ def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
 
 
 class _Stated(Struct):
-    """What a measurement states besides its samples, in the types of a record."""
+    """What a measurement states, in the types of a record."""
 
+    samples: list[Number]
     stopped_by: str
     counters: dict[str, Scalar]
     buffers: list[BufferFact]
@@ -284,9 +286,10 @@ class _Stated(Struct):
         check_integers(self.counters.values())
 
 
-def _storable(measurement: Measurement) -> _Stated:
-    """Raises ValueError if something is of a type that no record holds."""
+def _storable(measurement: Measurement, samples: list[float]) -> _Stated:
+    """Raises ValueError if something is of a type or a size that no record holds."""
     given = {
+        "samples": samples,
         "stopped_by": measurement.stopped_by,
         "counters": dict(measurement.counters),
         "buffers": list(measurement.buffers),
