@@ -1,9 +1,38 @@
-"""What a run of each experiment with few points measures and shows on the devices of a machine without a GPU."""
+"""Runs of several experiments with few points, and what each measures and shows on a machine without a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from firsttouch.engine import runner
+from firsttouch.engine.on_device import SHORTEST
+from firsttouch.engine.planned import Planned, PointGroup
+from firsttouch.engine.values import parse_sets
+from firsttouch.records.schema import Request
+
+
+@contextmanager
+def small_plan(sets: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """While it lasts, the command plans these experiments, each with its own values of --set, and samples every point
+    as briefly as any.
+    """
+    make_plan = runner.make_plan
+
+    def plan(request: Request, *known: Any) -> list[Planned]:
+        plans = [make_plan(replace(request, experiments=[name], set=parse_sets(sets[name])), *known) for name in sets]
+        order: dict[PointGroup, int] = {}
+        points = sorted(chain(*plans), key=lambda planned: order.setdefault(planned.group, len(order)))
+        return [planned if planned.reason else replace(planned, seconds=SHORTEST) for planned in points]
+
+    with patch.object(runner, "make_plan", plan):
+        yield
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from fake_devices import DISCRETE, MALLOC
 from fake_records import MIB, a_record
+from small import small_plan
 from tests.calls import call
 
 from firsttouch.engine.plan import make_plan
@@ -30,16 +31,28 @@ TWO = ("opencl:0", "opencl:1")
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
-    """Both experiments between two devices of PoCL, run by the command."""
+def all_measured(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
+    """Loads, kernels and copies between two devices of PoCL and within each, run by the command."""
+    own = ["size=64KiB", "allocator=device,svm-fine"]
+    sets = dict.fromkeys(BOTH, own) | {"p2p-copy": ["size=64KiB,1000", "source=device,svm-fine", "target=device"]}
     out = tmp_path_factory.mktemp("pairs") / "out"
     chosen = [word for name in TWO for word in ("--device", name)]
-    sizes = ["--set", "size=64KiB", "--set", "allocator=device,svm-fine"]
-    done = call("run", *BOTH, *chosen, *sizes, "--out", out, POCL_DEVICES="pthread pthread")
+    with small_plan(sets):
+        done = call("run", *sets, *chosen, "--out", out, POCL_DEVICES="pthread pthread")
     if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
     return load_results(out).records
+
+
+@pytest.fixture(scope="module")
+def measured(all_measured: Sequence[Record]) -> Sequence[Record]:
+    return [record for record in all_measured if record.experiment in BOTH]
+
+
+@pytest.fixture(scope="module")
+def copied(all_measured: Sequence[Record]) -> Sequence[Record]:
+    return [record for record in all_measured if record.experiment == "p2p-copy"]
 
 
 def test_every_pair_and_each_device_alone_is_verified(measured: Sequence[Record]) -> None:
@@ -74,19 +87,6 @@ def test_the_busier_direction_is_compared_with_its_stated_peak(kernel: str, of_p
     assert crossings(KERNELS[kernel], 32.0, link)["of_peak"] == of_peak
     assert "of_peak" not in crossings(KERNELS[kernel], 32.0, Peer(name="hip:1", access="direct"))
     assert "of_peak" not in crossings(KERNELS[kernel], 32.0, None)
-
-
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
-    """Copies between two devices of PoCL and within each, run by the command."""
-    out = tmp_path_factory.mktemp("copies") / "out"
-    chosen = [word for name in TWO for word in ("--device", name)]
-    sets = ["--set", "size=64KiB,1000", "--set", "source=device,svm-fine", "--set", "target=device"]
-    done = call("run", "p2p-copy", *chosen, *sets, "--out", out, POCL_DEVICES="pthread pthread")
-    if "'opencl:0' is not available" in done.stderr and not os.environ.get("CI"):
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    return load_results(out).records
 
 
 def test_copies_to_and_from_every_device_and_both_ways_at_once_are_verified(copied: Sequence[Record]) -> None:
@@ -236,8 +236,9 @@ def on_nodes(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Record]:
     """Both experiments on the first NUMA node with processors, run by the command."""
     (node, *_) = Session(processor(acting=""), seed=1, seconds=0.1, tolerance=0.1, preset="quick").processors
     out = tmp_path_factory.mktemp("nodes") / "out"
-    sets = ["--set", f"peer={node}", "--set", f"node={node}", "--set", "size=64KiB"]
-    done = call("run", *BOTH, "p2p-copy", "--device", "cpu", *sets, "--out", out)
+    own = [f"peer={node}", f"node={node}", "size=64KiB"]
+    with small_plan(dict.fromkeys((*BOTH, "p2p-copy"), own)):
+        done = call("run", *BOTH, "p2p-copy", "--device", "cpu", "--out", out)
     assert done.returncode == 0, done.stderr
     return load_results(out).records
 

@@ -4,53 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from itertools import chain
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import pytest
-from msgspec.structs import replace
-from small import SMALL
+from small import SMALL, small_plan
 from tests.calls import DRAWN_BESIDES, call
 
 from firsttouch import _core, commands
 from firsttouch.analysis.statistics import measured
 from firsttouch.cli import findings
-from firsttouch.engine import runner
-from firsttouch.engine.on_device import SHORTEST
-from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.experiment.common import MiB, last_level_bytes
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.records.reading import Results, load_results, point_key
-from firsttouch.records.schema import DeviceInfo, Record, Request, Scalar
+from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
-
-make_plan = runner.make_plan
-
-
-def small_plan(request: Request, *known: Any) -> list[Planned]:
-    """The points of each experiment with the values that SMALL has for it, sampled as briefly as any."""
-    plans = [make_plan(replace(request, experiments=[name], set=sets_of(name)), *known) for name in SMALL]
-    order: dict[PointGroup, int] = {}
-    points = sorted(chain(*plans), key=lambda planned: order.setdefault(planned.group, len(order)))
-    return [planned if planned.reason else replace(planned, seconds=SHORTEST) for planned in points]
-
-
-def sets_of(name: str) -> dict[str, list[Scalar]]:
-    pairs = [text.split("=") for text in SMALL[name].sets]
-    return {factor: [*values.split(",")] for factor, values in pairs}
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Results]:
     """The results of each experiment."""
     out = tmp_path_factory.mktemp("small") / "out"
-    with patch.object(runner, "make_plan", small_plan):
+    with small_plan({name: small.sets for name, small in SMALL.items()}):
         done = call("run", *SMALL, "--out", out, drawn=DRAWN_BESIDES)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.splitlines()[-1]) == out / "report.html"
