@@ -72,6 +72,13 @@ def drawn_here(monkeypatch):
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """Pages have no figures, for tests that look at the texts."""
+    for module in ("page", "profile"):
+        monkeypatch.setattr(f"firsttouch.report.{module}.to_svgs", lambda specs: ["" for _ in specs])
+
+
+@pytest.fixture
 def write(tmp_path):
     """Writes results as `firsttouch run` does, and returns the directory."""
 

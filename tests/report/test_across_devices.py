@@ -45,6 +45,7 @@ def results(records):
 EXPERIMENTS = {**sample.EXPERIMENTS, "links": Links()}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_section_shows_all_devices():
     page = render({"out": results([*links(), *sample.bandwidth("cpu", sample.random.Random(1))])}, EXPERIMENTS)
     one = section(page, "links", "cuda:0, cuda:1")

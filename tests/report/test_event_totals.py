@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+import pytest
 import sample
 from test_page import Elements, section
 
@@ -37,6 +38,7 @@ def text_of(page: str) -> str:
     return section(page, "latency", "cuda:0")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_totals_of_points_that_had_events():
     text = text_of(
         render({"out": results(point(MIB, MOVED), point(2 * MIB, MOVED), point(4 * MIB, STILL))}, sample.EXPERIMENTS)
@@ -48,6 +50,7 @@ def test_totals_of_points_that_had_events():
     assert "take times from a run without events" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_points_without_events_have_a_reason():
     none = {"um_events": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
@@ -109,6 +112,7 @@ def test_an_untrusted_trace(write):
     assert sample.EVIL in Elements(page).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_missing_trace_is_a_warning_where_bytes_moved(write):
     directory = write(results(point(MIB, MOVED)))
     (found,) = load([directory]).values()
@@ -122,6 +126,7 @@ def test_a_missing_trace_is_a_warning_where_bytes_moved(write):
     assert not next(iter(load([directory]).values())).warnings
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_broken_trace_is_a_warning(write):
     directory = write(results(point(MIB, MOVED)))
     (directory / TRACE).write_text('[\n{"name": 5},\n{"name": "x"},\n')

@@ -96,6 +96,7 @@ def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
         assert labelled or UNIT.search(title) or NUMBER.search(title) or RATIO.search(title), title
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 40)
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())

@@ -49,6 +49,7 @@ MARKS = [mark(0.1, "load"), mark(1.0, kind="end"), mark(1.0, "solve"), mark(1.5,
 MARKS += [mark(3.5, kind="end")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_title_answers(tmp_path):
     page = page_of(tmp_path, *MARKS, gpus=[gpu()])
     answer = "./app arg: peak 1000 MiB on the host at 1 s in solve, 500 MiB on gpu:0"
@@ -76,6 +77,7 @@ def test_a_phase_of_the_figure_leads_to_its_row(tmp_path):
     assert all(f'<tr id="{link}">' in page for link in links)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tables_have_the_numbers_of_the_summary(tmp_path):
     lines = [
         s.Samples(of="process:0", columns=["huge", "anonymous"], rows=[[0.9, 64 * MiB, 700 * MiB]]),
@@ -102,11 +104,13 @@ def test_rare_readings_are_dots_with_the_time_at_which_they_were_made(tmp_path):
     assert "PSS, now and then" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_found_phases_are_called_that(tmp_path):
     text = words(page_of(tmp_path))
     assert "The target named no phases. These are spans in which its resident memory rose, stayed or fell." in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_pages_were_touched_first_is_shown_if_it_is_known(tmp_path):
     assert "touched first" not in page_of(tmp_path)
     lines = [*touched("init", "/app", "app.c", 12, 20, "[heap]"), *touched("", "/lib.so", "", 0, 10, "anonymous")]
@@ -117,6 +121,7 @@ def test_where_pages_were_touched_first_is_shown_if_it_is_known(tmp_path):
     assert "One of 64 page faults was sampled" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("more", [{"node": 1}, {"shares_host_memory": True}])
 def test_memory_that_may_be_counted_twice_is_never_added(tmp_path, more):
     nodes = [s.Node(node=0, total=64 << 30, processors=True), s.Node(node=1, total=96 << 30, processors=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import sample
 from test_event_totals import point, results, text_of
 
@@ -12,6 +13,7 @@ COUNTED = {"hw_counters": "ncu (application replay)", "hw_kernels": 1, "hw_devic
            "hw_link_write_bytes": 0}  # fmt: skip
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_counters_of_the_counted_points():
     twice = COUNTED | {"hw_device_read_bytes": 4 * MIB}
     text = text_of(render({"out": results(point(MIB, COUNTED), point(2 * MIB, twice))}, sample.EXPERIMENTS))
@@ -20,6 +22,7 @@ def test_counters_of_the_counted_points():
     assert "one more sample of each point, under ncu (application replay)" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_points_without_counters_have_a_reason():
     none = {"hw_counters": f"none: {sample.EVIL}"}
     page = render({"out": results(point(MIB, none), point(2 * MIB, none))}, sample.EXPERIMENTS)
