@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.calls import UNDRAWN, call
+from tests.calls import call
 from tests.matrix import matrix
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
@@ -230,8 +230,9 @@ def test_entry_points_provide_applications(tmp_path: Path, monkeypatch: pytest.M
     (about / "entry_points.txt").write_text("[firsttouch.apps]\nsmooth = smooth_of_mine\n")
     (tmp_path / "site" / "smooth_of_mine.py").write_text(EXAMPLE.read_text())
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    strategy = ("--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o")
-    words = [*UNDRAWN, "app", "smooth", *strategy, *DEVICE]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    done = app(
+        "smooth", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--out", "o", *DEVICE, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert [r["verified"] for r in records(tmp_path / "o")] == [True]

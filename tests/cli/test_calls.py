@@ -11,11 +11,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.calls import COMMAND, UNDRAWN, call
 from tests.matrix import matrix
 
 from firsttouch.cli.output import printable
+from firsttouch.engine.discover import discover_devices
+from firsttouch.machine.facts import collect_machine
 
 SMALL = ("run", "latency", "--device", "cpu", "--set", "size=4KiB", "--set", "order=random", "--out", "o")
 APP = ("app", "nn", "--strategy", "svm-fine", "--size", "tiny", "--repeat", "1", "--device", "opencl:0", "--out", "o")
@@ -114,9 +117,8 @@ def test_a_full_stdout_is_reported_at_the_end(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
-    first = call(*SMALL[:-1], "a", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    room = (tmp_path / "a" / "machine.json").stat().st_size + 2**12
+    machine = collect_machine(discover_devices(["cpu"]))
+    room = len(msgspec.json.format(msgspec.json.encode(machine))) + 2**12
     sizes = [f"size={','.join(str(64 * n) for n in range(1, 61))}", "order=random", "allocator=malloc"]
     words = [*COMMAND, "run", "latency", "--device", "cpu", *(w for s in sizes for w in ("--set", s)), "--out", "o"]
     out = tmp_path / "o"
@@ -139,7 +141,10 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path: Path) -> None:
     assert [json.loads(line)["factors"]["size"] for line in lines] == [64 * n for n in range(1, 61)]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+SIGNALS = [(signal.SIGHUP, 129), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+
+
+@pytest.mark.parametrize(("number", "status"), matrix(SIGNALS, 2))
 def test_a_signal_keeps_results_and_prints_how_to_continue(number: signal.Signals, status: int, tmp_path: Path) -> None:
     words = [*UNDRAWN, "run", "latency", "--device", "cpu", "--preset", "full", "--out", "my results"]
     run = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -154,7 +159,7 @@ def test_a_signal_keeps_results_and_prints_how_to_continue(number: signal.Signal
     assert all(json.loads(line)["status"] == "ok" for line in results.read_text().splitlines())
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(("number", "status"), matrix(SIGNALS[::-1]))
 def test_a_signal_ends_other_commands_with_a_message(number: signal.Signals, status: int, tmp_path: Path) -> None:
     words = [*COMMAND, "methods", "--verify", "--device", "cpu"]
     verify = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN, call
+from tests.calls import DRAWN_BESIDES, UNDRAWN, call
 from tests.matrix import matrix
 
 from firsttouch.records.schema import SCHEMA
@@ -30,7 +30,7 @@ def run_in(cwd: Path, *words: object, drawn: bool = False, **more: str) -> subpr
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """A small run into DIR/out."""
     cwd = tmp_path_factory.mktemp("done")
-    return cwd, run_in(cwd, "fresh", "--device", "cpu", "--out", "out", drawn=True)
+    return cwd, run_in(cwd, "steady", "--set", "n=0,1,2", "--device", "cpu", "--out", "out", drawn=True)
 
 
 def test_findings_and_the_report_are_printed_and_nothing_else(done):
@@ -38,29 +38,30 @@ def test_findings_and_the_report_are_printed_and_nothing_else(done):
     assert run.returncode == 0, run.stderr
     title, blank, *rest = run.stdout.splitlines()
     assert title
-    assert [blank, *rest] == ["", "fresh on cpu", "  It ended.", "", "out/report.html"]
+    assert [blank, *rest] == ["", "steady on cpu", "  It ended.", "", "out/report.html"]
     assert (cwd / "out" / "report.html").stat().st_size > 1000
     assert {p.name for p in (cwd / "out").iterdir()} == {"results.jsonl", "machine.json", "run.json", "report.html"}
-    assert "fresh on cpu: 3 ok" in run.stderr
+    assert "steady on cpu: 3 ok" in run.stderr
 
 
 def test_events_where_there_are_none_is_one_sentence(tmp_path):
-    run = run_in(tmp_path, "fresh", "steady", "--device", "cpu", "--events", "--json", "--set", "n=1,2", "--out", "out")
+    run = run_in(tmp_path, "fresh", "steady", "--device", "cpu", "--events", "--json", "--set", "n=1", "--out", "out")
     assert run.returncode == 0, run.stderr
-    assert json.loads(run.stdout)["counts"] == {"ok": 4}
+    assert json.loads(run.stdout)["counts"] == {"ok": 2}
     assert run.stderr.count("no unified-memory events are offered for cpu") == 1
-    again = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out")
+    again = run_in(tmp_path, "steady", "--set", "n=2", "--device", "cpu", "--resume", "--out", "out")
     assert again.returncode == 0, again.stderr
     assert again.stderr.count("no unified-memory events are offered for cpu") == 1
     assert not (tmp_path / "out" / "events.json").exists()
 
 
 def test_json_is_the_only_output_on_stdout(tmp_path):
-    run = run_in(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json", drawn=True)
+    run = run_in(tmp_path, "fault", "--device", "cpu", "--set", "what=chatter", "--json", drawn=DRAWN_BESIDES)
     outcome = json.loads(run.stdout)
     assert outcome["counts"] == {"ok": 1}
     assert Path(outcome["directory"]).parent == Path("firsttouch-results")
-    assert (tmp_path / outcome["report"]).is_file()
+    assert outcome["report"] == f"{outcome['directory']}/report.html"
+    assert (tmp_path / outcome["report"]).is_file() == DRAWN_BESIDES
     (found,) = outcome["findings"]
     assert (found["claim"], found["text"], found["conditions"]["device"]) == ("fault.ended", "It ended.", "cpu")
 
@@ -147,7 +148,7 @@ def test_results_are_never_lost(done, tmp_path, change, words, text):
     shutil.copytree(done[0] / "out", tmp_path / "out")
     change(tmp_path / "out")
     before = {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir()}
-    run = run_in(tmp_path, "fresh", "--device", "cpu", "--out", "out", *words)
+    run = run_in(tmp_path, "steady", "--device", "cpu", "--out", "out", *words)
     assert run.returncode == 2, run.stderr
     assert text in run.stderr
     assert "Traceback" not in run.stderr
@@ -162,14 +163,14 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     again = run_in(tmp_path, "--resume", "--out", "out")
     assert again.returncode == 0, again.stderr
     assert "the last line was cut short and is dropped" in again.stderr
-    more = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
+    more = run_in(tmp_path, "alone", "--device", "cpu", "--resume", "--out", "out", "--json")
     assert json.loads(more.stdout)["counts"] == {"ok": 5}
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(r["experiment"], r["factors"]["n"]) for r in records] == [
-        ("steady", 1), ("steady", 2), ("fresh", 0), ("fresh", 1), ("fresh", 2)]  # fmt: skip
+        ("steady", 1), ("steady", 2), ("alone", 0), ("alone", 1), ("alone", 2)]  # fmt: skip
     assert {r["seed"] for r in records} == {9}
     stored = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert (stored["experiments"], stored["set"]) == (["fresh"], {})
+    assert (stored["experiments"], stored["set"]) == (["alone"], {})
     assert [(one["experiments"], one["set"]) for one in stored["earlier"]] == [(["steady"], {"n": ["1", "2"]})]
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     whole = run_in(tmp_path, "--resume", "--out", "out", "--json")
@@ -178,8 +179,8 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
 
 
 def test_resume_of_nothing_starts_from_the_beginning(tmp_path):
-    run = run_in(tmp_path, "fresh", "--device", "cpu", "--resume", "--out", "out", "--json")
-    assert json.loads(run.stdout)["counts"] == {"ok": 3}
+    words = ["steady", "--set", "n=0,1", "--device", "cpu", "--resume", "--out", "out", "--json"]
+    assert json.loads(run_in(tmp_path, *words).stdout)["counts"] == {"ok": 2}
 
 
 def test_two_runs_into_one_directory(tmp_path):
@@ -226,7 +227,7 @@ def test_list_names_questions_factors_and_devices(tmp_path):
 
 def test_a_terminal_gets_a_bar(tmp_path):
     here, there = pty.openpty()
-    words = ["fresh", "fault", "--set", "what=raise", "--device", "cpu", "--out", "out"]
+    words = ["fault", "steady", "--set", "what=raise", "--set", "n=0,1,2", "--device", "cpu", "--out", "out"]
     run = subprocess.Popen([*UNDRAWN, "run", *words],
                            cwd=tmp_path, env=ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "100"}, stderr=there,
                            stdout=subprocess.PIPE)  # fmt: skip
@@ -243,7 +244,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
     os.close(here)
     stdout, _ = run.communicate()
     assert run.returncode == 1
-    assert stdout.endswith(b"fresh on cpu\n  It ended.\n\nout/report.html\n")
+    assert stdout.endswith(b"steady on cpu\n  It ended.\n\nout/report.html\n")
     assert b"4/4" in seen or b"3/4" in seen
     assert b"RuntimeError: the driver said no" in seen
 
