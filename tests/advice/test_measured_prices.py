@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,13 @@ def with_points(target: Path) -> Path:
     return target
 
 
-def terms(directory: Path, strategy: str, pattern: str = "stream") -> dict[str, dict[str, Any]]:
-    found = advise([directory], pattern=pattern, size=str(GIB), apps=all_apps()).to_builtins()
-    (row,) = (one for one in found["strategies"] if one["strategy"] == strategy)
+@cache
+def advised(directory: Path) -> dict[str, Any]:
+    return advise([directory], pattern="stream", size=str(GIB), apps=all_apps()).to_builtins()
+
+
+def terms(directory: Path, strategy: str) -> dict[str, dict[str, Any]]:
+    (row,) = (one for one in advised(directory)["strategies"] if one["strategy"] == strategy)
     return {term["what"]: term for term in row["terms"]}
 
 
@@ -121,8 +126,7 @@ def test_a_record_of_another_version_of_the_metric_is_no_price(tmp_path: Path, e
         if record["experiment"] == experiment:
             record["metric_version"] += 1
     (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
-    found = advise([tmp_path], pattern="stream", size=str(GIB), apps=all_apps()).to_builtins()
-    (explicit,) = (one for one in found["unavailable"] if one["strategy"] == "explicit")
+    (explicit,) = (one for one in advised(tmp_path)["unavailable"] if one["strategy"] == "explicit")
     assert (explicit["reason"], explicit["run"]) == ("not measured here", command)
 
 

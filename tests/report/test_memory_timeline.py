@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from drawn import texts_of
+from tests.matrix import matrix
 
 from firsttouch.figures import MemoryTimeline
 from firsttouch.outcomes import report
@@ -110,7 +111,7 @@ def test_points_of_one_condition_are_drawn_and_it_is_named() -> None:
     assert any(note.startswith("Drawn: size 2 MiB. 1 other sampled point") for note in drawing.notes)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 4, 7, 14])
+@pytest.mark.parametrize("columns", matrix([1, 2, 4, 14, 3, 7], 4))
 def test_any_number_of_strategies_is_drawn(columns: int) -> None:
     drawing = draw_courses({f"strategy {i}": course() for i in range(columns)})
     assert texts_of(drawing).count("Host") == min(columns, 12)
