@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -35,6 +35,8 @@ _MOST_COMBINATIONS = 10_000_000
 _MOST_SKIPPED = 100
 """The most points of an experiment on a device that are recorded as skipped for one reason. If there are more, only the
 first is recorded."""
+_Placed: TypeAlias = tuple[Candidate, tuple[str, ...]]
+"""A combination of factors with the device of each rank."""
 SHORTEST = 2e-3
 """The least sampling time of a point, in seconds."""
 
@@ -121,7 +123,7 @@ class ExperimentOnDevice:
         if self.reason:
             return [self._point(Factors(), request, reason=self.reason)]
         self._check_count()
-        planned: dict[str, Planned] = {}
+        candidates: list[_Placed] = []
         meaningless: dict[tuple[Scalar, ...], str] = {}
         left_out_why: dict[str, None] = {}
         for values in itertools.product(*(f.values for f in self.factors)):
@@ -134,16 +136,20 @@ class ExperimentOnDevice:
             elif why := self._why_too_many(factors, places := places_of(self.experiment, factors, self.device)):
                 meaningless.setdefault(self._choice(factors), why)
             else:
-                point = self._measured(candidate, places, request, devices)
-                planned.setdefault(point.key, point)
-        covered = {self._choice(p.point.factors) for p in planned.values()}
+                candidates.append((candidate, places))
+        covered = {self._choice(candidate.factors) for candidate, _ in candidates}
         for choice, why in meaningless.items():
             if self.chosen and choice not in covered:
                 self.refused.setdefault(why, []).append(self._in_words(choice))
-        if not planned:
+        if not candidates:
             self.reason = self._why_no_point([*left_out_why], [*dict.fromkeys(meaningless.values())])
-        points = list(planned.values())
-        return self._without_repeated_skips(self._apply_preset(points) if self.chosen else points)
+        if self.chosen:
+            candidates = self._apply_preset(candidates)
+        planned: dict[str, Planned] = {}
+        for candidate, places in candidates:
+            point = self._measured(candidate, places, request, devices)
+            planned.setdefault(point.key, point)
+        return self._without_repeated_skips([*planned.values()])
 
     def _check_count(self) -> None:
         if (combinations := math.prod(len(f.values) for f in self.factors)) > _MOST_COMBINATIONS:
@@ -216,21 +222,21 @@ class ExperimentOnDevice:
         names = [f.name for f in self.factors if f.name in self.chosen]
         return " ".join(f"{name}={value}" for name, value in zip(names, choice, strict=True))
 
-    def _apply_preset(self, planned: list[Planned]) -> list[Planned]:
+    def _apply_preset(self, candidates: Sequence[_Placed]) -> list[_Placed]:
         """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
         those of them that can be measured are kept; if there are none, one point for each reason is kept.
         """
-        kept = [p for p in planned if not left_out(self._candidate(p.point.factors))]
-        covered = {self._choice(p.point.factors) for p in kept}
-        missing = [p for p in planned if self._choice(p.point.factors) not in covered]
-        measurable = {self._choice(p.point.factors) for p in missing if not p.reason}
-        keys, skipped = {p.key for p in kept}, set()
-        for p in missing:
-            choice = self._choice(p.point.factors)
-            if not p.reason or (choice not in measurable and (choice, p.reason) not in skipped):
-                keys.add(p.key)
-                skipped.add((choice, p.reason))
-        return [p for p in planned if p.key in keys]
+        kept = [not left_out(candidate) for candidate, _ in candidates]
+        choices = [self._choice(candidate.factors) for candidate, _ in candidates]
+        covered = set(itertools.compress(choices, kept))
+        missing = [i for i, choice in enumerate(choices) if choice not in covered]
+        reasons = {i: why_skipped(self.experiment, candidates[i][0].factors, candidates[i][0].device) for i in missing}
+        measurable = {choices[i] for i in missing if not reasons[i]}
+        skipped = set()
+        for i in missing:
+            kept[i] = not reasons[i] or (choices[i] not in measurable and (choices[i], reasons[i]) not in skipped)
+            skipped.add((choices[i], reasons[i]))
+        return [*itertools.compress(candidates, kept)]
 
     def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
         """Keeps only the first of the points that are skipped for one reason, if there are more than _MOST_SKIPPED."""
