@@ -21,9 +21,9 @@ namespace {
 using PyParcel = std::tuple<int, BufferHandle*, std::size_t, std::size_t>;
 
 std::vector<Parcel> parcels(const std::vector<PyParcel>& given) {
-    std::vector<Parcel> found;
-    for (const auto& [other, buffer, offset, bytes] : given) found.push_back({other, &buffer->get(), offset, bytes});
-    return found;
+    std::vector<Parcel> parcels;
+    for (const auto& [peer, buffer, offset, bytes] : given) parcels.push_back({peer, &buffer->get(), offset, bytes});
+    return parcels;
 }
 
 }  // namespace

@@ -312,16 +312,16 @@ void bind_device(nb::module_& m) {
             "Empty if there is no such library.")
         .def(
             "reach",
-            [](DeviceHandle& d, DeviceHandle& other) {
+            [](DeviceHandle& d, DeviceHandle& peer) {
                 nb::gil_scoped_release release;
-                d.device->reach(*other.device);
+                d.device->reach(*peer.device);
             },
             "other"_a,
             "Gives kernels and copies of this device access to memory of the other device.\n\n"
             "Raises Unavailable with the driver's message.")
         .def(
             "why_unreachable",
-            [](DeviceHandle& d, DeviceHandle& other) { return d.device->why_unreachable(*other.device); }, "other"_a,
+            [](DeviceHandle& d, DeviceHandle& peer) { return d.device->why_unreachable(*peer.device); }, "other"_a,
             "Returns the reason why reach would raise, as far as the driver states it, or None. Has no side effects.")
         .def("capabilities", &capabilities_of, nb::sig("def capabilities(self) -> dict[str, bool | str]"),
              "Returns what the device can do, as its driver reports it: the fields of DeviceCapabilities.")

@@ -51,31 +51,31 @@ auto unlocked(Call&& call) {
 }
 
 nb::list phases(std::size_t first) {
-    const TimedPhases found = unlocked([&] { return require_source().phases(first); });
+    const TimedPhases timed = unlocked([&] { return require_source().phases(first); });
     nb::list rows;
-    for (const PhaseTotals& phase : found.phases) {
+    for (const PhaseTotals& phase : timed.phases) {
         nb::list causes, kinds;
         for (const PhaseTotals::OfCause& of : phase.causes)
             causes.append(nb::make_tuple(kind_name(of.kind), cause_name(of.kind, of.cause), of.count, of.bytes,
                                          of.faults, of.summed_ns, of.busy_ns));
         for (const PhaseTotals::OfKind& of : phase.kinds)
             kinds.append(nb::make_tuple(kind_name(of.kind), of.busy_ns, of.uncertain_ns));
-        rows.append(nb::make_tuple(phase.name, found.clock(phase.start_ns), phase.end_ns - phase.start_ns, causes,
+        rows.append(nb::make_tuple(phase.name, timed.clock(phase.start_ns), phase.end_ns - phase.start_ns, causes,
                                    kinds, phase.to_device_ns, phase.to_host_ns, phase.fault_ns));
     }
     return rows;
 }
 
 nb::tuple course() {
-    const TimedCourse found = unlocked([&] { return require_source().course(); });
+    const TimedCourse timed = unlocked([&] { return require_source().course(); });
     nb::list rows;
-    for (const EventCourse::OfCause& of : found.rows) {
+    for (const EventCourse::CauseCourse& of : timed.rows) {
         nb::list counts, bytes, busy;
         for (const EventCourse::Bin& bin : of.bins)
             counts.append(bin.count), bytes.append(bin.bytes), busy.append(bin.busy_ns);
         rows.append(nb::make_tuple(kind_name(of.kind), cause_name(of.kind, of.cause), counts, bytes, busy));
     }
-    return nb::make_tuple(found.start, found.bin_ns, rows);
+    return nb::make_tuple(timed.start, timed.bin_ns, rows);
 }
 
 }  // namespace

@@ -41,17 +41,17 @@ auto raising_os_error(Call&& body) {
 }
 
 nb::tuple read(PerfEvents& events, bool rest) {
-    PerfEvents::Told told;
+    PerfEvents::Batch batch;
     {
         const nb::gil_scoped_release release;
-        told = events.read(rest);
+        batch = events.read(rest);
     }
-    const PerfRecords& records = told.records;
+    const PerfRecords& records = batch.records;
     nb::list starts, names, ends, mappings, samples;
     for (const ThreadStart& r : records.starts) starts.append(nb::make_tuple(seconds(r.ns), r.pid, r.parent));
     for (const NameChange& r : records.names)
         names.append(nb::make_tuple(seconds(r.ns), r.pid, text(r.name), r.executed));
-    for (const ThreadEnd& r : told.processes) ends.append(nb::make_tuple(seconds(r.ns), r.pid));
+    for (const ThreadEnd& r : batch.processes) ends.append(nb::make_tuple(seconds(r.ns), r.pid));
     for (const NewMapping& r : records.mappings)
         mappings.append(nb::make_tuple(seconds(r.ns), r.pid, r.address, r.length, r.offset, text(r.file)));
     for (const FaultSample& r : records.samples)
@@ -64,9 +64,9 @@ nb::tuple read(PerfEvents& events, bool rest) {
 std::string demangle(const std::string& name) {
     if (!name.starts_with("_Z")) return name;
     int status = 0;
-    const std::unique_ptr<char, decltype(&std::free)> found(
+    const std::unique_ptr<char, decltype(&std::free)> demangled(
         abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-    return found != nullptr ? found.get() : name;
+    return demangled != nullptr ? demangled.get() : name;
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ Collective operation_from(const std::string& name) {
         {"all-reduce", Collective::all_reduce}, {"reduce-scatter", Collective::reduce_scatter},
         {"all-gather", Collective::all_gather}, {"broadcast", Collective::broadcast},
         {"reduce", Collective::reduce},         {"all-to-all", Collective::all_to_all}};
-    if (const auto found = operations.find(name); found != operations.end()) return found->second;
+    if (const auto operation = operations.find(name); operation != operations.end()) return operation->second;
     throw std::invalid_argument("'" + name + "' is not a collective operation");
 }
 
@@ -189,9 +189,9 @@ void bind_probe(nb::module_& m) {
         "anew.");
     m.def(
         "message",
-        [](DeviceHandle& d, Comm& comm, BufferHandle& source, BufferHandle& target, std::size_t bytes, int other,
+        [](DeviceHandle& d, Comm& comm, BufferHandle& source, BufferHandle& target, std::size_t bytes, int peer,
            BufferHandle* staging, bool device_addresses, std::uint64_t seed, const Stop& stop) {
-            const MessageRequest request{bytes, other, seed, staging == nullptr ? nullptr : &staging->get(),
+            const MessageRequest request{bytes, peer, seed, staging == nullptr ? nullptr : &staging->get(),
                                          device_addresses};
             nb::gil_scoped_release release;
             return message(d.lab, comm, source.get(), target.get(), request, stop);
@@ -270,7 +270,8 @@ void bind_probe(nb::module_& m) {
                 std::vector<std::vector<std::tuple<std::string, double, double>>> out;
                 for (const auto& phases : o.repetitions) {
                     out.emplace_back();
-                    for (const Phase& phase : phases) out.back().emplace_back(phase.name, phase.start, phase.end);
+                    for (const RepetitionStep& phase : phases)
+                        out.back().emplace_back(phase.name, phase.start, phase.end);
                 }
                 return out;
             },

@@ -15,15 +15,15 @@ namespace firsttouch {
 namespace {
 
 nb::tuple take(ProcessSampler& sampler) {
-    const Readings found = sampler.take();
+    const Readings readings = sampler.take();
     nb::list processes, totals;
-    for (const ProcessReading& each : found.processes)
+    for (const ProcessReading& each : readings.processes)
         processes.append(nb::make_tuple(each.time, each.key, each.counters.resident_pages, each.counters.minor_faults,
                                         each.counters.major_faults, std::string(1, each.state)));
-    for (const TotalReading& each : found.totals)
+    for (const TotalReading& each : readings.totals)
         totals.append(nb::make_tuple(each.time, each.counters.resident_pages, each.counters.minor_faults,
                                      each.counters.major_faults, each.processes));
-    return nb::make_tuple(processes, totals, found.ticks, found.late);
+    return nb::make_tuple(processes, totals, readings.ticks, readings.late);
 }
 
 // The letters by which Python's module struct knows the types of fields.

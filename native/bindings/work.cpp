@@ -134,13 +134,13 @@ class LaunchList {
     }
 
   private:
-    struct Step {
+    struct QueuedLaunch {
         Kernel* kernel;
         Grid grid;
         std::size_t from, count;
     };
     std::shared_ptr<DeviceHandle> device_;
-    std::vector<Step> steps_;
+    std::vector<QueuedLaunch> steps_;
     std::vector<Argument> arguments_;
     nb::list kernels_;  // keeps the kernels and buffers of the launches alive
     nb::set buffers_;

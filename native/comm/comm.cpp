@@ -16,16 +16,16 @@ std::uint64_t combined(Comm& comm, std::uint64_t word, Combine&& combine) {
         comm.tell(0, word);
         return comm.hear(0);
     }
-    for (int other = 1; other < comm.size(); ++other) word = combine(word, comm.hear(other));
-    for (int other = 1; other < comm.size(); ++other) comm.tell(other, word);
+    for (int peer = 1; peer < comm.size(); ++peer) word = combine(word, comm.hear(peer));
+    for (int peer = 1; peer < comm.size(); ++peer) comm.tell(peer, word);
     return word;
 }
 
 }  // namespace
 
 void Comm::exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming) {
-    for (const auto& [other, address, bytes] : incoming) start_receive(address, bytes, other);
-    for (const auto& [other, address, bytes] : outgoing) start_send(address, bytes, other);
+    for (const auto& [peer, address, bytes] : incoming) start_receive(address, bytes, peer);
+    for (const auto& [peer, address, bytes] : outgoing) start_send(address, bytes, peer);
     finish_all();
 }
 

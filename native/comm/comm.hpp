@@ -27,7 +27,7 @@ enum class Collective : std::uint8_t {
 
 // A message to another rank, or from it.
 struct Message {
-    int other;
+    int peer;
     void* address;
     std::size_t bytes;
 };

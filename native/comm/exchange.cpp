@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t place_bytes = 256;  // staged messages begin at multiples of this
 
 std::vector<Parcel> those(const std::vector<Parcel>& parcels, int own, bool to_itself) {
-    std::vector<Parcel> found;
-    std::ranges::copy_if(parcels, std::back_inserter(found), [&](const Parcel& parcel) {
+    std::vector<Parcel> chosen;
+    std::ranges::copy_if(parcels, std::back_inserter(chosen), [&](const Parcel& parcel) {
         if (parcel.offset > parcel.buffer->size() || parcel.bytes > parcel.buffer->size() - parcel.offset)
             throw std::invalid_argument("a message exceeds its buffer");
-        return parcel.bytes > 0 && (parcel.other == own) == to_itself;
+        return parcel.bytes > 0 && (parcel.peer == own) == to_itself;
     });
-    return found;
+    return chosen;
 }
 
 // Where each message is in the memory through which it is staged. Throws if that is too small.
@@ -39,7 +39,7 @@ std::vector<Message> staged(const std::vector<Parcel>& parcels, const std::vecto
                             const HostView& staging) {
     std::vector<Message> messages;
     for (std::size_t i = 0; i < parcels.size(); ++i)
-        messages.push_back({parcels[i].other, staging.as<char>() + places[i], parcels[i].bytes});
+        messages.push_back({parcels[i].peer, staging.as<char>() + places[i], parcels[i].bytes});
     return messages;
 }
 
@@ -63,12 +63,12 @@ void carry_in_place(Lab& lab, Comm& comm, bool by_device, const std::vector<Parc
                     const std::vector<Parcel>& incoming) {
     std::map<const Buffer*, RankBuffer> buffers;
     const auto messages = [&](const std::vector<Parcel>& parcels) {
-        std::vector<Message> found;
-        for (const auto& [other, buffer, offset, bytes] : parcels) {
+        std::vector<Message> messages;
+        for (const auto& [peer, buffer, offset, bytes] : parcels) {
             const auto at = buffers.try_emplace(buffer, lab, *buffer, by_device).first;
-            found.push_back({other, at->second.address() + offset, bytes});
+            messages.push_back({peer, at->second.address() + offset, bytes});
         }
-        return found;
+        return messages;
     };
     const auto from = messages(outgoing), to = messages(incoming);
     comm.exchange(from, to);

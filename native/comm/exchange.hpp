@@ -12,7 +12,7 @@ namespace firsttouch {
 
 // A message to another rank, from it, or to this rank itself, as bytes of a buffer.
 struct Parcel {
-    int other;
+    int peer;
     const Buffer* buffer;
     std::size_t offset, bytes;
 };

@@ -140,8 +140,8 @@ class Xccl : public Comm {
     void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming) override {
         const auto scope = device_.make_current();
         xccl_.in_group([&] {  // alone, a send would wait for a receive that is queued behind it
-            for (const auto& [other, address, bytes] : incoming) start_receive(address, bytes, other);
-            for (const auto& [other, address, bytes] : outgoing) start_send(address, bytes, other);
+            for (const auto& [peer, address, bytes] : incoming) start_receive(address, bytes, peer);
+            for (const auto& [peer, address, bytes] : outgoing) start_send(address, bytes, peer);
         });
         finish_all();
     }
@@ -164,10 +164,10 @@ class Xccl : public Comm {
         }
         if (xccl_.all_to_all != nullptr) return xccl_.call(xccl_.all_to_all, from, to, n, type_float, comm_, stream());
         xccl_.call(xccl_.group_start);
-        for (int other = 0; other < size_; ++other) {
-            const std::size_t offset = static_cast<std::size_t>(other) * n;
-            xccl_.call(xccl_.send, static_cast<const float*>(from) + offset, n, type_float, other, comm_, stream());
-            xccl_.call(xccl_.receive, static_cast<float*>(to) + offset, n, type_float, other, comm_, stream());
+        for (int peer = 0; peer < size_; ++peer) {
+            const std::size_t offset = static_cast<std::size_t>(peer) * n;
+            xccl_.call(xccl_.send, static_cast<const float*>(from) + offset, n, type_float, peer, comm_, stream());
+            xccl_.call(xccl_.receive, static_cast<float*>(to) + offset, n, type_float, peer, comm_, stream());
         }
         xccl_.call(xccl_.group_end);
     }

@@ -81,16 +81,16 @@ void Device::require_reach(const Buffer& buffer, const char* user) {
                           buffer.device().name() + ": " + *reason);
 }
 
-void Device::reach(Device& other) {
-    if (other.name() == name_) return;
-    if (const auto reason = why_unreachable(other)) throw Unavailable(*reason);
-    open_access(other);
-    reached_.insert(other.name());
+void Device::reach(Device& peer) {
+    if (peer.name() == name_) return;
+    if (const auto reason = why_unreachable(peer)) throw Unavailable(*reason);
+    open_access(peer);
+    reached_.insert(peer.name());
 }
 
-std::optional<std::string> Device::why_unreachable(Device& other) {
-    if (other.name() == name_ || has_only_host_memory(other)) return std::nullopt;
-    return name_ + " and " + other.name() + " have different drivers and cannot share device memory";
+std::optional<std::string> Device::why_unreachable(Device& peer) {
+    if (peer.name() == name_ || has_only_host_memory(peer)) return std::nullopt;
+    return name_ + " and " + peer.name() + " have different drivers and cannot share device memory";
 }
 
 std::optional<std::string> Device::why_out_of_reach(const Buffer& buffer) {

@@ -209,9 +209,9 @@ class Device {
     // Gives kernels and copies of this device access to the other device's memory. Idempotent. Throws Unavailable with
     // the driver's message if access is not possible. Plain host memory needs no call, nor do page-locked and managed
     // memory of the same driver.
-    void reach(Device& other);
+    void reach(Device& peer);
     // The reason why reach would throw, as far as the driver states it, or nullopt. Has no side effects.
-    virtual std::optional<std::string> why_unreachable(Device& other);
+    virtual std::optional<std::string> why_unreachable(Device& peer);
     // The buffer's address in kernels of this device, or 0 if it has none.
     unsigned long long kernel_address(const Buffer& buffer);
     // Throw Unavailable if this device has no access to the buffer, or no address for it. The message starts with

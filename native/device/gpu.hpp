@@ -153,7 +153,7 @@ class GpuDevice : public Device {
         const auto scope = make_current();
         return std::make_unique<GpuStream<Api>>(api_, current_);
     }
-    std::optional<std::string> why_unreachable(Device& other) override;
+    std::optional<std::string> why_unreachable(Device& device) override;
     void copy_between(Stream& stream, const Buffer& target, const Buffer& source, std::size_t bytes) override;
     void prefetch(Stream& stream, const Buffer& buffer, std::size_t offset, std::size_t bytes, Agent agent) override {
         if (!migrates(buffer)) throw Unavailable(to_string(buffer.allocator()) + " memory cannot be prefetched");
@@ -210,7 +210,7 @@ class GpuDevice : public Device {
     GpuDevice(std::string name, const Api& api) : Device(std::move(name)), api_(api) {}
 
     void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
-    void open_access(Device& other) override;
+    void open_access(Device& device) override;
     std::optional<std::string> why_out_of_reach(const Buffer& buffer) override;
 
     // Returns a source's machine code for this device, compiled or from the cache.
@@ -315,9 +315,9 @@ std::unique_ptr<Kernel> GpuDevice<Api>::kernel(const Source& source, const std::
 }
 
 template <class Api>
-std::optional<std::string> GpuDevice<Api>::why_unreachable(Device& other) {
-    const auto* peer = dynamic_cast<GpuDevice<Api>*>(&other);
-    if (peer == nullptr || peer->ordinal_ == ordinal_) return Device::why_unreachable(other);
+std::optional<std::string> GpuDevice<Api>::why_unreachable(Device& device) {
+    const auto* peer = dynamic_cast<GpuDevice<Api>*>(&device);
+    if (peer == nullptr || peer->ordinal_ == ordinal_) return Device::why_unreachable(device);
     int possible = 0;
     try {
         call(api_, api_.peer_possible, &possible, ordinal_, peer->ordinal_);
@@ -325,7 +325,7 @@ std::optional<std::string> GpuDevice<Api>::why_unreachable(Device& other) {
         return failed.what();
     }
     if (possible != 0) return std::nullopt;
-    return api_.library.name_of(api_.peer_possible) + ": " + name() + " has no peer access to " + other.name();
+    return api_.library.name_of(api_.peer_possible) + ": " + name() + " has no peer access to " + device.name();
 }
 
 template <class Api>
@@ -343,8 +343,8 @@ void GpuDevice<Api>::copy_between(Stream& stream, const Buffer& target, const Bu
 }
 
 template <class Api>
-void GpuDevice<Api>::open_access(Device& other) {
-    auto* peer = dynamic_cast<GpuDevice<Api>*>(&other);
+void GpuDevice<Api>::open_access(Device& device) {
+    auto* peer = dynamic_cast<GpuDevice<Api>*>(&device);
     if (peer == nullptr || peer->ordinal_ == ordinal_) return;
     try {
         const auto scope = make_current();
@@ -355,7 +355,7 @@ void GpuDevice<Api>::open_access(Device& other) {
         for (const Mapping& mapping : peer->mappings_) peer->grant_access(mapping, ordinal_);
         peer->peers_.push_back(ordinal_);
     } catch (const VendorError& failed) {
-        throw Unavailable(name() + " cannot reach " + other.name() + ": " + failed.what());
+        throw Unavailable(name() + " cannot reach " + device.name() + ": " + failed.what());
     }
 }
 

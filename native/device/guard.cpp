@@ -32,16 +32,16 @@ std::size_t read_bytes(const std::string& path) {
 std::size_t meminfo_sum(const std::string& path, const std::set<std::string>& fields, std::size_t missing) {
     std::ifstream file(path);
     std::size_t sum = 0;
-    bool found = false;
+    bool any = false;
     for (std::string line; std::getline(file, line);) {
         const auto colon = line.find(':');
         if (colon == std::string::npos) continue;
         const std::string name = line.substr(line.rfind(' ', colon) + 1, colon - line.rfind(' ', colon) - 1);
         if (!fields.contains(name)) continue;
         sum += std::strtoull(line.c_str() + colon + 1, nullptr, 10) * 1024;
-        found = true;
+        any = true;
     }
-    return found ? sum : missing;
+    return any ? sum : missing;
 }
 
 // What NUMA nodes without processors may contribute to MemAvailable. 0 if no node with processors has memory, as in

@@ -159,9 +159,9 @@ std::uint64_t Lab::check(const Buffer& buffer, std::uint64_t seed, Agent agent) 
     }
     if (tail > 0) {
         const std::uint64_t expected = first_word(seed);
-        std::uint64_t found = expected;
-        read(buffer, words * 8, &found, tail);
-        errors += found != expected;
+        std::uint64_t word = expected;
+        read(buffer, words * 8, &word, tail);
+        errors += word != expected;
     }
     return errors;
 }

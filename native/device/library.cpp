@@ -19,8 +19,8 @@ void set_library_paths(const std::string& name, std::vector<std::string> candida
 
 std::vector<std::string> library_paths(const std::string& name) {
     const std::lock_guard lock(paths_mutex);
-    const auto found = paths.find(name);
-    return found == paths.end() ? std::vector<std::string>{} : found->second;
+    const auto entry = paths.find(name);
+    return entry == paths.end() ? std::vector<std::string>{} : entry->second;
 }
 
 Library::Library(const std::string& name, const std::vector<std::string>& fallbacks) {
@@ -52,9 +52,9 @@ void* Library::remember(void* address, const std::string& function) {
 }
 
 std::string Library::name_at(const void* address) const {
-    const auto found = names_.find(address);
-    if (found == names_.end()) return "a function of " + path_;
-    const std::string& name = found->second;
+    const auto entry = names_.find(address);
+    if (entry == names_.end()) return "a function of " + path_;
+    const std::string& name = entry->second;
     return name.ends_with("_v2") ? name.substr(0, name.size() - 3) : name;
 }
 

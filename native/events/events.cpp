@@ -89,8 +89,8 @@ constexpr RecordFormat record_formats[] = {
 constexpr std::uint32_t in_cpu = 1;  // a flag of thrashing and throttling: the CPU takes part
 
 const RecordFormat* format_of(int counter_kind) {
-    const auto found = std::ranges::find(record_formats, counter_kind, &RecordFormat::counter_kind);
-    return found == std::end(record_formats) ? nullptr : found;
+    const auto format = std::ranges::find(record_formats, counter_kind, &RecordFormat::counter_kind);
+    return format == std::end(record_formats) ? nullptr : format;
 }
 
 // The kinds of the totals: the positions of their formats. d2d moves neither to nor from the host.
@@ -193,7 +193,7 @@ class Recorder {
         if (buffer != buffers_.end()) free_.push_back(buffer->get());
     }
     void hand_over(const Record* record) noexcept {
-        if (record->kind != unified_memory_counter) return sink_->other(*record);
+        if (record->kind != unified_memory_counter) return sink_->unknown(*record);
         const auto* const counter = reinterpret_cast<const CounterRecord*>(record);
         sink_->event(*counter, has_processors_ ? reinterpret_cast<const CounterRecord3*>(record)->processors : nullptr);
     }
@@ -327,26 +327,26 @@ MemoryEvent decode(const CounterRecord& record, const std::uint64_t* processors,
 }
 
 std::string describe_instruction(std::uint64_t address) {
-    Dl_info found{};
+    Dl_info info{};
     char offset[32];
-    if (address == 0 || dladdr(reinterpret_cast<const void*>(address), &found) == 0) return "";
-    const bool has_symbol = found.dli_sname != nullptr;
-    const void* const base = has_symbol ? found.dli_saddr : found.dli_fbase;
+    if (address == 0 || dladdr(reinterpret_cast<const void*>(address), &info) == 0) return "";
+    const bool has_symbol = info.dli_sname != nullptr;
+    const void* const base = has_symbol ? info.dli_saddr : info.dli_fbase;
     std::snprintf(offset, sizeof offset, "+0x%llx",
                   static_cast<unsigned long long>(address - reinterpret_cast<std::uintptr_t>(base)));
     if (!has_symbol) {
-        const std::string file = found.dli_fname == nullptr ? "" : found.dli_fname;
+        const std::string file = info.dli_fname == nullptr ? "" : info.dli_fname;
         return file.substr(file.rfind('/') + 1) + offset;
     }
     int status = 0;
     const std::unique_ptr<char, decltype(&std::free)> demangled(
-        abi::__cxa_demangle(found.dli_sname, nullptr, nullptr, &status), &std::free);
-    return std::string(demangled != nullptr ? demangled.get() : found.dli_sname) + offset;
+        abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
+    return std::string(demangled != nullptr ? demangled.get() : info.dli_sname) + offset;
 }
 
 std::string why_failed(const Functions& api, Result result, const char* call) {
-    const auto found = std::ranges::find(error_texts, result, &ErrorText::code);
-    if (found != std::end(error_texts)) return found->text;
+    const auto entry = std::ranges::find(error_texts, result, &ErrorText::code);
+    if (entry != std::end(error_texts)) return entry->text;
     return std::string(call) + " failed: " + result_text(api, result);
 }
 

@@ -51,7 +51,7 @@ struct TimedPhases {
 struct TimedCourse {
     double start = 0;  // on the clock of now()
     std::uint64_t bin_ns = 0;
-    std::vector<EventCourse::OfCause> rows;
+    std::vector<EventCourse::CauseCourse> rows;
 };
 // The names of a kind and of a cause in totals.
 const char* kind_name(std::size_t kind);
@@ -64,7 +64,7 @@ class RecordSink {
   public:
     virtual ~RecordSink() = default;
     virtual void event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept = 0;
-    virtual void other(const cupti::Record& record) noexcept = 0;  // of any other kind
+    virtual void unknown(const cupti::Record& record) noexcept = 0;  // of any other kind
 };
 
 // The steps in which recording begins. They throw Unavailable with the reason. CUDA must be initialised for the last.

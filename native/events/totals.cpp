@@ -89,15 +89,15 @@ void EventCourse::add(std::size_t kind, std::size_t cause, std::uint64_t start, 
     bin.busy_ns += end - start;
 }
 
-std::vector<EventCourse::OfCause> EventCourse::rows() const {
-    std::vector<OfCause> found;
+std::vector<EventCourse::CauseCourse> EventCourse::rows() const {
+    std::vector<CauseCourse> listed;
     for (std::size_t i = 0; i < rows_.size(); ++i)
         if (const auto& row = rows_[i]; row != nullptr)
-            found.push_back({i / max_causes, i % max_causes, {row->begin(), row->begin() + std::ptrdiff_t(used_)}});
-    return found;
+            listed.push_back({i / max_causes, i % max_causes, {row->begin(), row->begin() + std::ptrdiff_t(used_)}});
+    return listed;
 }
 
-void EventTotals::Phase::close() {
+void EventTotals::PhaseSums::close() {
     for (auto& cell : causes)
         if (cell != nullptr) cell->busy.close();
     for (auto& busy : kinds)
@@ -112,7 +112,7 @@ void EventTotals::restart(std::uint64_t now) {
 }
 
 std::size_t EventTotals::mark(std::string name, std::uint64_t now, bool restart_course) {
-    auto phase = std::make_unique<Phase>();
+    auto phase = std::make_unique<PhaseSums>();
     phase->name = std::move(name);
     phase->start = phases_.empty() ? now : std::max(now, phases_.back()->start);
     if (restart_course) course_.restart(phase->start);
@@ -129,7 +129,7 @@ void EventTotals::add(std::size_t kind, std::size_t cause, std::uint64_t start, 
     if (i-- == 0) return;
     course_.add(kind, cause, start, end, bytes);
     for (bool is_first = true; i < phases_.size(); ++i, is_first = false) {
-        Phase& phase = *phases_[i];
+        PhaseSums& phase = *phases_[i];
         if (!is_first && phase.start >= end) break;
         auto& cell = phase.causes[kind * max_causes + cause];
         if (cell == nullptr) cell = std::make_unique<Cell>();
@@ -140,7 +140,7 @@ void EventTotals::add(std::size_t kind, std::size_t cause, std::uint64_t start, 
     }
 }
 
-void EventTotals::add_busy(Phase& phase, std::size_t kind, Cell& cell, std::uint64_t start, std::uint64_t end) {
+void EventTotals::add_busy(PhaseSums& phase, std::size_t kind, Cell& cell, std::uint64_t start, std::uint64_t end) {
     const TimedAs timed = kinds_[kind].timed;
     if (timed == TimedAs::nothing || end <= start) return;
     cell.busy.add(start, end);
@@ -151,10 +151,10 @@ void EventTotals::add_busy(Phase& phase, std::size_t kind, Cell& cell, std::uint
 }
 
 std::vector<PhaseTotals> EventTotals::phases(std::size_t first, std::uint64_t now) {
-    std::vector<PhaseTotals> found;
+    std::vector<PhaseTotals> closed;
     for (std::size_t i = first; i < phases_.size(); ++i) {
-        Phase& phase = *phases_[i];
-        PhaseTotals& totals = found.emplace_back();
+        PhaseSums& phase = *phases_[i];
+        PhaseTotals& totals = closed.emplace_back();
         totals.name = phase.name;
         totals.start_ns = phase.start;
         totals.end_ns = std::max(phase.start, i + 1 < phases_.size() ? phases_[i + 1]->start : now);
@@ -177,7 +177,7 @@ std::vector<PhaseTotals> EventTotals::phases(std::size_t first, std::uint64_t no
         totals.to_host_ns = moves - totals.to_device_ns;
         totals.fault_ns = std::max(all, moves) - moves;
     }
-    return found;
+    return closed;
 }
 
 }  // namespace firsttouch

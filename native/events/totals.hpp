@@ -106,7 +106,7 @@ class EventCourse {
         std::uint64_t bytes = 0;    // both in the bin in which the event ends
         std::uint64_t busy_ns = 0;  // sum of the durations within the bin
     };
-    struct OfCause {
+    struct CauseCourse {
         std::size_t kind = 0, cause = 0;
         std::vector<Bin> bins;  // up to the last bin of any kind that is not empty
     };
@@ -116,7 +116,7 @@ class EventCourse {
     void add(std::size_t kind, std::size_t cause, std::uint64_t start, std::uint64_t end, std::uint64_t bytes);
     std::uint64_t origin_ns() const { return origin_; }
     std::uint64_t width_ns() const { return std::uint64_t(1) << shift_; }
-    std::vector<OfCause> rows() const;
+    std::vector<CauseCourse> rows() const;
 
   private:
     static constexpr int first_shift = 14;  // 16 us, so the bins reach 17 ms at first
@@ -153,7 +153,7 @@ class EventTotals {
         EventSums sums;
         IntervalUnion busy;
     };
-    struct Phase {
+    struct PhaseSums {
         std::string name;
         std::uint64_t start = 0;
         std::array<std::unique_ptr<Cell>, max_kinds * max_causes> causes;
@@ -165,10 +165,10 @@ class EventTotals {
         if (owner == nullptr) owner = std::make_unique<IntervalUnion>();
         return *owner;
     }
-    void add_busy(Phase& phase, std::size_t kind, Cell& cell, std::uint64_t start, std::uint64_t end);
+    void add_busy(PhaseSums& phase, std::size_t kind, Cell& cell, std::uint64_t start, std::uint64_t end);
 
     std::vector<KindOfEvent> kinds_;
-    std::vector<std::unique_ptr<Phase>> phases_;  // in order of time
+    std::vector<std::unique_ptr<PhaseSums>> phases_;  // in order of time
     EventCourse course_;
 };
 

@@ -53,7 +53,7 @@ HostKernel find_host_kernel(const std::string& name) {
     // clang-format on
     static const HostKernels app_kernels = application_kernels();
     for (const HostKernels* table : {&package_kernels, &app_kernels})
-        if (const auto found = table->find(name); found != table->end()) return found->second;
+        if (const auto entry = table->find(name); entry != table->end()) return entry->second;
     return nullptr;
 }
 

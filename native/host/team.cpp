@@ -71,17 +71,17 @@ Cores group_by_core(const std::vector<int>& processors, const std::string& folde
 }
 
 std::vector<int> place(int members, const Cores& cores) {
-    struct Place {
+    struct CoreProcessor {
         std::size_t core;
         int processor;
     };
-    std::vector<std::vector<Place>> rounds;  // round r: processor r of each core that has so many
+    std::vector<std::vector<CoreProcessor>> rounds;  // round r: processor r of each core that has so many
     for (std::size_t core = 0; core < cores.size(); ++core)
         for (std::size_t round = 0; round < cores[core].size(); ++round) {
             if (round == rounds.size()) rounds.emplace_back();
             rounds[round].push_back({core, cores[core][round]});
         }
-    std::vector<Place> places;
+    std::vector<CoreProcessor> places;
     std::size_t missing = static_cast<std::size_t>(members);
     for (std::size_t r = 0; missing > 0; r = (r + 1) % rounds.size()) {
         const auto& round = rounds[r];
@@ -89,9 +89,10 @@ std::vector<int> place(int members, const Cores& cores) {
         for (std::size_t i = 0; i < taken; ++i) places.push_back(round[round.size() * i / taken]);
         missing -= taken;
     }
-    std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.core < b.core; });
+    std::stable_sort(places.begin(), places.end(),
+                     [](const CoreProcessor& a, const CoreProcessor& b) { return a.core < b.core; });
     std::vector<int> processors;
-    for (const Place& place : places) processors.push_back(place.processor);
+    for (const CoreProcessor& place : places) processors.push_back(place.processor);
     return processors;
 }
 

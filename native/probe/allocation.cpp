@@ -11,7 +11,7 @@ namespace {
 constexpr double most_of_point = 0.5;  // the part of a point's time that both loops may take
 
 // Seconds per block of one loop of allocations and of the loop of frees after it.
-struct Trial {
+struct LoopTimes {
     double allocate = 0, free = 0, touch = 0;
     double all() const { return allocate + free + touch; }
 };
@@ -33,7 +33,7 @@ class Blocks {
         : lab_(lab), device_(lab.device()), request_(request), blocks_(static_cast<std::size_t>(request.chunks)) {}
 
     // Allocates `count` blocks, and frees them.
-    Trial run(std::size_t count) {
+    LoopTimes run(std::size_t count) {
         if (request_.touched_by) return run_touched(count);
         std::size_t allocated = 0;
         const auto free_blocks = [&] {
@@ -54,11 +54,11 @@ class Blocks {
         const double blocks = static_cast<double>(count);
         return {(end - start - clock_cost()) / blocks, (now() - free_start - clock_cost()) / blocks};
     }
-    Trial run() { return run(blocks_.size()); }
+    LoopTimes run() { return run(blocks_.size()); }
 
   private:
     // The same with blocks that an agent writes before they are freed.
-    Trial run_touched(std::size_t count) {
+    LoopTimes run_touched(std::size_t count) {
         std::vector<std::unique_ptr<Buffer>> buffers;
         const double start = now();
         for (std::size_t i = 0; i < count; ++i) buffers.push_back(device_.allocate(request_.allocator, request_.bytes));
@@ -99,9 +99,9 @@ Outcome allocation(Lab& lab, const AllocationRequest& request, const Stop& stop)
     std::vector<double> others;
     Outcome outcome;
     outcome.samples = sample(rule, [&] {
-        const Trial trial = blocks.run();
-        others.push_back((request.frees ? trial.allocate : trial.free) * 1e9);
-        return (request.frees ? trial.free : trial.allocate) * 1e9;
+        const LoopTimes times = blocks.run();
+        others.push_back((request.frees ? times.allocate : times.free) * 1e9);
+        return (request.frees ? times.free : times.allocate) * 1e9;
     });
     outcome.counters[request.frees ? "allocate_ns" : "free_ns"] = summarise(others).median;
     reservation.reset();

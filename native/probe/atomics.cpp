@@ -282,11 +282,11 @@ class Histogram {
     void check(Agent agent, std::uint64_t increments) {
         const auto [sum, impossible] = sum_by(agent, increments);
         expected += increments;
-        found += sum;
+        counted += sum;
         errors += (sum > increments ? sum - increments : increments - sum) + impossible;
     }
 
-    std::uint64_t expected = 0, found = 0, errors = 0;
+    std::uint64_t expected = 0, counted = 0, errors = 0;
 
   private:
     std::pair<std::uint64_t, std::uint64_t> sum_by(Agent agent, std::uint64_t max_updates) {
@@ -308,9 +308,9 @@ class Histogram {
     const AtomicsRequest& request_;
 };
 
-class Contention {
+class AtomicContention {
   public:
-    Contention(Lab& lab, const Buffer& buffer, const AtomicsRequest& request)
+    AtomicContention(Lab& lab, const Buffer& buffer, const AtomicsRequest& request)
         : request_(request), histogram_(lab, buffer, request) {
         if (request.cpu_threads > 0) cpu_ = std::make_unique<CpuSide>(buffer, request);
         if (request.gpu_threads > 0) {
@@ -358,7 +358,7 @@ class Contention {
     void report(Outcome& outcome) const {
         outcome.errors = histogram_.errors;
         outcome.counters["increments"] = static_cast<double>(histogram_.expected);
-        outcome.counters["found"] = static_cast<double>(histogram_.found);
+        outcome.counters["found"] = static_cast<double>(histogram_.counted);
         if (gpu_ != nullptr) outcome.counters["gpu_threads_seen"] = static_cast<double>(gpu_->threads_seen());
     }
 
@@ -384,7 +384,7 @@ class Contention {
 };
 
 // Measures each side alone, then both together, and reports the ratio of the two rates of each.
-void measure_contention(Contention& contention, Outcome& outcome, Stop stop) {
+void measure_contention(AtomicContention& contention, Outcome& outcome, Stop stop) {
     static constexpr const char* names[] = {"cpu", "gpu"};
     stop.seconds /= 3;
     const Sides sides = contention.all();
@@ -401,7 +401,7 @@ void measure_contention(Contention& contention, Outcome& outcome, Stop stop) {
 }
 
 // Alternates runs that are read only at the start and the end with runs that are read in every window.
-void measure_reading_cost(Contention& contention, Outcome& outcome, const Stop& stop) {
+void measure_reading_cost(AtomicContention& contention, Outcome& outcome, const Stop& stop) {
     const Sides sides = contention.all();
     std::vector<double> ratios;
     outcome.samples = sample(stop, [&] {
@@ -430,7 +430,7 @@ void validate_request(Lab& lab, const Buffer& buffer, const AtomicsRequest& requ
 Outcome atomics(Lab& lab, const Buffer& buffer, const AtomicsRequest& request, const Stop& stop) {
     validate_request(lab, buffer, request);
     Outcome outcome;
-    Contention contention(lab, buffer, request);
+    AtomicContention contention(lab, buffer, request);
     const Sides sides = contention.all();
     if (request.read_at_end) {
         measure_reading_cost(contention, outcome, stop);

@@ -47,8 +47,8 @@ std::vector<Part> parts_of_target(Collective operation, int rank, int size, std:
         break;
     }
     std::vector<Part> parts;
-    for (std::uint64_t other = 0; other < ranks; ++other)
-        parts.push_back({block, operation == Collective::all_to_all ? own : 0, 1, other + 1});
+    for (std::uint64_t peer = 0; peer < ranks; ++peer)
+        parts.push_back({block, operation == Collective::all_to_all ? own : 0, 1, peer + 1});
     return parts;
 }
 
@@ -136,7 +136,7 @@ class Member {
 };
 
 // What rank 0 has all ranks do next.
-enum class Step : std::uint8_t { check, alone, back_to_back, end };
+enum class CollectiveStep : std::uint8_t { check, alone, back_to_back, end };
 
 // The members of this process: one of several ranks, which follow rank 0, or all of them. Those that one thread drives
 // need not meet: it starts nothing before all have finished.
@@ -151,29 +151,28 @@ class Operation {
                 throw std::invalid_argument("a process has one rank, or all in their order");
     }
     std::vector<std::uint64_t> errors() const {
-        std::vector<std::uint64_t> found;
-        for (const Member& member : members_) found.push_back(member.errors());
-        return found;
+        std::vector<std::uint64_t> errors;
+        for (const Member& member : members_) errors.push_back(member.errors());
+        return errors;
     }
 
     // Rank 0's side of a step. Returns the seconds of each process.
-    std::vector<double> lead(Step step, int times) {
-        for (int other = 1; other < processes(); ++other)
-            first().tell(other, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
+    std::vector<double> lead(CollectiveStep step, int times) {
+        for (int peer = 1; peer < processes(); ++peer)
+            first().tell(peer, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
         std::vector<double> seconds{carry_out(step, times)};
-        if (step == Step::alone || step == Step::back_to_back)
-            for (int other = 1; other < processes(); ++other)
-                seconds.push_back(std::bit_cast<double>(first().hear(other)));
+        if (step == CollectiveStep::alone || step == CollectiveStep::back_to_back)
+            for (int peer = 1; peer < processes(); ++peer) seconds.push_back(std::bit_cast<double>(first().hear(peer)));
         return seconds;
     }
     // The other ranks' side of all steps until the last.
     void follow() {
         for (;;) {
             const std::uint64_t word = first().hear(0);
-            const auto step = static_cast<Step>(word & 0xff);
-            if (step == Step::end) return;
+            const auto step = static_cast<CollectiveStep>(word & 0xff);
+            if (step == CollectiveStep::end) return;
             const double seconds = carry_out(step, static_cast<int>(word >> 8));
-            if (step != Step::check) first().tell(0, std::bit_cast<std::uint64_t>(seconds));
+            if (step != CollectiveStep::check) first().tell(0, std::bit_cast<std::uint64_t>(seconds));
         }
     }
 
@@ -183,16 +182,16 @@ class Operation {
     int processes() const { return together() ? 1 : first().size(); }
 
     // Returns the seconds of one operation in this process.
-    double carry_out(Step step, int times) {
+    double carry_out(CollectiveStep step, int times) {
         switch (step) {
-        case Step::check:
+        case CollectiveStep::check:
             check(times != 0);
             return 0;
-        case Step::alone:
+        case CollectiveStep::alone:
             return alone(times);
-        case Step::back_to_back:
+        case CollectiveStep::back_to_back:
             return back_to_back(times);
-        case Step::end:
+        case CollectiveStep::end:
             break;
         }
         return 0;
@@ -268,23 +267,23 @@ CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const Collec
         all.follow();
         return finished();
     }
-    all.lead(Step::check, 0);
-    const auto times = [&](Step step, double least) {
+    all.lead(CollectiveStep::check, 0);
+    const auto times = [&](CollectiveStep step, double least) {
         return repetitions([&](int n) { return slowest(all.lead(step, n)) * n; }, least);
     };
-    const int alone = times(Step::alone, 100e-6), queue = times(Step::back_to_back, 1e-3);
+    const int alone = times(CollectiveStep::alone, 100e-6), queue = times(CollectiveStep::back_to_back, 1e-3);
     const auto part = [&](double share) {
         return Stop{stop.tolerance, stop.seconds * share, stop.min_samples, stop.max_samples};
     };
     std::vector<double> mean, least;
     outcome.samples = sample(part(2.0 / 3), [&] {
-        const std::vector<double> seconds = all.lead(Step::alone, alone);
+        const std::vector<double> seconds = all.lead(CollectiveStep::alone, alone);
         mean.push_back(std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size()));
         least.push_back(*std::ranges::min_element(seconds));
         return slowest(seconds) * 1e6;
     });
     const Statistics interval =
-        summarise(sample(part(1.0 / 3), [&] { return slowest(all.lead(Step::back_to_back, queue)); }).values);
+        summarise(sample(part(1.0 / 3), [&] { return slowest(all.lead(CollectiveStep::back_to_back, queue)); }).values);
     outcome.counters = {{"interval_us", interval.median * 1e6},
                         {"interval_low_us", interval.ci_low * 1e6},
                         {"interval_high_us", interval.ci_high * 1e6}};
@@ -292,8 +291,8 @@ CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const Collec
         outcome.counters["mean_us"] = summarise(mean).median * 1e6;
         outcome.counters["least_us"] = summarise(least).median * 1e6;
     }
-    all.lead(Step::check, 1);
-    all.lead(Step::end, 0);
+    all.lead(CollectiveStep::check, 1);
+    all.lead(CollectiveStep::end, 0);
     return finished();
 }
 

@@ -143,11 +143,11 @@ void time_into_new_pages(Transfer& transfer, const Buffer& target, const CopyReq
     const auto discard = [&] { return discard_pages(target.block().host, request.bytes); };
     if (!discard()) return;
     transfer.time_single();
-    const auto found = sample(stop, [&] {
+    const auto sampled = sample(stop, [&] {
         discard();
         return transfer.time_single();
     });
-    const Statistics s = summarise(found.values);
+    const Statistics s = summarise(sampled.values);
     add_time(outcome, "new_pages", s.median, s.ci_low, s.ci_high);
 }
 
@@ -161,13 +161,13 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         throw std::invalid_argument("a second copy needs a target and a source, and is not made by the CPU");
     Outcome outcome;
     // Each buffer has data of its own.
-    struct Way {
+    struct OneWayCopy {
         const Buffer *target, *source;
         std::uint64_t seed;
         const std::vector<int>&target_processors, &source_processors;
     };
     const auto &target_side = request.target_processors, &source_side = request.source_processors;
-    std::vector<Way> ways = {{&target, &source, request.seed, target_side, source_side}};
+    std::vector<OneWayCopy> ways = {{&target, &source, request.seed, target_side, source_side}};
     if (second_target != nullptr)
         ways.push_back({second_target, second_source, request.seed + second_way, source_side, target_side});
     const auto touch = [&](const Buffer& buffer, std::uint64_t seed, const std::vector<int>& processors) {
@@ -176,14 +176,15 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
         lab.fill(buffer, seed, lab.agent_with_access(buffer, request.touched_by.value_or(Agent::cpu)));
     };
     const auto touch_all = [&] {
-        for (const Way& way : ways) {
+        for (const OneWayCopy& way : ways) {
             touch(*way.source, way.seed, way.source_processors);
             touch(*way.target, way.seed + poison, way.target_processors);
         }
     };
     const auto count_errors = [&] {
         std::uint64_t errors = 0;
-        for (const Way& way : ways) errors += lab.check(*way.target, way.seed, lab.agent_with_access(*way.target));
+        for (const OneWayCopy& way : ways)
+            errors += lab.check(*way.target, way.seed, lab.agent_with_access(*way.target));
         return errors;
     };
     touch_all();
@@ -202,8 +203,8 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
             outcome.errors = count_errors();
             return outcome;
         }
-        transfer.set_gated(
-            std::ranges::all_of(ways, [](const Way& way) { return can_wait_behind_gate(*way.target, *way.source); }));
+        transfer.set_gated(std::ranges::all_of(
+            ways, [](const OneWayCopy& way) { return can_wait_behind_gate(*way.target, *way.source); }));
         std::vector<double> single;
         for (int i = 0; i < 3; ++i) single.push_back(transfer.time_single());
         const double estimate = std::max(1e-7, *std::min_element(single.begin() + 1, single.end()));

@@ -83,9 +83,9 @@ class TouchedBlock {
         try {
             for (std::size_t at = 0; at < base_pages(); at += piece) {
                 const std::size_t pages = std::min(piece, base_pages() - at);
-                const auto found =
+                const auto resident =
                     pages_present(view.as<std::uint64_t>() + first_ + at * (base_page / 8), pages * base_page);
-                present += static_cast<std::size_t>(std::ranges::count(found, true));
+                present += static_cast<std::size_t>(std::ranges::count(resident, true));
             }
         } catch (const Unavailable&) {
             return std::nullopt;
@@ -99,8 +99,8 @@ class TouchedBlock {
     std::uint64_t count_wrong_pages() {
         std::uint64_t errors = 0;
         if (loads_ > 0) {
-            const std::uint64_t found = loaded_ + (loads_by_gpu_ ? lab_.read_results(1)[0] : 0);
-            errors += found > loads_ ? found - loads_ : loads_ - found;
+            const std::uint64_t loads = loaded_ + (loads_by_gpu_ ? lab_.read_results(1)[0] : 0);
+            errors += loads > loads_ ? loads - loads_ : loads_ - loads;
         }
         if (!last_) return errors;
         if (!lab_.reaches(Agent::cpu, *buffer_)) {

@@ -63,9 +63,9 @@ class Board {
 };
 
 // The competitors of one agent: the agent's lock, their counts, and the private words that they access outside.
-class Side {
+class Competitors {
   public:
-    Side(Lab& lab, Agent agent, const Buffer& region, int competitors, std::uint64_t seed)
+    Competitors(Lab& lab, Agent agent, const Buffer& region, int competitors, std::uint64_t seed)
         : lab_(lab), agent_(agent), competitors_(static_cast<std::uint64_t>(competitors)), seed_(seed),
           lock_words_(lab.device().allocate(agent == Agent::gpu ? lab.results().allocator() : Allocator::malloc,
                                             lock_word_count() * 8)),
@@ -126,16 +126,16 @@ struct Run {
     Progress done{};
 };
 
-class Contention {
+class LockContention {
   public:
-    Contention(Lab& lab, const Buffer& region, const LockingRequest& request)
+    LockContention(Lab& lab, const Buffer& region, const LockingRequest& request)
         : lab_(lab), region_(region), request_(request), board_(lab, request.gpu_groups > 0),
           patience_(request.patience + static_cast<double>(request.outside) * slow_access) {
         for (const Agent agent : {Agent::cpu, Agent::gpu}) {
             const int competitors =
                 agent == Agent::cpu ? request.cpu_threads : request.gpu_groups * request.group_threads;
             if (competitors > 0)
-                sides_[index(agent)] = std::make_unique<Side>(lab, agent, region, competitors, request.seed);
+                sides_[index(agent)] = std::make_unique<Competitors>(lab, agent, region, competitors, request.seed);
             else if (request.stuck)
                 board_.hold_forever(agent);
         }
@@ -179,7 +179,7 @@ class Contention {
         const Progress on_board = board_.progress();
         for (const Agent agent : {Agent::cpu, Agent::gpu}) {
             if (!takes_part(agent)) continue;
-            Side& side = *sides_[index(agent)];
+            Competitors& side = *sides_[index(agent)];
             const auto each = side.sections();
             const std::uint64_t done = std::accumulate(each.begin(), each.end(), std::uint64_t{0});
             sections += done;
@@ -209,7 +209,7 @@ class Contention {
     std::uint64_t max_sections(double longest) const { return time_limit_ns(longest) / 16; }
 
     void start_gpu(double longest) {
-        const Side& side = *sides_[index(Agent::gpu)];
+        const Competitors& side = *sides_[index(Agent::gpu)];
         const Argument list[] = {board_.buffer(),       side.lock_words(),     region_,         side.privates(),
                                  side.competitors(),    std::uint32_t{1},      request_.inside, request_.outside,
                                  max_sections(longest), time_limit_ns(longest)};
@@ -218,7 +218,7 @@ class Contention {
         lab_.device().launch(lab_.stream(), *compete_, grid, list);
     }
     void run_cpu(const HostView& region, const HostView& privates, double longest) {
-        const Side& side = *sides_[index(Agent::cpu)];
+        const Competitors& side = *sides_[index(Agent::cpu)];
         run_on_host("locking_compete", static_cast<int>(side.competitors()), board_.words(),
                     words_of(side.lock_words()), region.as<std::uint64_t>(), privates.as<std::uint64_t>(),
                     side.competitors(), std::uint32_t{0}, request_.inside, request_.outside, max_sections(longest),
@@ -234,25 +234,26 @@ class Contention {
         double last_change = start, counting_since = 0;
         while (true) {
             std::this_thread::sleep_for(std::chrono::duration<double>(poll_interval));
-            const Progress found = board_.progress();
+            const Progress progress = board_.progress();
             const double time = now();
-            if (found != last) last = found, last_change = time;
+            if (progress != last) last = progress, last_change = time;
             if (time - last_change > patience_) {
                 board_.end(livelock);
                 return {};
             }
             if (counting_since == 0) {
-                if (all_progressed(before, found) || (found != before && time - start > patience_))
-                    first = found, counting_since = time;
+                if (all_progressed(before, progress) || (progress != before && time - start > patience_))
+                    first = progress, counting_since = time;
                 continue;
             }
-            const Progress done{found[0] - first[0], found[1] - first[1]};
+            const Progress done{progress[0] - first[0], progress[1] - first[1]};
             const bool enough_done = sum(done) >= sections && time - counting_since >= min_run_seconds;
             if (enough_done || (time - start > longest && sum(done) > 0)) return {time - counting_since, done};
         }
     }
-    bool all_progressed(const Progress& before, const Progress& found) const {
-        return (!takes_part(Agent::cpu) || found[0] != before[0]) && (!takes_part(Agent::gpu) || found[1] != before[1]);
+    bool all_progressed(const Progress& before, const Progress& progress) const {
+        return (!takes_part(Agent::cpu) || progress[0] != before[0]) &&
+               (!takes_part(Agent::gpu) || progress[1] != before[1]);
     }
     std::string livelock_message() const {
         const Progress done = board_.progress();
@@ -280,7 +281,7 @@ class Contention {
     const LockingRequest& request_;
     Board board_;
     double patience_;
-    std::array<std::unique_ptr<Side>, 2> sides_;
+    std::array<std::unique_ptr<Competitors>, 2> sides_;
     Kernel* compete_ = nullptr;
 };
 
@@ -304,7 +305,7 @@ void validate_request(Lab& lab, const Buffer& region, const LockingRequest& requ
 
 Outcome locking(Lab& lab, const Buffer& region, const LockingRequest& request, const Stop& stop) {
     validate_request(lab, region, request);
-    Contention contention(lab, region, request);
+    LockContention contention(lab, region, request);
     const Run warm = contention.run(4 * contention.competitors(), request.longest / 4);
     const double expected = warm.seconds / static_cast<double>(sum(warm.done)) * static_cast<double>(request.sections);
     Stop rule = stop;

@@ -30,9 +30,9 @@ struct Pattern {
 };
 
 // One repetition, from the initialisation of a fresh buffer to the CPU's final read.
-class Trial {
+class Repetition {
   public:
-    Trial(Lab& lab, const MigrationRequest& request, bool counted)
+    Repetition(Lab& lab, const MigrationRequest& request, bool counted)
         : lab_(lab), device_(lab.device()), request_(request), counted_(counted), pattern_(request),
           buffer_(device_.allocate(request.allocator, request.bytes)) {
         if (request.copied) host_ = device_.allocate(staging_allocator(), request.bytes);
@@ -72,14 +72,14 @@ class Trial {
         if (!request_.update) {
             Sums once{};
             run_on_host("migration_read", 0, p, slots, run_bits, stride, bits, key, once.data());
-            const auto found = lab_.read_results(sum_words);
-            errors += total(found) != total(once) * static_cast<std::uint64_t>(request_.iterations);
+            const auto sums = lab_.read_results(sum_words);
+            errors += total(sums) != total(once) * static_cast<std::uint64_t>(request_.iterations);
         }
         phases_.push_back({"check", start, now(), now() - start, false});
         return errors;
     }
 
-    const std::vector<Phase>& phases() const { return phases_; }
+    const std::vector<RepetitionStep>& phases() const { return phases_; }
 
   private:
     std::uint64_t words() const { return request_.bytes / 8; }
@@ -156,7 +156,7 @@ class Trial {
     Pattern pattern_;
     std::unique_ptr<Buffer> buffer_, host_;
     std::vector<std::unique_ptr<Stream>> extra_;
-    std::vector<Phase> phases_;
+    std::vector<RepetitionStep> phases_;
     std::uint64_t cpu_sum_ = 0;
 };
 
@@ -177,20 +177,20 @@ MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop
     validate_request(request);
     MigrationRequest small = request;  // a small untimed run loads kernels and fills memory pools
     small.bytes = std::min(request.bytes, std::max(request.stride_bytes, prefetch_unit));
-    Trial(lab, small, false).run();
+    Repetition(lab, small, false).run();
 
     MigrationOutcome outcome;
     std::map<std::string, std::vector<double>> milliseconds;
     outcome.samples = sample(stop, [&] {
-        Trial trial(lab, request, stop.counted);
-        trial.run();
-        outcome.errors += trial.count_errors();
+        Repetition repetition(lab, request, stop.counted);
+        repetition.run();
+        outcome.errors += repetition.count_errors();
         double counted = 0;
-        for (const Phase& phase : trial.phases()) {
+        for (const RepetitionStep& phase : repetition.phases()) {
             milliseconds[phase.name].push_back(phase.seconds * 1e3);
             if (phase.counted) counted += phase.seconds * 1e3;
         }
-        outcome.repetitions.push_back(trial.phases());
+        outcome.repetitions.push_back(repetition.phases());
         return counted;
     });
     milliseconds.erase("check");

@@ -80,7 +80,7 @@ Outcome copy(Lab& lab, const Buffer& target, const Buffer& source, const CopyReq
 class Comm;
 struct MessageRequest {
     std::size_t bytes = 0;
-    int other = 1;  // the rank of the other side
+    int peer = 1;  // the rank of the other side
     std::uint64_t seed = 1;
     // Host memory for two messages, through which the device copies; without it the library gets the addresses of
     // source and target, which the CPU must reach in place or the library must take.
@@ -191,13 +191,13 @@ struct MigrationRequest {
 };
 // One step of a repetition: start and end on the clock of now(), and its duration, which for a pass is the device's
 // time.
-struct Phase {
+struct RepetitionStep {
     std::string name;
     double start = 0, end = 0, seconds = 0;
     bool counted = false;  // included in the sample
 };
 struct MigrationOutcome : Outcome {
-    std::vector<std::vector<Phase>> repetitions;
+    std::vector<std::vector<RepetitionStep>> repetitions;
 };
 // Passes of a kernel over a new buffer that an agent initialised, then a read of the whole buffer by the CPU. Samples:
 // ms of advice, prefetch or copy, and all passes. Counters: NAME_ms of every phase (initialise, advise, prefetch,

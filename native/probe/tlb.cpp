@@ -14,12 +14,12 @@
 namespace firsttouch {
 namespace {
 
-struct Event {
+struct CounterEvent {
     const char* name;
     std::uint32_t type;
     std::uint64_t config;
 };
-constexpr Event events[] = {
+constexpr CounterEvent events[] = {
     {"dtlb-load-misses", PERF_TYPE_HW_CACHE,
      PERF_COUNT_HW_CACHE_DTLB | (PERF_COUNT_HW_CACHE_OP_READ << 8) | (PERF_COUNT_HW_CACHE_RESULT_MISS << 16)},
     {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
@@ -34,13 +34,13 @@ class Counter {
         attributes.disabled = 1;
         attributes.exclude_kernel = attributes.exclude_hv = 1;
         attributes.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-        const Event* found = nullptr;
-        for (const Event& event : events)
-            if (name == event.name) found = &event;
-        if (found == nullptr)
+        const CounterEvent* chosen = nullptr;
+        for (const CounterEvent& event : events)
+            if (name == event.name) chosen = &event;
+        if (chosen == nullptr)
             throw std::invalid_argument("'" + name + "' is no event; accepted: dtlb-load-misses, page-faults");
-        attributes.type = found->type;
-        attributes.config = found->config;
+        attributes.type = chosen->type;
+        attributes.config = chosen->config;
         descriptor_ = static_cast<int>(syscall(SYS_perf_event_open, &attributes, 0, -1, -1, PERF_FLAG_FD_CLOEXEC));
         if (descriptor_ >= 0) return;
         const std::string why = std::strerror(errno);

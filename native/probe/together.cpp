@@ -137,7 +137,7 @@ std::uint64_t count_changes_seen_by_cpu(SharedMemory& memory) {
     return changes;
 }
 
-void measure_round_trips(SharedMemory& memory, Coherence& found) {
+void measure_round_trips(SharedMemory& memory, Coherence& result) {
     memory.clear();
     memory.lab().clear_results();
     const Word question = memory.word(0), answer = memory.word(answer_word);
@@ -145,20 +145,20 @@ void measure_round_trips(SharedMemory& memory, Coherence& found) {
                   max_wait_ns, memory.spins(), memory.lab().results());
     const double asked = now();
     std::vector<double> taken;  // without the first, which includes the start of the kernel
-    for (found.rounds = 0; found.rounds < trips && now() - asked < max_trip_seconds; ++found.rounds) {
+    for (result.rounds = 0; result.rounds < trips && now() - asked < max_trip_seconds; ++result.rounds) {
         const double start = now();
-        publish(question, found.rounds + 1);
-        if (!wait_until([&] { return answer.load(std::memory_order_acquire) == found.rounds + 1; })) break;
-        if (found.rounds > 0) taken.push_back(now() - start);
+        publish(question, result.rounds + 1);
+        if (!wait_until([&] { return answer.load(std::memory_order_acquire) == result.rounds + 1; })) break;
+        if (result.rounds > 0) taken.push_back(now() - start);
     }
-    found.round_trip_ns = summarise(taken).median * 1e9;
+    result.round_trip_ns = summarise(taken).median * 1e9;
     publish(question, stop_value);
     memory.wait();
-    found.answered = memory.lab().read_results(1)[0];
+    result.answered = memory.lab().read_results(1)[0];
 }
 
 // The GPU updates the half that starts at `gpu_first`, the CPU the other.
-void add_to_halves(SharedMemory& memory, std::size_t gpu_first, Halves& found) {
+void add_to_halves(SharedMemory& memory, std::size_t gpu_first, Halves& result) {
     const std::size_t half = memory.size() / 2, cpu_first = half - gpu_first;
     const auto launch_passes = [&](std::uint64_t passes) {
         memory.lab().over(half, "together", "add_passes", memory.buffer(), std::uint64_t{gpu_first},
@@ -178,68 +178,68 @@ void add_to_halves(SharedMemory& memory, std::size_t gpu_first, Halves& found) {
         done.fetch_add(1, std::memory_order_release);
     });
     std::uint64_t before = 0;
-    found.seconds += device_seconds(memory.lab(), [&] {
+    result.seconds += device_seconds(memory.lab(), [&] {
         before = done.load(std::memory_order_acquire);
         launch_passes(many);
     });
     const std::uint64_t during = done.load(std::memory_order_acquire) - before;
     adder.end();
 
-    for (std::size_t i = 0; i < half; ++i) found.errors += memory.words()[gpu_first + i] != many + 2;
+    for (std::size_t i = 0; i < half; ++i) result.errors += memory.words()[gpu_first + i] != many + 2;
     for (std::size_t i = 0; i < pieces * length; ++i) {
         const std::uint64_t visits = done / pieces + (i / length < done % pieces ? 1 : 0);
-        found.errors += memory.words()[cpu_first + i] != visits;
+        result.errors += memory.words()[cpu_first + i] != visits;
     }
-    found.cpu_passes += static_cast<double>(during) / static_cast<double>(pieces);
-    found.gpu_passes += static_cast<double>(many);
+    result.cpu_passes += static_cast<double>(during) / static_cast<double>(pieces);
+    result.gpu_passes += static_cast<double>(many);
 }
 
 }  // namespace
 
 Coherence try_coherence(Lab& lab, const Buffer& buffer) {
     SharedMemory memory(lab, buffer);
-    Coherence found;
-    for (int i = 0; i < attempts && found.gpu_saw == 0; ++i) found.gpu_saw = count_changes_seen_by_gpu(memory);
-    for (int i = 0; i < attempts && found.cpu_saw == 0; ++i) found.cpu_saw = count_changes_seen_by_cpu(memory);
-    if (found.gpu_saw > 0 && found.cpu_saw > 0) measure_round_trips(memory, found);
-    return found;
+    Coherence result;
+    for (int i = 0; i < attempts && result.gpu_saw == 0; ++i) result.gpu_saw = count_changes_seen_by_gpu(memory);
+    for (int i = 0; i < attempts && result.cpu_saw == 0; ++i) result.cpu_saw = count_changes_seen_by_cpu(memory);
+    if (result.gpu_saw > 0 && result.cpu_saw > 0) measure_round_trips(memory, result);
+    return result;
 }
 
 Halves try_halves(Lab& lab, const Buffer& buffer) {
     SharedMemory memory(lab, buffer);
-    Halves found;
-    add_to_halves(memory, 0, found);
-    add_to_halves(memory, memory.size() / 2, found);
-    return found;
+    Halves result;
+    add_to_halves(memory, 0, result);
+    add_to_halves(memory, memory.size() / 2, result);
+    return result;
 }
 
 SharedAdds try_shared_adds(Lab& lab, const Buffer& buffer) {
     SharedMemory memory(lab, buffer);
     memory.clear();
     lab.clear_results();
-    SharedAdds found;
+    SharedAdds result;
     std::uint64_t last = 0;
     std::atomic<std::uint64_t> mixed = 0;
     BackgroundLoop adder([&, word = memory.words()] {
         const std::uint64_t before = Word(*word).fetch_add(1, std::memory_order_relaxed);
         if (before != last) mixed.fetch_add(1, std::memory_order_relaxed);
         last = before + 1;
-        ++found.by_cpu;
+        ++result.by_cpu;
     });
     for (int i = 0; i < max_launches && mixed.load(std::memory_order_relaxed) < enough; ++i) {
         memory.launch({4, 64}, "add_shared", buffer, std::uint64_t{1 << 14}, std::uint64_t{50'000'000}, lab.results());
         memory.wait();
     }
     adder.end();
-    found.mixed = mixed;
-    found.by_gpu = lab.read_results(1)[0];
-    found.sum = memory.word(0).load();
-    return found;
+    result.mixed = mixed;
+    result.by_gpu = lab.read_results(1)[0];
+    result.sum = memory.word(0).load();
+    return result;
 }
 
 Moves try_moves(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
     SharedMemory memory(lab, buffer);
-    Moves found{.page_bytes = base_page, .pages = buffer.size() / base_page};
+    Moves result{.page_bytes = base_page, .pages = buffer.size() / base_page};
     const auto present = [&] { return pages_present(memory.words(), buffer.size()); };
     const auto node = [&] {
         const int number = residency(memory.words(), buffer.size()).numa_node;
@@ -255,32 +255,32 @@ Moves try_moves(Lab& lab, const Buffer& buffer, std::uint64_t seed) {
     };
     lab.fill(buffer, seed, Agent::cpu);
     const std::vector<bool> before = present();
-    found.present = count(before);
-    if (found.present == 0)
+    result.present = count(before);
+    if (result.present == 0)
         throw Unavailable("the kernel shows no page of this mapping, although the CPU wrote all of it");
-    found.node_before = node();
+    result.node_before = node();
     const auto left = [&](const std::vector<bool>& after) {
         std::vector<bool> gone(before.size());
         for (std::size_t i = 0; i < gone.size(); ++i) gone[i] = before[i] && !after[i];
         return gone;
     };
-    found.touched = found.pages / 8 * 5;
-    touch(found.touched, 1);
+    result.touched = result.pages / 8 * 5;
+    touch(result.touched, 1);
     const std::vector<bool> by_one = left(present());
-    found.left_by_one = count(by_one);
-    if (by_one[found.touched]) {
-        std::size_t first = found.touched, end = found.touched;
+    result.left_by_one = count(by_one);
+    if (by_one[result.touched]) {
+        std::size_t first = result.touched, end = result.touched;
         while (first > 0 && by_one[first - 1]) --first;
         while (end < by_one.size() && by_one[end]) ++end;
-        found.region_first = first;
-        found.region = end - first;
+        result.region_first = first;
+        result.region = end - first;
     }
-    touch(0, found.pages);
-    found.left_by_all = count(left(present()));
-    found.node_by_all = node();
-    found.errors = lab.check(buffer, seed, Agent::cpu);
-    found.back = count(present());
-    return found;
+    touch(0, result.pages);
+    result.left_by_all = count(left(present()));
+    result.node_by_all = node();
+    result.errors = lab.check(buffer, seed, Agent::cpu);
+    result.back = count(present());
+    return result;
 }
 
 }  // namespace firsttouch

@@ -176,8 +176,8 @@ std::vector<std::uint32_t> tree_of(std::uint32_t root) {
     for (const std::uint32_t pid : numbers_in("/proc")) children[parent_of(pid)].push_back(pid);
     std::vector<std::uint32_t> tree{root};
     for (std::size_t i = 0; i < tree.size(); ++i) {
-        const std::vector<std::uint32_t>& found = children[tree[i]];
-        tree.insert(tree.end(), found.begin(), found.end());
+        const std::vector<std::uint32_t>& own = children[tree[i]];
+        tree.insert(tree.end(), own.begin(), own.end());
     }
     return tree;
 }
@@ -369,9 +369,9 @@ void PerfEvents::map_rings(const std::vector<int>& owners) {
 // next search.
 void PerfEvents::open_all(pid_t pid) {
     std::set<std::uint32_t> known, processes;
-    bool found = true;
-    while (found) {
-        found = false;
+    bool more = true;
+    while (more) {
+        more = false;
         const std::vector<std::uint32_t> tree = tree_of(static_cast<std::uint32_t>(pid));
         std::vector<std::pair<std::uint32_t, std::uint32_t>> threads;
         for (const std::uint32_t process : tree)
@@ -390,7 +390,7 @@ void PerfEvents::open_all(pid_t pid) {
                 if (ended || foreign) continue;
                 throw;
             }
-            found = true;
+            more = true;
             threads_[process].insert(thread);
             if (processes.insert(process).second) attached_.push_back(process);
         }
@@ -421,29 +421,29 @@ std::vector<ThreadEnd> PerfEvents::process_ends(const PerfRecords& records) {
     };
     for (const ThreadEnd& end : records.ends) {
         begin_until(end.ns);
-        const auto found = threads_.find(end.pid);
-        if (found == threads_.end()) {
+        const auto process = threads_.find(end.pid);
+        if (process == threads_.end()) {
             if (end.tid == end.pid) ended.push_back(end);  // its start was lost
             continue;
         }
-        if (found->second.erase(end.tid) == 0 || !found->second.empty()) continue;
-        threads_.erase(found);
+        if (process->second.erase(end.tid) == 0 || !process->second.empty()) continue;
+        threads_.erase(process);
         ended.push_back(end);
     }
     begin_until(~std::uint64_t{0});
     return ended;
 }
 
-PerfEvents::Told PerfEvents::read(bool rest) {
+PerfEvents::Batch PerfEvents::read(bool rest) {
     const std::uint64_t until = rest ? ~std::uint64_t{0} : clock_ns() - million;
     drain();
     pending_.sort_by_time();
-    Told told{.records = pending_.take_until(until)};
+    Batch batch{.records = pending_.take_until(until)};
     is_pending_ = !pending_.is_empty();
-    told.processes = process_ends(told.records);
-    std::erase_if(told.records.starts, [](const ThreadStart& start) { return !start.is_process(); });
-    std::erase_if(told.records.names, [](const NameChange& change) { return change.tid != change.pid; });
-    return told;
+    batch.processes = process_ends(batch.records);
+    std::erase_if(batch.records.starts, [](const ThreadStart& start) { return !start.is_process(); });
+    std::erase_if(batch.records.names, [](const NameChange& change) { return change.tid != change.pid; });
+    return batch;
 }
 
 std::uint64_t PerfEvents::counted() const {

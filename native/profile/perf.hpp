@@ -93,13 +93,13 @@ class PerfEvents {
     PerfEvents& operator=(const PerfEvents&) = delete;
     ~PerfEvents();
 
-    struct Told {
+    struct Batch {
         PerfRecords records;               // of processes only: starts and names of threads are left out
         std::vector<ThreadEnd> processes;  // ends of processes, with the last of their threads
     };
     // Returns what was told since the last call, up to a millisecond ago, because buffers of several processors must be
     // merged. rest: up to now.
-    Told read(bool rest = false);
+    Batch read(bool rest = false);
     // Whether `read` has something to tell, now or in a millisecond. Any thread may ask.
     bool is_waiting() const;
 

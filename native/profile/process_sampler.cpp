@@ -90,13 +90,13 @@ bool ProcessSampler::add(std::int64_t key, std::int64_t pid) {
 
 void ProcessSampler::remove(std::int64_t key) {
     const std::scoped_lock lock(mutex_);
-    const auto found = std::ranges::find(files_, key, &Files::key);
-    if (found == files_.end()) return;
-    ended_.minor_faults += found->last.counters.minor_faults;
-    ended_.major_faults += found->last.counters.major_faults;
-    close(found->statm);
-    close(found->stat);
-    files_.erase(found);
+    const auto entry = std::ranges::find(files_, key, &Files::key);
+    if (entry == files_.end()) return;
+    ended_.minor_faults += entry->last.counters.minor_faults;
+    ended_.major_faults += entry->last.counters.major_faults;
+    close(entry->statm);
+    close(entry->stat);
+    files_.erase(entry);
 }
 
 void ProcessSampler::read_all(double time) {
@@ -174,9 +174,9 @@ void ProcessSampler::stop() {
 Readings ProcessSampler::take() {
     is_asked_ = false;
     const std::scoped_lock lock(mutex_);
-    Readings found = std::move(readings_);
-    readings_ = {.processes = {}, .totals = {}, .ticks = found.ticks, .late = found.late};
-    return found;
+    Readings taken = std::move(readings_);
+    readings_ = {.processes = {}, .totals = {}, .ticks = taken.ticks, .late = taken.late};
+    return taken;
 }
 
 }  // namespace firsttouch

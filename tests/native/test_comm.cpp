@@ -150,11 +150,11 @@ TEST(Comm, WrongRequestsAreRefused) {
         const auto refused = [&](const MessageRequest& request) {
             EXPECT_THROW(message(lab, comm, *memory, *memory, request, short_stop), std::invalid_argument);
         };
-        refused({.bytes = 0, .other = 1 - comm.rank()});
-        refused({.bytes = 65, .other = 1 - comm.rank()});
-        refused({.bytes = 8, .other = comm.rank()});
-        refused({.bytes = 8, .other = 2});
-        refused({.bytes = 64, .other = 1 - comm.rank(), .staging = memory.get()});
+        refused({.bytes = 0, .peer = 1 - comm.rank()});
+        refused({.bytes = 65, .peer = 1 - comm.rank()});
+        refused({.bytes = 8, .peer = comm.rank()});
+        refused({.bytes = 8, .peer = 2});
+        refused({.bytes = 64, .peer = 1 - comm.rank(), .staging = memory.get()});
     });
 }
 

@@ -105,7 +105,7 @@ void compare_with_recount(const std::vector<Event>& events, std::size_t phase_co
         EXPECT_EQ(phase.fault_ns, all - moves);
     }
     EventCourse::Bin sum, expected;
-    for (const EventCourse::OfCause& of : totals.course().rows())
+    for (const EventCourse::CauseCourse& of : totals.course().rows())
         for (const EventCourse::Bin& bin : of.bins)
             sum.count += bin.count, sum.bytes += bin.bytes, sum.busy_ns += bin.busy_ns;
     for (const Event& e : events) ++expected.count, expected.bytes += e.bytes, expected.busy_ns += e.end - e.start;

@@ -165,7 +165,7 @@ TEST_F(Migration, APrefetchBackFollowsThePassesAndIsNotInTheSample) {
     EXPECT_EQ(device.prefetches, std::vector(2, all)) << "one of the warm-up, one that is measured";
     EXPECT_TRUE(outcome.counters.contains("prefetch_back_ms"));
     const auto& phases = outcome.repetitions.at(0);
-    const auto back = std::ranges::find(phases, "prefetch_back", &Phase::name);
+    const auto back = std::ranges::find(phases, "prefetch_back", &RepetitionStep::name);
     ASSERT_NE(back, phases.end());
     EXPECT_EQ((back - 1)->name, "iteration_2");
     EXPECT_EQ((back + 1)->name, "cpu_read");
@@ -182,7 +182,7 @@ TEST_F(Migration, PhasesDoNotOverlapAndTheSampleIsTheSumOfTheCountedOnes) {
     for (std::size_t i = 0; i < outcome.repetitions.size(); ++i) {
         std::vector<std::string> names;
         double time = 0, counted = 0;
-        for (const Phase& phase : outcome.repetitions[i]) {
+        for (const RepetitionStep& phase : outcome.repetitions[i]) {
             names.push_back(phase.name);
             EXPECT_GE(phase.start, time);
             EXPECT_GE(phase.end, phase.start);

@@ -189,7 +189,7 @@ TEST(PerfEvents, SeeAChildOrSayWhatFailed) {
         EXPECT_EQ(events.read(true).records.names.size(), 0u);
         close(pipe_ends[1]);
         ASSERT_EQ(waitpid(child, nullptr, 0), child);
-        const PerfEvents::Told told = events.read(true);
+        const PerfEvents::Batch told = events.read(true);
         EXPECT_EQ(told.records.starts.size(), 2u);
         EXPECT_EQ(told.processes.size(), 3u);
         EXPECT_EQ(told.records.names.at(0).name, "sh");

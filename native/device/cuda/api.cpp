@@ -135,14 +135,14 @@ std::vector<std::string> throttle_reasons(unsigned long long mask) {
                                         "hardware thermal slowdown",
                                         "hardware power brake",
                                         "display clocks setting"};
-    std::vector<std::string> found;
+    std::vector<std::string> words;
     for (std::size_t bit = 1; bit < 64; ++bit) {
         if ((mask >> bit & 1) == 0) continue;
         char number[24];
         std::snprintf(number, sizeof number, "reason %#llx", 1ULL << bit);
-        found.emplace_back(bit < std::size(names) ? names[bit] : number);
+        words.emplace_back(bit < std::size(names) ? names[bit] : number);
     }
-    return found;
+    return words;
 }
 
 }  // namespace firsttouch::cuda

@@ -17,8 +17,8 @@ std::int64_t l1_bytes_of(int capability) {
     static const std::map<int, int> kib = {{60, 24},   {61, 48},   {70, 128}, {72, 128}, {75, 96},
                                            {80, 192},  {86, 128},  {87, 192}, {89, 128}, {90, 256},
                                            {100, 256}, {103, 256}, {120, 128}};
-    const auto found = kib.find(capability);
-    return found == kib.end() ? 0 : std::int64_t{found->second} * 1024;
+    const auto entry = kib.find(capability);
+    return entry == kib.end() ? 0 : std::int64_t{entry->second} * 1024;
 }
 
 class CudaDevice : public GpuDevice<Driver> {

@@ -89,11 +89,11 @@ Block obtain_host(Allocator allocator, std::size_t bytes, Pages pages) {
 }
 
 Block map_host_file(int descriptor, std::size_t bytes) {
-    struct stat found {};
-    if (fstat(descriptor, &found) != 0) throw Unavailable(std::string("fstat of the file: ") + std::strerror(errno));
+    struct stat status {};
+    if (fstat(descriptor, &status) != 0) throw Unavailable(std::string("fstat of the file: ") + std::strerror(errno));
     // Access to a page beyond the end of the file would raise SIGBUS.
-    if (found.st_size < 0 || static_cast<std::size_t>(found.st_size) < bytes)
-        throw Unavailable("the file has " + std::to_string(found.st_size) + " bytes, but " + std::to_string(bytes) +
+    if (status.st_size < 0 || static_cast<std::size_t>(status.st_size) < bytes)
+        throw Unavailable("the file has " + std::to_string(status.st_size) + " bytes, but " + std::to_string(bytes) +
                           " are to be mapped");
     Block block{.allocator = Allocator::mmap, .bytes = bytes, .reserved = round_up(bytes, base_page)};
     block.base = mmap(nullptr, block.reserved, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -117,11 +117,11 @@ std::map<int, std::size_t> pages_on_nodes(const void* address, std::size_t bytes
     for (std::size_t i = 0; i < taken; ++i)
         sample.push_back(reinterpret_cast<void*>(start + i * pages / taken * base_page));
     std::vector<int> status(sample.size(), -1);
-    std::map<int, std::size_t> found;
+    std::map<int, std::size_t> by_node;
     if (syscall(SYS_move_pages, 0, sample.size(), sample.data(), nullptr, status.data(), 0) == 0)
         for (const int node : status)
-            if (node >= 0) ++found[node];
-    return found;
+            if (node >= 0) ++by_node[node];
+    return by_node;
 }
 
 Residency residency(const void* address, std::size_t bytes) {

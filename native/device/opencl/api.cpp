@@ -14,7 +14,7 @@ using GetFunction = void* (*)(const char*);
 using GetPlatforms = Int (*)(UInt, Object*, UInt*);
 
 std::vector<FoundDevice> search() {
-    std::vector<FoundDevice> found;
+    std::vector<FoundDevice> listed;
     const std::vector<std::string>& paths = library_paths("opencl-icd");
     std::string errors;
     bool has_pocl = false;  // only the first PoCL is used, because others would drive the same processor
@@ -35,7 +35,7 @@ std::vector<FoundDevice> search() {
             errors += (errors.empty() ? "" : "; ") + path + " is not an OpenCL driver";
             continue;
         }
-        const std::size_t before = found.size();
+        const std::size_t before = listed.size();
         for (UInt p = 0; p < std::min<UInt>(count, 8); ++p) {
             Object devices[16] = {};
             UInt size = 0;
@@ -45,15 +45,15 @@ std::vector<FoundDevice> search() {
                 continue;
             for (UInt d = 0; d < std::min<UInt>(size, 16); ++d) {
                 has_pocl |= text_info(devices[d], info_version).find("PoCL") != std::string::npos;
-                found.push_back({platforms[p], devices[d], path});
+                listed.push_back({platforms[p], devices[d], path});
             }
         }
-        if (found.size() == before) errors += (errors.empty() ? "" : "; ") + path + " has no devices";
+        if (listed.size() == before) errors += (errors.empty() ? "" : "; ") + path + " has no devices";
     }
-    if (found.empty())
+    if (listed.empty())
         throw Unavailable(paths.empty() ? "no OpenCL driver found: install one, or pip install 'firsttouch[pocl]'"
                                         : "no OpenCL device found: " + errors);
-    return found;
+    return listed;
 }
 
 }  // namespace
@@ -99,8 +99,8 @@ const char* error_name(Int code) {
                                                      {-58, "CL_INVALID_EVENT"},
                                                      {-59, "CL_INVALID_OPERATION"},
                                                      {-61, "CL_INVALID_BUFFER_SIZE"}};
-    const auto found = names.find(code);
-    return found == names.end() ? "unknown error" : found->second;
+    const auto entry = names.find(code);
+    return entry == names.end() ? "unknown error" : entry->second;
 }
 
 void check(Int code, const char* call) {

@@ -48,9 +48,9 @@ struct ClKernel : Kernel {
 // when the last of them is closed.
 struct ClContext {
     explicit ClContext(Object platform) {
-        for (const FoundDevice& found : find_devices())
-            if (found.platform == platform && number_info<UInt>(found.device, info_available) != 0)
-                devices.push_back(found.device);
+        for (const FoundDevice& candidate : find_devices())
+            if (candidate.platform == platform && number_info<UInt>(candidate.device, info_available) != 0)
+                devices.push_back(candidate.device);
         for (Object device : devices)
             pocl_processors[device] = set_pocl_processor(device, text_info(device, info_version));
         Int code = 0;
@@ -148,9 +148,9 @@ class OpenclDevice : public Device {
     std::unique_ptr<Stream> stream() override { return std::make_unique<ClStream>(queue()); }
     // Devices of one platform share a context, and any of them may use its buffers and shared virtual memory. The
     // driver migrates a buffer to the device that uses it (OpenCL 3.0, 5.5.4).
-    std::optional<std::string> why_unreachable(Device& other) override {
-        const auto* peer = dynamic_cast<OpenclDevice*>(&other);
-        return peer != nullptr && peer->context_ == context_ ? std::nullopt : Device::why_unreachable(other);
+    std::optional<std::string> why_unreachable(Device& device) override {
+        const auto* peer = dynamic_cast<OpenclDevice*>(&device);
+        return peer != nullptr && peer->context_ == context_ ? std::nullopt : Device::why_unreachable(device);
     }
     void prefetch(Stream&, const Buffer&, std::size_t, std::size_t, Agent) override {
         throw Unavailable("OpenCL does not support prefetching to an agent");

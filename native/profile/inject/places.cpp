@@ -35,7 +35,7 @@ std::uint32_t Texts::number(std::string_view text) {
     text = text.substr(0, most_text_bytes);
     if (text.empty()) return 0;
     const std::scoped_lock lock(mutex_);
-    if (const auto found = numbers_.find(text); found != numbers_.end()) return found->second;
+    if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
     if (numbers_.size() >= most_texts) return 0;
     const TextRecord record{.number = static_cast<std::uint32_t>(numbers_.size() + 1),
                             .bytes = static_cast<std::uint32_t>(text.size())};
@@ -44,7 +44,7 @@ std::uint32_t Texts::number(std::string_view text) {
     return record.number;
 }
 
-std::size_t Places::Hash::operator()(const Chain& chain) const {
+std::size_t Places::ChainHash::operator()(const Chain& chain) const {
     std::size_t hash = chain.size();
     for (const std::uintptr_t instruction : chain) hash = (hash ^ instruction) * 0x9E3779B97F4A7C15u;
     return hash ^ hash >> 29;
@@ -100,7 +100,7 @@ std::uint32_t Places::of_instruction(std::uint64_t address) {
 
 std::uint32_t Places::number(const Chain& chain, bool skip_vendor) {
     const std::scoped_lock lock(mutex_);
-    if (const auto found = numbers_.find(chain); found != numbers_.end()) return found->second;
+    if (const auto known = numbers_.find(chain); known != numbers_.end()) return known->second;
     if (numbers_.size() >= most_places) return 0;
     std::vector<SiteFrame> frames;
     for (const std::uintptr_t instruction : chain) {
@@ -109,13 +109,13 @@ std::uint32_t Places::number(const Chain& chain, bool skip_vendor) {
         frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .unused = {}});
         if (frames.size() == most_frames) break;
     }
-    const std::uint32_t found = frames.empty() ? 0 : ++written_;
-    numbers_.emplace(chain, found);
-    if (found == 0) return 0;
-    const SiteRecord record{.number = found, .frames = static_cast<std::uint32_t>(frames.size())};
+    const std::uint32_t assigned = frames.empty() ? 0 : ++written_;
+    numbers_.emplace(chain, assigned);
+    if (assigned == 0) return 0;
+    const SiteRecord record{.number = assigned, .frames = static_cast<std::uint32_t>(frames.size())};
     journal_.append(Kind::site, {Journal::bytes_of(record),
                                  {reinterpret_cast<const char*>(frames.data()), frames.size() * sizeof(SiteFrame)}});
-    return found;
+    return assigned;
 }
 
 }  // namespace firsttouch::inject

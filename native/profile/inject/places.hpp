@@ -20,14 +20,14 @@ class Texts {
     std::uint32_t number(std::string_view text);
 
   private:
-    struct Hash {
+    struct TextHash {
         using is_transparent = void;
         std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
     };
 
     Journal& journal_;
     std::mutex mutex_;
-    std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>> numbers_;
+    std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> numbers_;
 };
 
 // Writes each chain of calls once, and returns its number.
@@ -42,7 +42,7 @@ class Places {
 
   private:
     using Chain = std::vector<std::uintptr_t>;  // instructions, the innermost first
-    struct Hash {
+    struct ChainHash {
         std::size_t operator()(const Chain& chain) const;
     };
     struct Place {
@@ -56,7 +56,7 @@ class Places {
     Journal& journal_;
     Texts& texts_;
     std::mutex mutex_;
-    std::unordered_map<Chain, std::uint32_t, Hash> numbers_;
+    std::unordered_map<Chain, std::uint32_t, ChainHash> numbers_;
     std::uint32_t written_ = 0;
 };
 

@@ -163,7 +163,7 @@ void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* proce
     }
 }
 
-void Trace::other(const cupti::Record& record) noexcept {
+void Trace::unknown(const cupti::Record& record) noexcept {
     try {
         const auto write_copy = [this](const auto& copy, std::uint32_t from, std::uint32_t to, std::uint8_t direction,
                                        std::uint8_t source, std::uint8_t target) {

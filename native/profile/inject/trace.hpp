@@ -24,7 +24,7 @@ class Trace final : public RecordSink {
     void finish() noexcept;
 
     void event(const cupti::CounterRecord& record, const std::uint64_t* processors) noexcept override;
-    void other(const cupti::Record& record) noexcept override;
+    void unknown(const cupti::Record& record) noexcept override;
 
   private:
     Trace(const cupti::Functions& api, Journal& journal);
