@@ -190,7 +190,7 @@ class MeasuredPrices:
 
         return self._once((price, *given.values()), make)
 
-    def _there(self, counter: str) -> Mapping[float, float]:
+    def _resident_rates(self, counter: str) -> Mapping[float, float]:
         """ms per byte, by size, of what a price times, in memory whose pages are on the CPU and stay there."""
         rates: dict[float, float] = {}
         for name in (entry.name for entry in self.device.allocators if role(entry.name) == "page-locked"):
@@ -200,16 +200,16 @@ class MeasuredPrices:
                     rates.setdefault(size, value / size)
         return rates
 
-    def _beyond_there(self, price: str, record: Record) -> float | None:
+    def _beyond_resident(self, price: str, record: Record) -> float | None:
         """The ms of a price less what the same costs in memory whose pages are there."""
-        rates, size, value = self._there(price), _amount(price, record, "bytes"), _value(price, record, "ms")
+        rates, size, value = self._resident_rates(price), _amount(price, record, "bytes"), _value(price, record, "ms")
         if not rates or value is None:
             return None
         return value - size * (rates.get(size) or median(rates.values()))
 
     def moving_touch(self, allocator: str) -> Price:
         """The first touch of plain pages does not tell it: threads that only touch pages wait for each other more."""
-        return self._moving("moving_touch", lambda r: self._beyond_there("moving_touch", r), allocator=allocator)
+        return self._moving("moving_touch", lambda r: self._beyond_resident("moving_touch", r), allocator=allocator)
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """Other advice than read-mostly strategies give when memory is allocated, which no experiment measures."""
@@ -226,7 +226,7 @@ class MeasuredPrices:
         return self._moving("gpu_touch", lambda r: _pass("gpu_touch", r, least=0), allocator=allocator)
 
     def cpu_fault(self, allocator: str) -> Price:
-        return self._moving("cpu_fault", lambda r: self._beyond_there("cpu_fault", r), allocator=allocator)
+        return self._moving("cpu_fault", lambda r: self._beyond_resident("cpu_fault", r), allocator=allocator)
 
     def prefetch(self, allocator: str) -> Price:
         return self._moving("prefetch", lambda r: _value("prefetch", r, "ms"), allocator=allocator)

@@ -106,9 +106,9 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 @cache
 def parser(command: str = "") -> Any:
     """The parser of calls of one command, which takes far less time to make than that of all: of any other calls."""
-    one = copy.copy(app)
-    one.registered_commands = [c for c in app.registered_commands if c.name == command] or app.registered_commands
-    return typer.main.get_command(one)
+    single = copy.copy(app)
+    single.registered_commands = [c for c in app.registered_commands if c.name == command] or app.registered_commands
+    return typer.main.get_command(single)
 
 
 def call(arguments: Sequence[str]) -> int:

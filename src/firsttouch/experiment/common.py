@@ -83,10 +83,10 @@ def unreachable_peer(device: DeviceInfo, name: str) -> str | None:
     """Returns why the device's kernels and copies can't use memory of a peer, or None. name: a value of `peer`."""
     if name == SELF:
         return None
-    found_peer = device.peer(name)
-    if found_peer is None:
+    link = device.peer(name)
+    if link is None:
         return f"{device.name} has no peer {name}"
-    return found_peer.reason if found_peer.access == "none" else None
+    return link.reason if link.access == "none" else None
 
 
 def measured_on_cpu(device: DeviceInfo, allocator: str, agent: str) -> bool:
