@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.calls import call
+from tests.calls import call, devices
 
-from firsttouch.engine import runner
+from firsttouch.engine import discover, runner
 from firsttouch.engine.job import blank_record
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions
@@ -34,7 +34,7 @@ RATE = 50 * MiB
 """Bytes by which the memory of the GPU grows in a second."""
 
 
-WORDS = ("--size", "4MiB", "--repeat", "2", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
+WORDS = ("--size", "1MiB", "--repeat", "2", "--strategy", "explicit", "--timeline", "--device", "opencl:0")
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +114,19 @@ Measure = Callable[..., tuple[list[Record], list[str]]]
 @pytest.fixture
 def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """measure(strategies, gpu, plan): runs hotspot on PoCL as if it was the GPU of the stand-in for NVML."""
+    found = devices(["opencl"])
+    monkeypatch.setattr(discover, "discover_devices", lambda kinds: found)
 
-    def run(strategies: Sequence[str], gpu: dict[str, Any], **plan: Any) -> tuple[list[Record], list[str]]:
+    def run(
+        strategies: Sequence[str], gpu: dict[str, Any], size: str = "16MiB", **plan: Any
+    ) -> tuple[list[Record], list[str]]:
         file = tmp_path / "nvml.json"
         file.write_text(json.dumps({"gpus": [{"total": 100 * RATE, **gpu}], **plan}))
         paths = [str(STANDIN), *filter(None, [os.environ.get("PYTHONPATH")])]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
         monkeypatch.setenv("PYNVML_STANDIN", str(file))
         monkeypatch.setattr(runner, "write_report", lambda directory: "")
-        sets: dict[str, list[Any]] = {"size": ["16MiB"], "strategy": [*strategies], "repeat": ["1"], "timeline": ["on"]}
+        sets: dict[str, list[Any]] = {"size": [size], "strategy": [*strategies], "repeat": ["1"], "timeline": ["on"]}
         options = RunOptions(["hotspot"], ["opencl:0"], set=sets, out=tmp_path / "o", trust=as_gpu)
         watcher = Silent()
         runner.run(APP, options, watcher)
@@ -172,7 +176,7 @@ def test_nvml_that_ends_leaves_the_host_and_a_reason(measure: Measure) -> None:
 
 
 def test_another_gpu_is_not_taken_for_the_device(measure: Measure) -> None:
-    (record,), _ = measure(["explicit"], {"bus": "00000000:02:00.0"})
+    (record,), _ = measure(["explicit"], {"bus": "00000000:02:00.0"}, "tiny")
     assert record.counters["timeline_source"] == "none: none of the GPUs that were read is opencl:0"
 
 
@@ -195,7 +199,7 @@ def test_a_sampler_that_fails_in_the_midst_does_not_fail_the_point(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(Sampler, "step", fails)
-    (record,), said = measure(["explicit"], {})
+    (record,), said = measure(["explicit"], {}, "tiny")
     assert (record.status, record.verified) == ("ok", True)
     assert record.counters["timeline_source"] == "none: sampling failed: RuntimeError: a bug"
     assert "timeline" not in record.counters
