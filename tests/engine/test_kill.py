@@ -19,7 +19,7 @@ from tests.calls import UNDRAWN
 from firsttouch.records.reading import RESULTS, load_results
 
 LANES = 2
-POINTS = 200
+POINTS = 100
 
 
 def _held(directory: Path) -> list[int]:

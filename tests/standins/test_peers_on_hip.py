@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from tests.calls import UNDRAWN, call
+from tests.calls import call
 
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -17,11 +15,8 @@ MODULE = Path(__file__).parents[2] / "docs/examples/neighbour.py"
 
 
 def run_neighbour(out: Path, *options: str, **settings: str) -> list[Record]:
-    words = [*UNDRAWN, "run", "neighbour", "--module", str(MODULE), "--out", str(out)]
-    process = subprocess.run(
-        [*words, "--set", "size=64KiB", "--set", "direction=to", *options],
-        env=os.environ | {"STANDIN_DEVICES": "3"} | settings, text=True, capture_output=True, timeout=100,
-    )  # fmt: skip
+    words = ["run", "neighbour", "--module", MODULE, "--out", out, "--set", "size=64KiB", "--set", "direction=to"]
+    process = call(*words, *options, **{"STANDIN_DEVICES": "3", **settings})
     assert process.returncode == 0, process.stderr
     return list(load_results(out).records)
 
