@@ -38,7 +38,7 @@ def test_json_is_a_list_of_cells():
 def test_verify_measures_and_reports_progress_on_stderr(monkeypatch: pytest.MonkeyPatch):
     (cpu,) = describe_devices("cpu")
     plain = msgspec.structs.replace(cpu, allocators=[a for a in cpu.allocators if a.name == "malloc"])
-    monkeypatch.setattr(calls, "_devices", lambda kinds: [plain])
+    monkeypatch.setattr(calls, "devices", lambda kinds: [plain])
     run = methods("--device", "cpu", "--verify", "--json")
     assert run.returncode == 0, run.stderr
     cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}
