@@ -43,9 +43,10 @@ def values_of(wanted: Scalar | list[Scalar]) -> list[Scalar]:
 
 def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:
     """The factors of an experiment on each device of the described machines."""
+    factors = all_experiments()[experiment].factors
     for machine in MACHINES.values():
         for device in machine.devices:
-            yield {f.name: f for f in all_experiments()[experiment].factors(device, "full")}
+            yield {f.name: f for f in factors(device, "full")}
 
 
 def accepts(factor: Factor | None, value: Scalar) -> bool:

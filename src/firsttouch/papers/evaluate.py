@@ -128,13 +128,13 @@ class _ClaimTests:
         hosts = [d for d in devices if d.role == "host"]
         self.hosts = hosts or [DeviceInfo(name=HOST, kind=HOST, title=HOST)]
         usable = measured(results.records)
+        self.rows = {row.name: row for row in all_rows()}
         self.records = {experiment: rows for (experiment,), rows in _by_experiment(results.records).items()}
         self.usable = {id(record) for record in usable}
 
     def verdict(self, claim: PaperClaim) -> Verdict:
         """The verdict on the first device on which the claim can be tested."""
-        rows = {row.name: row for row in all_rows()}
-        first = rows[claim.rows[0]]
+        first = self.rows[claim.rows[0]]
         verdict = Verdict(
             id=claim.id,
             paper=first.paper,
