@@ -33,6 +33,13 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     play(monkeypatch, tmp_path, fail="refuse")
 
 
+@pytest.fixture
+def no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is asked for, in tests that look at other layers."""
+    no_gpus = [], [LayerState("gpus", False, "not asked")]
+    monkeypatch.setattr("firsttouch.profile.sources.read_gpus", lambda tree, timeout: no_gpus)
+
+
 def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **plan: Any) -> None:
     file = tmp_path / "nvml.json"
     file.write_text(json.dumps({"gpus": [], **plan}))
@@ -57,6 +64,7 @@ def test_this_machine_can_be_sampled() -> None:
         assert bool(row.sees) == row.state.active
 
 
+@pytest.mark.usefixtures("no_question")
 def test_perf_events_are_tried_on_this_process_where_a_function_is_given() -> None:
     tried = []
 
@@ -70,6 +78,7 @@ def test_perf_events_are_tried_on_this_process_where_a_function_is_given() -> No
     assert of(found, "faults") == [LayerSource(LayerState("faults", False, "refused", "type this"))]
 
 
+@pytest.mark.usefixtures("no_question")
 @pytest.mark.parametrize(
     ("level", "why", "mend"),
     [
@@ -90,6 +99,7 @@ def test_the_level_of_perf_events(tmp_path: Path, level: str, why: str, mend: st
         assert (row.state.active, row.state.why, row.state.mend) == (not why, why, mend)
 
 
+@pytest.mark.usefixtures("no_question")
 def test_an_old_kernel_without_numa(tmp_path: Path) -> None:
     files = {name: text for name, text in OWN.items() if "numa" not in name and "rollup" not in name}
     rows = of(sources(tree_of(tmp_path / "tree", files)), "sampling")
@@ -147,6 +157,7 @@ def test_gpus_that_are_not_seen_have_a_sentence(monkeypatch: pytest.MonkeyPatch,
     assert "by process" not in rows[1].sees
 
 
+@pytest.mark.usefixtures("no_question")
 def test_a_library_that_is_missing_is_said_as_it_was_found_out() -> None:
     missing = [LayerState("phases", False, "no library", "install it"), LayerState("trace", False, "no library")]
     found = sources(Tree(), injected=missing)
@@ -164,6 +175,7 @@ def trace(tree: Tree, is_root: bool) -> LayerState:
     return row.state
 
 
+@pytest.mark.usefixtures("no_question")
 def test_a_trace_needs_a_driver_cupti_and_permission(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     params = {"proc/driver/nvidia/params": "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n"}
     closed = tree_of(tmp_path / "closed", {**OWN, **params})
