@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections import Counter
 
 import pytest
@@ -17,3 +18,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen[test] += 1
             if seen[test] > MUTATIONS_BY_DEFAULT:
                 item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> None:
+    """Exempts what earlier tests left from garbage collection, which every run of an application begins with."""
+    gc.collect()
+    gc.freeze()
