@@ -50,3 +50,8 @@ def agents_of(row: dict[str, Any]) -> list[str]:
 
 def brief() -> _core.Stop:
     return _core.Stop(tolerance=0.1, seconds=0.05, min_samples=3, max_samples=20)
+
+
+def once() -> _core.Stop:
+    """For samples that take long and are alike."""
+    return _core.Stop(tolerance=0.1, seconds=0.05, min_samples=1, max_samples=1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -63,41 +65,63 @@ def test_allocate_reserves_before_it_obtains() -> None:
 
 
 WORKER = """
-import sys
+import json, os, sys
+from contextlib import ExitStack
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
-device_name, allocator, *sizes = sys.argv[1:]
-try:
-    device = open_device(device_name)
-except _core.Unavailable as reason:
-    sys.exit(f"unavailable: {reason}")
-buffers = []
-for size in sizes:
-    try:
-        buffers.append(device.allocate(allocator, int(size)))
-        print("allocated")
-    except _core.GuardRefused as refusal:
-        print("refused:", refusal)
-    except ValueError as error:
-        print("bad:", error)
+
+def allocate(device_name, allocator, sizes):
+    with ExitStack() as held:
+        try:
+            device = open_device(device_name)
+        except _core.Unavailable as reason:
+            yield f"unavailable: {reason}"
+            return
+        for size in sizes:
+            try:
+                held.enter_context(device.allocate(allocator, size))
+                yield "allocated"
+            except _core.GuardRefused as refusal:
+                yield f"refused: {refusal}"
+            except ValueError as error:
+                yield f"bad: {error}"
+
+for line in sys.stdin:
+    limits, *asked = json.loads(line)
+    os.environ.update(limits)
+    print(json.dumps([*allocate(*asked)]), flush=True)
+    for name in limits:
+        del os.environ[name]
 """
 
+Worker = Callable[..., list[str]]
 
-def worker(device: str, allocator: str, *sizes: int, **limits: str) -> list[str]:
-    """Returns one line per allocation in a process with these limits. The process keeps all of them."""
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """worker(device, allocator, sizes..., LIMIT=...): one line per allocation in another process with these limits,
+    which holds no other memory. All of them are freed afterwards.
+    """
     clean = {key: value for key, value in os.environ.items() if not key.startswith("FIRSTTOUCH_MAX_")}
-    command = [sys.executable, "-c", WORKER, device, allocator, *map(str, sizes)]
-    process = subprocess.run(command, env=clean | limits, text=True, capture_output=True, timeout=100)
-    if process.stderr.startswith("unavailable"):
-        if os.environ.get("CI") and not device.startswith(("cuda", "hip")):
-            pytest.fail(process.stderr)
-        pytest.skip(process.stderr.strip())
-    assert process.returncode == 0, process.stderr
-    return process.stdout.splitlines()
+    command = [sys.executable, "-c", WORKER]
+    with subprocess.Popen(command, env=clean, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+
+        def ask(device: str, allocator: str, *sizes: int, **limits: str) -> list[str]:
+            print(json.dumps([limits, device, allocator, sizes]), file=process.stdin, flush=True)
+            lines: list[str] = json.loads(process.stdout.readline())
+            if lines[0].startswith("unavailable"):
+                if os.environ.get("CI") and not device.startswith(("cuda", "hip")):
+                    pytest.fail(lines[0])
+                pytest.skip(lines[0])
+            return lines
+
+        yield ask
 
 
 @pytest.mark.parametrize("allocator", ["malloc", "mmap"])
-def test_host_limit(allocator: str) -> None:
+def test_host_limit(worker: Worker, allocator: str) -> None:
     first, second, third = worker("cpu", allocator, 2**20, 2**19 + 1, 2**19, FIRSTTOUCH_MAX_HOST="1.5MiB")
     assert (first, third) == ("allocated", "allocated")
     assert re.match(
@@ -106,32 +130,32 @@ def test_host_limit(allocator: str) -> None:
 
 
 @pytest.mark.parametrize("allocator", ["device", "pinned", "svm-coarse", "svm-fine", "svm-atomic"])
-def test_device_limit(allocator: str) -> None:
+def test_device_limit(worker: Worker, allocator: str) -> None:
     # Opening the OpenCL device allocates no device memory, so the limit applies to these requests alone.
     first, second = worker("opencl:0", allocator, 2**20, 1, FIRSTTOUCH_MAX_DEVICE="2^20")
     assert first == "allocated"
     assert re.match(r"refused: needs 1 B of device memory with 1 MiB already held.*FIRSTTOUCH_MAX_DEVICE", second)
 
 
-def test_device_memory_that_is_host_memory_counts_as_host_memory() -> None:
+def test_device_memory_that_is_host_memory_counts_as_host_memory(worker: Worker) -> None:
     (line,) = worker("opencl:0", "device", 2**21, FIRSTTOUCH_MAX_HOST="1MiB")
     assert line.endswith("(FIRSTTOUCH_MAX_HOST)")
 
 
-def test_managed_limit() -> None:
+def test_managed_limit(worker: Worker) -> None:
     # Only a GPU has managed memory; tests/native/test_guard.cpp tests the same limit on every machine.
     first, second = worker("cuda:0", "managed", 2**20, 1, FIRSTTOUCH_MAX_MANAGED="1MiB")
     assert first == "allocated"
     assert "FIRSTTOUCH_MAX_MANAGED" in second
 
 
-def test_without_limits_the_memory_of_the_machine_is_the_limit() -> None:
+def test_without_limits_the_memory_of_the_machine_is_the_limit(worker: Worker) -> None:
     (line,) = worker("cpu", "mmap", 2**60)
     assert line.startswith("refused: ")
     assert "less a reserve" in line
 
 
 @pytest.mark.parametrize("text", ["plenty", "inf", "2^", "2^64", "-1", "1e40"])
-def test_a_limit_that_does_not_parse_is_named(text: str) -> None:
+def test_a_limit_that_does_not_parse_is_named(worker: Worker, text: str) -> None:
     (line,) = worker("cpu", "malloc", 4096, FIRSTTOUCH_MAX_HOST=text)
     assert line == f"bad: FIRSTTOUCH_MAX_HOST='{text}' is not a size such as 24GiB"

@@ -8,7 +8,7 @@ import resource
 from typing import Any
 
 import pytest
-from open_devices import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device
+from open_devices import DEVICES, agents_of, allocators_of, brief, device_of, on_every_device, once
 from tests.matrix import matrix
 
 from firsttouch import _core
@@ -171,7 +171,7 @@ def test_locking(name: str, cpu_threads: int, gpu_groups: int) -> None:
             continue
         with device.allocate(row["name"], 4096) as region:
             outcome = _core.locking(
-                device, region, cpu_threads=cpu_threads, gpu_groups=gpu_groups, sections=200, seed=8, stop=brief()
+                device, region, cpu_threads=cpu_threads, gpu_groups=gpu_groups, sections=200, seed=8, stop=once()
             )
             assert outcome.errors == 0
             assert all(0 < sample < 1e12 for sample in outcome.samples)
