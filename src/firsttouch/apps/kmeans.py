@@ -86,10 +86,8 @@ class Kmeans(App):
         features, outputs = self.features, (self.membership, self.squares)
         shape, mine = (self.d, self.centres.shape[1], self.k), self.shares()[-1][1]  # the GPU's points are below mine
         if mine > 0:
-            written = [array[:mine] for array in outputs]
-            gpu.launch(
-                "kmeans_assign", self.transposed, self.centres, *outputs, mine, *shape, over=mine, writes=written
-            )
+            inputs, written = (self.transposed, self.centres), [array[:mine] for array in outputs]
+            gpu.launch("kmeans_assign", *inputs, *outputs, mine, *shape, over=mine, writes=written)
         for first, last, piece, end in (share for share in self.shares() if share[0] < share[1]):
             count, points, written = last - first, features[first:last], [array[first:last] for array in outputs]
             if last != mine:
