@@ -39,7 +39,7 @@ std::vector<FoundDevice> search() {
         for (UInt p = 0; p < std::min<UInt>(count, 8); ++p) {
             Object devices[16] = {};
             UInt size = 0;
-            if (Table(platforms[p])
+            if (DispatchTable(platforms[p])
                     .call<Int>(get_device_ids, platforms[p], ULong{device_type_all}, UInt{16},
                                static_cast<Object*>(devices), &size) != 0)
                 continue;
@@ -65,8 +65,8 @@ const std::vector<FoundDevice>& find_devices() {
 
 std::string text_info(Object device, UInt what) {
     char text[4096] = {};
-    Table(device).call<Int>(get_device_info, device, what, sizeof(text) - 1, static_cast<void*>(text),
-                            static_cast<std::size_t*>(nullptr));
+    DispatchTable(device).call<Int>(get_device_info, device, what, sizeof(text) - 1, static_cast<void*>(text),
+                                    static_cast<std::size_t*>(nullptr));
     return text;
 }
 

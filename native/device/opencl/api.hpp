@@ -77,9 +77,9 @@ inline constexpr UInt program_binary_sizes = 0x1165, program_binaries = 0x1166, 
 inline constexpr UInt profiling_end = 0x1283;
 
 // The dispatch table of a driver, found through any of its objects.
-class Table {
+class DispatchTable {
   public:
-    explicit Table(Object object) : entries_(*static_cast<void***>(object)) {}
+    explicit DispatchTable(Object object) : entries_(*static_cast<void***>(object)) {}
     template <class R, class... A>
     R call(Slot slot, A... arguments) const {
         return reinterpret_cast<R (*)(A...)>(entries_[slot])(arguments...);
@@ -110,8 +110,8 @@ std::string text_info(Object device, UInt what);
 template <class T>
 T number_info(Object device, UInt what) {
     T value{};
-    Table(device).call<Int>(get_device_info, device, what, sizeof(T), static_cast<void*>(&value),
-                            static_cast<std::size_t*>(nullptr));
+    DispatchTable(device).call<Int>(get_device_info, device, what, sizeof(T), static_cast<void*>(&value),
+                                    static_cast<std::size_t*>(nullptr));
     return value;
 }
 

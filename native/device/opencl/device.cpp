@@ -16,20 +16,20 @@ constexpr const Object* no_events = nullptr;
 
 struct ClEvent : Event {
     explicit ClEvent(Object event) : handle(event) {}
-    ~ClEvent() override { Table(handle).call<Int>(release_event, handle); }
+    ~ClEvent() override { DispatchTable(handle).call<Int>(release_event, handle); }
     Object handle;
 };
 
 struct ClStream : Stream {
     explicit ClStream(Object queue) : handle(queue) {}
-    ~ClStream() override { Table(handle).call<Int>(release_queue, handle); }
+    ~ClStream() override { DispatchTable(handle).call<Int>(release_queue, handle); }
     Object handle;
 };
 
 struct ClProgram {
     explicit ClProgram(Object program) : handle(program) {}
     ~ClProgram() {
-        if (handle != nullptr) Table(handle).call<Int>(release_program, handle);
+        if (handle != nullptr) DispatchTable(handle).call<Int>(release_program, handle);
     }
     ClProgram(const ClProgram&) = delete;
     ClProgram& operator=(const ClProgram&) = delete;
@@ -38,7 +38,7 @@ struct ClProgram {
 
 struct ClKernel : Kernel {
     ~ClKernel() override {
-        if (handle != nullptr) Table(handle).call<Int>(release_kernel, handle);
+        if (handle != nullptr) DispatchTable(handle).call<Int>(release_kernel, handle);
     }
     std::shared_ptr<ClProgram> program;
     Object handle = nullptr;
@@ -54,14 +54,14 @@ struct ClContext {
         for (Object device : devices)
             pocl_processors[device] = set_pocl_processor(device, text_info(device, info_version));
         Int code = 0;
-        handle =
-            Table(platform).call<Object>(create_context, static_cast<const void*>(nullptr),
-                                         static_cast<UInt>(devices.size()), static_cast<const Object*>(devices.data()),
-                                         static_cast<void*>(nullptr), static_cast<void*>(nullptr), &code);
+        handle = DispatchTable(platform).call<Object>(create_context, static_cast<const void*>(nullptr),
+                                                      static_cast<UInt>(devices.size()),
+                                                      static_cast<const Object*>(devices.data()),
+                                                      static_cast<void*>(nullptr), static_cast<void*>(nullptr), &code);
         check(code, "clCreateContext");
     }
     ~ClContext() {
-        if (handle != nullptr) Table(handle).call<Int>(release_context, handle);
+        if (handle != nullptr) DispatchTable(handle).call<Int>(release_context, handle);
     }
     ClContext(const ClContext&) = delete;
     ClContext& operator=(const ClContext&) = delete;
@@ -83,7 +83,7 @@ struct ClContext {
 // A user event for which all work queued later waits.
 class UserGate : public Gate {
   public:
-    UserGate(const Table& table, Object context, Object queue) : table_(table) {
+    UserGate(const DispatchTable& table, Object context, Object queue) : table_(table) {
         Int code = 0;
         event_ = table_.call<Object>(create_user_event, context, &code);
         check(code, "clCreateUserEvent");
@@ -103,7 +103,7 @@ class UserGate : public Gate {
     }
 
   private:
-    Table table_;
+    DispatchTable table_;
     Object event_ = nullptr;
     bool opened_ = false;
 };
@@ -208,7 +208,7 @@ class OpenclDevice : public Device {
 
     FoundDevice found_;
     Object device_;
-    Table table_;
+    DispatchTable table_;
     std::shared_ptr<ClContext> shared_context_;  // destroyed after everything that was created in it
     Object context_;
     bool on_host_processor_ = false;
