@@ -464,7 +464,8 @@ def test_the_tests_of_every_device_pass_on_the_hip_device() -> None:
 
 
 def test_each_value_of_xnack_has_a_worker_that_decides_what_to_skip(tmp_path: Path) -> None:
-    options = [word for setting in ("xnack=0,1", "pages=64", "allocator=mmap,managed") for word in ("--set", setting)]
+    sets = ("xnack=0,1", "pages=64", "allocator=mmap,managed", "scenario=gpu-major,gpu-minor")
+    options = [word for setting in sets for word in ("--set", setting)]
     records = run(tmp_path / "out", "pagefault", *options)
     by_xnack = {value: [record for record in records if record.factors["xnack"] == value] for value in ("0", "1")}
     measured = [record for record in by_xnack["1"] if not record.reason.startswith("below what this machine resolves")]

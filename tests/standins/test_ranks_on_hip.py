@@ -198,7 +198,8 @@ def test_rccl_between_devices_and_of_a_rank_to_itself(tmp_path: Path, rccl: dict
 
 
 def test_one_rank_sends_to_itself_alone(tmp_path: Path, rccl: dict[str, str]) -> None:
-    rows = run_rccl(tmp_path / "out", "--ranks", "1", "--set", "size=4KiB", "--set", "peer=self", **rccl)
+    rows = run_rccl(tmp_path / "out", "--ranks", "1", "--set", "size=4KiB", "--set", "peer=self", devices=["hip:0"],
+                    **rccl)  # fmt: skip
     assert {(r.status, r.verified, len(r.parties)) for r in rows} == {("ok", True, 1)}
     found = P2pMessage().findings(rows, None)
     assert [f.claim.id for f in found] == ["p2p-message.itself"]
@@ -257,7 +258,7 @@ def test_a_byte_that_the_library_changes_is_found(
 
 
 def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str]) -> None:
-    counts = (1, 2, 4) if EXHAUSTIVE else (1, 4)
+    counts = (1, 2, 4) if EXHAUSTIVE else (1, 3)
     words = ["app", "halo", "transport", "--device", "hip:0", "--size", "tiny", "--strategy", "explicit",
              "--repeat", "1", "--ranks", "4", "--set", f"ranks={','.join(map(str, counts))}",
              "--set", "interface=none,xccl"]  # fmt: skip
