@@ -70,13 +70,12 @@ def speed_of(energy: F64) -> F64:
 
 
 def _draw(p: State, some: Any = slice(None)) -> F64:
-    with np.errstate(over="ignore"):
-        p["random"][some] = np.uint64(2862933555777941757) * p["random"][some] + np.uint64(3037000493)
-    return np.asarray(5.4210108624275222e-20 * p["random"][some].astype(np.float64))
+    p["random"][some] = drawn = np.uint64(2862933555777941757) * p["random"][some] + np.uint64(3037000493)
+    return np.asarray(5.4210108624275222e-20 * drawn.astype(np.float64))
 
 
 def _take(p: State, some: Any) -> State:
-    return {name: values[some].copy() for name, values in p.items()}
+    return {name: values[some] for name, values in p.items()}  # a copy, unless `some` is a slice
 
 
 def _join(parts: Sequence[State]) -> State:
