@@ -20,6 +20,7 @@ from firsttouch.engine import discover, runner
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.machine import gpus
 from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
@@ -63,7 +64,7 @@ _SHORT = dataclasses.replace(
 )
 _discover, _ask_nvml = discover.discover_devices, gpus.collect
 _IRRELEVANT = ("PYTEST_CURRENT_TEST", "COLUMNS", "TMPDIR", "FIRSTTOUCH_MODULES", "FIRSTTOUCH_TEST_OUT", "STEADY_LOG",
-               "RANKS_", "STANDIN_FLIP", "STANDIN_RCCL_FLIP")  # fmt: skip
+               "RANKS_", "STANDIN_FLIP", "STANDIN_RCCL_FLIP", "STANDIN_CUPTI_")  # fmt: skip
 """The beginnings of the names of variables that change neither."""
 Environment: TypeAlias = "frozenset[tuple[str, str]]"
 
@@ -72,14 +73,16 @@ def _environment() -> Environment:
     return frozenset((name, value) for name, value in os.environ.items() if not name.startswith(_IRRELEVANT))
 
 
+_found: dict[tuple[str, Environment], list[DeviceInfo]] = {}
+
+
 def devices(kinds: Iterable[str] = BACKENDS) -> list[DeviceInfo]:
-    """The devices of these kinds, found once for each environment."""
-    return copy.deepcopy(_found(tuple(kinds), _environment()))
-
-
-@cache
-def _found(kinds: tuple[str, ...], environment: Environment) -> list[DeviceInfo]:
-    return _discover(kinds)
+    """The devices of these kinds. Each kind is looked for once in each environment."""
+    wanted, environment = list(kinds), _environment()
+    new = [kind for kind in wanted if (kind, environment) not in _found]
+    for device in _discover(new) if new else []:
+        _found.setdefault((device.kind, environment), []).append(device)
+    return with_other_backends(copy.deepcopy([d for kind in wanted for d in _found.get((kind, environment), [])]))
 
 
 def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[gpus.Topics, str]:
