@@ -200,11 +200,12 @@ def _best(costs: Numbers, most: int) -> tuple[list[float], list[Numbers]]:
     """The least squared error with 1, 2, ... segments, and where the last of them begins, for each end."""
     import numpy as np
 
+    by_end, ends = np.ascontiguousarray(costs.T), np.arange(costs.shape[1])
     least, errors, choices = costs[0], [float(costs[0, -1])], [np.zeros(costs.shape[1])]
     for _ in range(most - 1):
-        total = least[:, None] + costs
-        choices.append(total.argmin(axis=0))
-        least = total.min(axis=0)
+        total = least + by_end
+        choices.append(total.argmin(axis=1))
+        least = total[ends, choices[-1]]
         errors.append(float(least[-1]))
     return errors, choices
 
