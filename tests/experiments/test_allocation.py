@@ -144,7 +144,7 @@ def test_one_block_of_256_mib_is_measured_of_memory_that_is_there_at_once(preset
 
 def test_a_free_of_touched_memory_is_timed_and_verified() -> None:
     session = Session(DeviceInfo(name="cpu", kind="cpu", title=""), 1, 0.01, 0.5, "quick")
-    factors = Factors({"allocator": "malloc", "size": 64 * MIB, "call": "free-cpu-touched", "chunks": 1})
+    factors = Factors({"allocator": "malloc", "size": 16 * MIB, "call": "free-cpu-touched", "chunks": 1})
     found = Allocation().measure(Point("allocation", "cpu", factors), session)
     assert found.verified is True
     assert min(found.samples) > 0

@@ -64,13 +64,14 @@ TOUCHED_BY_GPU: dict[str, Scalar] = {"agent": "cpu", "allocator": "malloc", "fir
 
 @pytest.mark.parametrize("device", [APU, SUPERCHIP], ids=["apu", "superchip"])
 def test_the_cpu_streams_malloc_that_the_gpu_touched_first(device: DeviceInfo) -> None:
-    (point,) = having(plan(device, "standard"), **TOUCHED_BY_GPU)
+    quick, standard, full = (plan(device, preset) for preset in ("quick", "standard", "full"))
+    (point,) = having(standard, **TOUCHED_BY_GPU)
     assert (point.reason, point.point["kernel"], point.point["arrays"]) == ("", "triad", "memory")
-    assert len(having(plan(device, "full"), **TOUCHED_BY_GPU)) > 1
-    assert not having(plan(device, "quick"), first_touch="other")
-    for preset in ("quick", "standard", "full"):
+    assert len(having(full, **TOUCHED_BY_GPU)) > 1
+    assert not having(quick, first_touch="other")
+    for points in (quick, standard, full):
         by_itself = {**TOUCHED_BY_GPU, "first_touch": "self"}
-        assert not having(plan(device, preset), **by_itself), "this is measured on the device cpu"
+        assert not having(points, **by_itself), "this is measured on the device cpu"
 
 
 def test_the_cpu_streams_malloc_that_the_gpu_touched_first_with_xnack() -> None:
