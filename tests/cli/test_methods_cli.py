@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests import calls
 from tests.calls import call
+from tests.matrix import matrix
 
 from firsttouch.machine.devices import describe_devices
 
@@ -68,7 +69,9 @@ def test_verify_in_words():
     assert "✗ measured, and not as stated" in " ".join(run.stdout.split())
 
 
-@pytest.mark.parametrize(("device", "text"), [("gpu", "unknown device 'gpu'"), ("cpu:7", "unknown device 'cpu:7'")])
+@pytest.mark.parametrize(
+    ("device", "text"), matrix([("cpu:7", "unknown device 'cpu:7'"), ("gpu", "unknown device 'gpu'")])
+)
 def test_an_unknown_device(device: str, text: str):
     run = methods("--device", device, "--verify")
     assert run.returncode == 2
