@@ -63,6 +63,8 @@ class _Rank:
     ended: dict[str, object] | None = None
     """How its worker ended, if it did."""
     closed: bool = False
+    wrong: bool = False
+    """Whether it sent what is no reply."""
 
 
 class Ranks:
@@ -178,7 +180,10 @@ class Ranks:
         self._launcher.stdout.close()
 
     def _state(self) -> WorkerState | Literal[""]:
-        """The state of the rank that has come least far."""
+        """The state of the rank that ended the task early; if none did, of the one that has come least far."""
+        for rank in self._by_number.values():
+            if rank.ended is not None or rank.closed or rank.wrong or _ended_early(rank.reply):
+                return rank.state
         order: list[WorkerState | Literal[""]] = ["", "ready", "opening", "opened", "done"]
         states = [rank.state for rank in self._by_number.values()]
         return "" if len(states) < self._count else min(states, key=order.index)
@@ -265,6 +270,7 @@ class Ranks:
             try:
                 replies, rank.replies = split_replies(rank.replies)
             except ValueError as error:
+                rank.wrong = True
                 return "failed", f"the reply of {self._who(rank.number, names)} is not valid: {error}"
             for reply in replies:
                 rank.since = time.monotonic()
@@ -274,6 +280,7 @@ class Ranks:
                 rank.state = reply.state
                 if reply.state == "done":
                     if reply.record is None:
+                        rank.wrong = True
                         return "failed", f"the reply of {self._who(rank.number, names)} has no record"
                     rank.reply = reply
         return None
