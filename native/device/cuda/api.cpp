@@ -138,7 +138,7 @@ std::vector<std::string> throttle_reasons(unsigned long long mask) {
     std::vector<std::string> words;
     for (std::size_t bit = 1; bit < 64; ++bit) {
         if ((mask >> bit & 1) == 0) continue;
-        char number[24];
+        char number[32];
         std::snprintf(number, sizeof number, "reason %#llx", 1ULL << bit);
         words.emplace_back(bit < std::size(names) ? names[bit] : number);
     }
