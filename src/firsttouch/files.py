@@ -1,9 +1,11 @@
-"""Reads regular files only, and writes files atomically."""
+"""Reads regular files only, hands scripts to the shell, and writes files atomically."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -60,6 +62,19 @@ def read_regular(path: Path) -> bytes:
     """The content of a regular file. Raises as `open_regular`."""
     with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read()
+
+
+def by_shell(command: Sequence[str], path: str | None = None) -> list[str] | None:
+    """The command by which /bin/sh runs a script that the kernel can't execute, as it has no ``#!``; None if the file
+    is no text. Source: execvp(3), and the command search of POSIX's shell. path: as PATH, if it is another.
+    """
+    file = shutil.which(command[0], path=path)
+    try:
+        with os.fdopen(open_regular(Path(file or command[0]), os.O_RDONLY), "rb") as script:
+            is_text = b"\0" not in script.read(256)
+    except (OSError, UsageError):
+        return None
+    return ["/bin/sh", os.path.abspath(file or command[0]), *command[1:]] if is_text else None
 
 
 def write_new(path: Path, data: bytes) -> None:

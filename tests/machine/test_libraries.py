@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_opencl_drivers(tmp_path: Path) -> None:
     assert candidates("opencl-icd") == [first, sibling, "libnowhere.so.1", wheel]
     assert candidates("pocl") == [wheel]
     assert [one.path for one in find_libraries() if one.name == "opencl-icd"] == [first, sibling, wheel]
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_place_of_a_file_is_passed_over(tmp_path: Path) -> None:
+    driver = library(tmp_path / "opt/libdriver.so.1")
+    (tmp_path / "vendors").mkdir()
+    (tmp_path / "vendors/b.icd").write_text(driver)
+    (tmp_path / "vendors/c.icd").write_text(str(tmp_path / "libpipe.so"))
+    for name in ("vendors/a.icd", "libpipe.so"):
+        os.mkfifo(tmp_path / name)
+    assert candidates("opencl-icd") == [driver, str(tmp_path / "libpipe.so")]
+    assert [one.path for one in find_libraries() if one.name == "opencl-icd"] == [driver]
 
 
 def test_an_icd_file_instead_of_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

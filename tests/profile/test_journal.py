@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import re
 import shutil
+import socket
 import struct
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.profile.injected import HERE, compiled, environment, only_journal, run
 
 from firsttouch.errors import UsageError
+from firsttouch.profile import marks
 from firsttouch.profile.inject import injected_library
 from firsttouch.profile.journal import JournalFile, JournalFollower, journal_files, read_journals
 
@@ -138,6 +142,25 @@ def test_changed_bytes_never_raise_anything_else(tmp_path: Path):
 def test_a_journal_that_vanishes_is_one_sentence(tmp_path: Path):
     with pytest.raises(UsageError, match="cannot be read"):
         list(JournalFile(tmp_path / "journal-1-0.bin").records())
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: socket.socket(socket.AF_UNIX).bind(path.name)])
+def test_what_is_no_file_is_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]):
+    """A profile from a stranger may have a FIFO in place of a journal."""
+    written(tmp_path, header() + mark("first"))
+    monkeypatch.chdir(tmp_path)  # the address of a socket must be short
+    make(tmp_path / "journal-1-1.bin")
+    with pytest.raises(UsageError, match=r"journal-1-1\.bin is a (FIFO|directory|socket), not a regular file"):
+        read_journals(tmp_path)
+    assert [mark.name for mark in JournalFollower(tmp_path).poll()[0]] == ["first"]
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_place_of_the_marks_does_not_block_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    os.mkfifo(tmp_path / marks.FILE)
+    monkeypatch.setenv(marks.VARIABLE, str(tmp_path))
+    assert not marks.write("begin", "first", "python")
 
 
 @pytest.fixture(scope="module")

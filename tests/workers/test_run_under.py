@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from firsttouch.engine.discover import Discover
+from firsttouch.workers import launch
 from firsttouch.workers.process import run_under
 
 
@@ -32,3 +33,10 @@ def test_a_tool_that_fails_or_hangs_or_is_no_program_is_a_reason(tmp_path: Path)
     started = time.monotonic()
     assert run("sh", "-c", "sleep 50 & wait", timeout=0.1) == "the point did not finish within 0.1 s"
     assert time.monotonic() - started < 20
+
+
+def test_a_launcher_that_is_a_script_without_an_interpreter_is_started(tmp_path: Path) -> None:
+    launcher = tmp_path / "launcher"
+    launcher.write_text('exec "$@"\n')
+    launcher.chmod(0o755)
+    assert launch._start([str(launcher), "sh", "-c", "exit 7"]).wait() == 7

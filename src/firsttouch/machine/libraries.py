@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from firsttouch.errors import UsageError
+from firsttouch.files import open_regular, read_regular
 from firsttouch.records.schema import Library
 
 _CUDA = ("{CUDA_HOME}/lib64", "{CUDA_PATH}/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")
@@ -262,8 +264,8 @@ def _vendor_drivers(vendors: str) -> Iterator[str]:
         if file.suffix == ".so" or ".so." in file.name:
             yield str(file)
             continue
-        with contextlib.suppress(OSError, ValueError):
-            line = file.read_text(errors="replace")[:4096].strip().partition("\n")[0].strip()
+        with contextlib.suppress(OSError, ValueError, UsageError):
+            line = read_regular(file)[:4096].decode(errors="replace").strip().partition("\n")[0].strip()
             sibling = file.parent / line
             if line:
                 yield str(sibling) if "/" not in line and sibling.is_file() else line
@@ -309,9 +311,9 @@ def _own_header() -> bytes:
 
 def _header(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(Path(path), os.O_RDONLY), "rb") as file:
             return file.read(20)
-    except (OSError, ValueError):
+    except (OSError, ValueError, UsageError):
         return b""
 
 

@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 from firsttouch.errors import UsageError
 from firsttouch.events.log import MemoryEvent
 from firsttouch.events.sums import EventKind as EventKind
+from firsttouch.files import open_regular
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
@@ -104,7 +105,7 @@ class JournalFile:
     def records(self) -> Iterator[tuple[int, memoryview]]:
         """The kind and the content of each complete record that was not returned yet."""
         try:
-            with open(self.path, "rb", buffering=0) as file:
+            with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
                 if not self._read_header(file.read(self.layout["file"].size)):
                     return

@@ -13,6 +13,8 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from firsttouch.files import by_shell
+
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit statuses of a shell for a program that can't be executed and for one that is not there."""
 
@@ -24,6 +26,8 @@ class NotStarted(Exception):
         missing = number in (errno.ENOENT, errno.ENOTDIR)
         self.status = NOT_FOUND if missing else NOT_EXECUTABLE
         why = "there is no such program" if missing else os.strerror(number)
+        if missing and shutil.which(name):
+            why = "the interpreter that it names, in its first line or as its loader, is not there"
         super().__init__(f"can't start {name}: {why}")
 
 
@@ -91,12 +95,22 @@ def _execute(
             signal.signal(number_ignored, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(command[0], list(command), dict(environment))
+        _become(command, dict(environment))
     except OSError as error:
         number = error.errno or number
     finally:
         os.write(failure, str(number).encode())
         os._exit(NOT_FOUND)
+
+
+def _become(command: Sequence[str], environment: dict[str, str]) -> None:
+    try:
+        os.execvpe(command[0], list(command), environment)
+    except OSError as error:
+        script = by_shell(command, environment.get("PATH")) if error.errno == errno.ENOEXEC else None
+        if script is None:
+            raise
+        os.execve(script[0], script, environment)
 
 
 def permit_descriptors() -> tuple[int, int]:

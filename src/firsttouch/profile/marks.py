@@ -44,8 +44,9 @@ def write(kind: str, name: str, source: str) -> bool:
     thread = threading.get_native_id()
     line = {"line": "mark", "t": time.monotonic(), "kind": kind, "name": str(name)[:LONGEST_NAME], "pid": os.getpid()}
     data = json.dumps({**line, "thread": thread, "source": source}).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO there must not block
     try:
-        descriptor = os.open(os.path.join(folder, FILE), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(os.path.join(folder, FILE), flags, 0o644)
     except OSError:
         return False
     try:

@@ -8,6 +8,7 @@ many copies, which get their number in the environment: ranks without a launcher
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from firsttouch.files import by_shell
 from firsttouch.workers.relay import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -45,8 +47,14 @@ def main(folders: Sequence[str], copies: int, command: Sequence[str]) -> int:
 
 
 def _start(command: Sequence[str], number: int | None = None) -> subprocess.Popen[bytes]:
-    own = {} if number is None else {NUMBER: str(number)}
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=os.environ | own)
+    environment = os.environ | ({} if number is None else {NUMBER: str(number)})
+    try:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+    except OSError as error:
+        script = by_shell(command) if error.errno == errno.ENOEXEC else None
+        if script is None:
+            raise
+        return subprocess.Popen(script, stdin=subprocess.DEVNULL, env=environment)
 
 
 def _wait(started: Sequence[subprocess.Popen[bytes]]) -> int:
