@@ -114,6 +114,112 @@ def test_perf_leaves_out_what_the_processor_does_not_count(tmp_path: Path) -> No
     assert refused.value.lasting
 
 
+GOOD = "1200,,dTLB-load-misses,50000,100.00,,"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ",,,,,12.3,metric",
+        "70000",
+        "70000,,L1-dcache-loads,50",
+        "Some events were not counted.",
+        "18446744073709551615,,L1-dcache-loads,50000,100.00,,",
+        "-5,,L1-dcache-loads,50000,100.00,,",
+        "nan,,L1-dcache-loads,50000,100.00,,",
+        "1_000,,L1-dcache-loads,50000,100.00,,",
+        "70000,,L1-dcache-loads,0,0.00,,",
+        ",,L1-dcache-loads,50000,100.00,,",
+        '70000,,"L1-dcache-loads',
+        "\xff\xfe,,\x00",
+    ],
+)
+def test_perfs_rows_that_are_no_counts_are_passed_over(tmp_path: Path, odd: str) -> None:
+    (tmp_path / "perf.csv").write_bytes(f"{GOOD}\n{odd}\n".encode("latin-1"))
+    assert counted(Perf(), tmp_path) == ({"hw_tlb_misses": 1200}, None)
+    (tmp_path / "perf.csv").write_bytes(f"{odd}\n".encode("latin-1"))
+    with pytest.raises(RefusedError, match="perf stat wrote no count; "):
+        Perf().read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [
+        ([("cpu_core/dTLB-load-misses/", "1000", 25), ("cpu_atom/dTLB-load-misses/", "200", 75)], 400),
+        ([("cpu_core/dTLB-load-misses/u", "1000", 100), ("cpu_atom/dTLB-load-misses/u", "<not counted>", 0)], 1000),
+        ([("armv8_cortex_a53/dTLB-load-misses/", "80", 20), ("armv8_cortex_a73/dTLB-load-misses/", "160", 20)], 120),
+        ([("apple_icestorm_pmu/dTLB-load-misses/", "7", 100), ("apple_firestorm_pmu/dTLB-load-misses/", "8", 100)], 15),
+        ([("dTLB-load-misses:u", "12", 40)], 12),
+    ],
+)
+def test_an_event_of_several_kinds_of_cores_is_counted_over_all(
+    tmp_path: Path, rows: list[tuple[str, str, int]], count: int
+) -> None:
+    """perf states what each kind would have counted in the whole time, and the share of the time that it did."""
+    lines = [f"{value},,{event},50000,{share}.00,," for event, value, share in rows]
+    (tmp_path / "perf.csv").write_text("\n".join(lines))
+    assert counted(Perf(), tmp_path) == ({"hw_tlb_misses": count}, None)
+
+
+@pytest.mark.parametrize("end", [-2, -30, -160, -200, -250])
+def test_what_ncu_wrote_in_part_is_refused(tmp_path: Path, end: int) -> None:
+    (tmp_path / "ncu.csv").write_text((RECORDED / "ncu.csv").read_text()[:end])
+    with pytest.raises(RefusedError, match="ends within a row; see whether the disk"):
+        Ncu().read(tmp_path)
+
+
+@pytest.mark.parametrize("odd", ["18,446,744,073,709,551,615", "-1", "", "nan", "no data"])
+def test_what_is_no_count_in_a_row_of_ncu_is_left_out(tmp_path: Path, odd: str) -> None:
+    (tmp_path / "ncu.csv").write_text((RECORDED / "ncu.csv").read_text().replace("3,221,225,472", odd))
+    values, _ = counted(Ncu(), tmp_path)
+    assert "hw_l1_bytes" not in values
+    assert values["hw_l2_bytes"] == 2 * 3 * GIB
+
+
+def passes(folder: Path, *files: str) -> tuple[dict[str, int], int | None]:
+    """What is read of rocprofv3's files of several passes, each in rows of a counter and its value."""
+    for number, text in enumerate(files):
+        rows = [f'"counted_copy","{counter}",{value}' for counter, value in (row.split() for row in text.split(";"))]
+        (folder / f"{number}_counter_collection.csv").write_text(
+            "\n".join(['"Kernel_Name","Counter_Name","Counter_Value"', *rows])
+        )
+    return counted(Rocprofv3(), folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "values"),
+    [
+        (["TCC_REQ_sum 4;TCC_REQ_sum 4", "TCP_UTCL1_TRANSLATION_MISS_sum 7"], {"hw_l2_bytes": 1024}),
+        (["TCC_EA0_RDREQ_sum 5;TCC_REQ_sum 1", "TCC_EA0_RDREQ_DRAM_sum 8"],
+         {"hw_l2_bytes": 128, "hw_device_read_requests": 8}),
+        (["TCC_REQ_sum 4", "TCP_UTCL1_TRANSLATION_MISS_sum 1.8446744073709552e+19"], {"hw_l2_bytes": 512}),
+        (["TCC_REQ_sum 4", "TCP_UTCL1_TRANSLATION_MISS_sum -3"], {"hw_l2_bytes": 512}),
+    ],
+)  # fmt: skip
+def test_uneven_passes_of_rocprofv3_give_no_false_counts(
+    tmp_path: Path, files: list[str], values: dict[str, int]
+) -> None:
+    assert passes(tmp_path, *files)[0] == values
+
+
+@pytest.mark.parametrize("end", [-1, -30, -45, -60, -150])
+def test_a_row_that_rocprofv3_did_not_end_is_left_out(tmp_path: Path, end: int) -> None:
+    whole = (RECORDED / "rocprofv3/pmc_1/counted_counter_collection.csv").read_text()
+    (tmp_path / "counted_counter_collection.csv").write_text(whole.rstrip()[:end])
+    values, kernels = counted(Rocprofv3(), tmp_path)
+    assert kernels == 1
+    assert values.items() <= {"hw_tlb_misses": 24576, "hw_l2_bytes": 2 * GIB, "hw_memory_read_bytes": GIB}.items()
+
+
+def test_files_that_are_no_csv_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "perf.csv").write_text('1,,"' + "x" * 200_000)
+    with pytest.raises(RefusedError, match="perf wrote no valid CSV"):
+        Perf().read(tmp_path)
+    (tmp_path / "counted_counter_collection.csv").write_text("")
+    with pytest.raises(RefusedError, match="--list-avail"):
+        Rocprofv3().read(tmp_path)
+
+
 @pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
 def test_a_tool_that_is_not_installed_is_one_sentence(
     tool: Tool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

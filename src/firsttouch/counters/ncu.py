@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool
+from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
 
 SECTOR = 32
 """Bytes of a sector of L1 and L2."""
@@ -68,26 +66,26 @@ class Ncu(Tool):
         return RefusedError(f"ncu: {errors[0]}") if errors else None
 
     def read(self, folder: Path) -> Reading:
-        rows = list(csv.reader(line for line in _log(folder).splitlines() if line.startswith('"')))
+        lines = [line for line in _log(folder).splitlines() if line.startswith('"')]
+        rows = csv_rows(lines, self.name)
         if len(rows) < 3 or "Kernel Name" not in rows[0]:
             raise RefusedError("ncu saw no kernel of this point")
         head, units, *launches = rows
+        if any(len(row) != len(head) for row in rows) or not lines[-1].endswith('"'):
+            raise RefusedError("what ncu wrote ends within a row; see whether the disk of TMPDIR is full")
         launches = [row for row in launches if row[head.index("Kernel Name")].startswith(COUNTED)]
         requested = {counter for quantity in self.quantities for form in quantity.forms for counter in form}
-        sums: dict[str, float] = defaultdict(float)
+        sums: dict[str, float] = {}
         for column, name in enumerate(head):
             if name not in requested:
                 continue  # ncu adds the kernel's duration, in ns
             if units[column] not in _UNITS:
                 raise RefusedError(f"ncu wrote {name} in {units[column]}, not in its base unit")
-            values = [row[column].replace(",", "") for row in launches]
-            if all(map(_is_number, values)):
-                sums[name] = sum(map(float, values))
+            values = [parse_count(row[column].replace(",", "")) for row in launches]
+            counts = [value for value in values if value is not None]
+            if len(counts) == len(values):
+                sums[name] = sum(counts)
         return Reading(sums, len(launches))
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
 
 
 def _log(folder: Path) -> str:

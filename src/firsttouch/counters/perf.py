@@ -5,16 +5,19 @@ It starts with counting off. The worker turns it on around the timed sample, by 
 
 from __future__ import annotations
 
-import csv
 import os
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import HwCounter, Reading, RefusedError, Tool
+from firsttouch.counters.tool import HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
 
 CONTROL = "FIRSTTOUCH_COUNTERS_CONTROL"
 """The environment variable that names both pipes."""
+_OF_CORES = re.compile(r"[^/]+/([^/]+)/\w*")
+"""An event of one kind of core, such as cpu_atom/LLC-loads/u."""
 
 
 class Perf(Tool):
@@ -49,21 +52,43 @@ class Perf(Tool):
         return None
 
     def read(self, folder: Path) -> Reading:
-        values: dict[str, float] = {}
+        counts: dict[str, list[tuple[float, float]]] = defaultdict(list)
         absent: list[str] = []
         try:
-            lines = (folder / "perf.csv").read_text().splitlines()
+            text = (folder / "perf.csv").read_text(errors="replace")
         except OSError:
             raise RefusedError("perf stat wrote nothing") from None
-        for row in csv.reader(line for line in lines if line and not line.startswith("#")):
-            value, event = row[0], row[2].partition(":")[0]  # the event may end with :u
-            if value.startswith("<"):
+        for row in csv_rows((line for line in text.splitlines() if not line.startswith("#")), self.name):
+            if len(row) < 5 or not row[2]:
+                continue  # a metric alone, a row that was cut off, or words
+            count, share = parse_count(row[0]), parse_count(row[4])
+            event = _event(row[2])
+            if count is not None and share:
+                counts[event].append((count, share))
+            elif row[0].startswith("<"):
                 absent.append(event)
-            else:
-                values[event] = float(value)
-        if not values:
-            raise RefusedError(f"this processor or virtual machine counts no {', '.join(absent)}", lasting=True)
-        return Reading(values)
+        if absent and not counts:
+            names = ", ".join(dict.fromkeys(absent))
+            raise RefusedError(f"this processor or virtual machine counts no {names}", lasting=True)
+        if not counts:
+            raise RefusedError("perf stat wrote no count; see what `perf stat true` prints")
+        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in counts.items()})
+
+
+def _event(text: str) -> str:
+    """The name of an event without its kind of core and without modifiers (:u)."""
+    of_cores = _OF_CORES.fullmatch(text)
+    return of_cores[1] if of_cores else text.partition(":")[0]
+
+
+def _over_kinds(counts: Sequence[tuple[float, float]]) -> float:
+    """An event's count over all kinds of cores, each with the percentage of the time in which it was counted.
+
+    perf scales the count of each kind to the whole time, as if the program had never left its cores. Taken back, the
+    counts add up. Where the shares add up to less than the whole, events took turns, and the sum is scaled.
+    """
+    whole = sum(share for _, share in counts)
+    return sum(count * share for count, share in counts) / min(whole, 100)
 
 
 def _pipes(folder: Path) -> tuple[str, str]:

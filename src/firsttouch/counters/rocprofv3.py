@@ -5,13 +5,12 @@ Written from the documentation; it has not run on AMD hardware (docs/counters.md
 
 from __future__ import annotations
 
-import csv
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool
+from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
 
 _PER_PASS = 4
 """The number of counters of one block (TCC, TCP) that are asked for in one run of the program."""
@@ -58,16 +57,29 @@ class Rocprofv3(Tool):
 
     def read(self, folder: Path) -> Reading:
         sums: dict[str, float] = defaultdict(float)
-        kernels: dict[str, int] = defaultdict(int)
+        kernels: Counter[str] = Counter()
         for file in sorted(folder.rglob("*counter_collection.csv")):
-            with open(file, newline="", errors="replace") as text:
-                for row in csv.DictReader(text):
-                    if row.get("Kernel_Name", "").startswith(COUNTED):
-                        sums[row["Counter_Name"]] += float(row["Counter_Value"])
-                        kernels[row["Counter_Name"]] += 1
+            for counter, value in self._counts(file):
+                sums[counter] += value
+                kernels[counter] += 1
         if not sums:
             raise RefusedError("rocprofv3 wrote no counter of this point; `rocprofv3 --list-avail` lists those it has")
-        return Reading(sums, max(kernels.values()))
+        launches = max(kernels.values())
+        # A pass that ended early saw fewer launches: its sums are those of another amount of work.
+        return Reading({name: value for name, value in sums.items() if kernels[name] == launches}, launches)
+
+    def _counts(self, file: Path) -> Iterator[tuple[str, float]]:
+        """The counters of a file's launches, each with its value. Rows that were cut off are left out."""
+        try:
+            lines = file.read_text(errors="replace").splitlines()
+        except OSError:
+            return
+        head, *rows = csv_rows(lines, self.name) or [[]]
+        for row in rows:
+            of = dict(zip(head, row, strict=False))
+            value = parse_count(of.get("Counter_Value"))
+            if len(row) == len(head) and value is not None and of.get("Kernel_Name", "").startswith(COUNTED):
+                yield of.get("Counter_Name", ""), value
 
 
 def groups(counters: Iterable[str]) -> list[list[str]]:

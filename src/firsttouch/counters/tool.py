@@ -6,10 +6,11 @@ quantity. The run under the tool is in engine/counted.py.
 
 from __future__ import annotations
 
+import csv
 import glob
 import re
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +25,9 @@ KERNELS = "hw_kernels"
 """The counter that holds the number of kernels over which the others are sums."""
 COUNTED = "counted_"
 """How the name of a kernel begins that is to be counted (Lab::timed_kernel)."""
+_NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_LARGEST = 2.0**63
+"""A count from here on is one below zero that has wrapped."""
 
 
 class RefusedError(Exception):
@@ -93,6 +97,20 @@ class Tool:
         raise NotImplementedError
 
 
+def parse_count(text: str | None) -> float | None:
+    """What a tool counted; None for words, an empty field, and numbers that no event can reach or that are negative."""
+    value = float(text) if text and _NUMBER.fullmatch(text) else _LARGEST
+    return value if value < _LARGEST else None
+
+
+def csv_rows(lines: Iterable[str], tool: str) -> list[list[str]]:
+    """The rows of a tool's CSV, of any width, without empty ones. Raises RefusedError if it is none."""
+    try:
+        return [row for row in csv.reader(lines) if row]
+    except csv.Error as error:
+        raise RefusedError(f"{tool} wrote no valid CSV: {error}") from None
+
+
 def listed_names(listing: str) -> set[str]:
     """All words of a tool's list of counters."""
     return set(re.findall(r"\w+", listing))
@@ -114,12 +132,15 @@ def choose_forms(quantities: Sequence[HwCounter], offered: Collection[str]) -> d
 
 
 def evaluate(forms: Mapping[str, Mapping[str, float]], reading: Reading) -> dict[str, int]:
-    """The quantities, by name. Those are left out for which the tool has no value."""
-    return {
+    """The quantities, by name. Those are left out for which the tool has no value, and differences of counters of
+    several passes that are below zero.
+    """
+    sums = {
         name: round(sum(factor * reading.values[counter] for counter, factor in form.items()))
         for name, form in forms.items()
         if all(counter in reading.values for counter in form)
     }
+    return {name: value for name, value in sums.items() if value >= 0}
 
 
 def why_none(record: Record) -> str | None:

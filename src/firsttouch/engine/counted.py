@@ -104,10 +104,13 @@ class PointCounter:
             if counted.status != "ok" or counted.verified is False:
                 raise RefusedError(f"under {tool.name} the point ended {_outcome(counted)}")
             reading = tool.read(folder)
+            values = evaluate(forms, reading)
+            if not values:
+                raise RefusedError(f"{tool.name} counted none of {', '.join(wanted)} in full")
         own = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
         kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
         state = f"{tool.name} ({tool.how})" if tool.how else tool.name
-        return {STATE: state, **own, **kernels, **evaluate(forms, reading)}
+        return {STATE: state, **own, **kernels, **values}
 
     def _offered_forms(self, tool: Tool, program: str) -> dict[str, Mapping[str, float]]:
         """The forms of the tool's quantities that it offers on this machine. Asked once."""

@@ -6,7 +6,6 @@ import io
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, P
 from firsttouch.figures import Table
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
+from firsttouch.machine.tools import ask
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -118,7 +118,7 @@ def _cuda_listing(kernel: str, code: bytes, ptx: str) -> tuple[str, list[str]]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "kernel.cubin"
             path.write_bytes(code)
-            done = subprocess.run([tool, "-c", str(path)], capture_output=True, text=True, check=False)
+            done = ask([tool, "-c", str(path)])
         body = re.search(rf"\.text\.{kernel}:(.*?)(?=\n\s*\.section|\Z)", done.stdout, re.DOTALL)
         if done.returncode == 0 and body:
             instructions = re.findall(r"/\*[0-9a-f]+\*/\s+(.*?)\s*;", body[1])
@@ -142,8 +142,7 @@ def hip_listing(kernel: str, code: bytes) -> tuple[str, list[str]]:
         path = Path(folder) / "kernel.co"
         path.write_bytes(code)
         for tool in llvm_tools("llvm-objdump"):
-            command = [tool, "-d", f"--disassemble-symbols={kernel}", str(path)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = ask([tool, "-d", f"--disassemble-symbols={kernel}", str(path)])
             listing = re.findall(r"^\t(\S.*?)\s*//", done.stdout, re.MULTILINE)
             if done.returncode == 0 and "s_endpgm" in listing:
                 return "AMD GPU code", listing[: len(listing) - listing[::-1].index("s_endpgm")]  # the end is padded

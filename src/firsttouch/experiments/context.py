@@ -77,7 +77,7 @@ def _timeline_of_new_process(device: str, caches: str | None = None) -> dict[str
     folders = {"FIRSTTOUCH_CACHE": "own", "POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "cuda"}
     environment = os.environ | {name: f"{caches}/{folder}" for name, folder in folders.items() if caches}
     command = [sys.executable, "-m", __name__, device]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")
     timeline: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

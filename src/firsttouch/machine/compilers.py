@@ -14,6 +14,7 @@ from functools import cache
 from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.machine.devices import show_libraries
+from firsttouch.machine.tools import ask
 
 MISSING = 3
 """The exit status of the process that runs hipRTC if the library was not found."""
@@ -50,7 +51,7 @@ def _clang(text: str, name: str, target: str) -> Compiled:
     options = ["-x", "hip", "--cuda-device-only", f"--offload-arch={target}", "-nogpuinc", "-nogpulib", "-S", "-O3"]
     refusals = []
     for tool in llvm_tools("clang"):
-        done = subprocess.run([tool, *options, "-", "-o", "-"], input=text, capture_output=True, text=True, check=False)
+        done = ask([tool, *options, "-", "-o", "-"], text)
         if done.returncode == 0:
             version = re.search(r'\.ident\s+"(.*)"', done.stdout)
             return Compiled("hsaco", b"", done.stdout, version[1] if version else tool)

