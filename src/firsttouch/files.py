@@ -1,10 +1,14 @@
-"""Reads regular files only, hands scripts to the shell, and writes files atomically."""
+"""Reads regular files only, hands scripts to the shell, writes files atomically, with whatever a system lacks."""
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
+import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +23,10 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+
+
+_NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES, errno.EPERM, errno.EROFS}
+"""The errors of file systems, of the kernel and of sandboxes that lack fsync, or refuse it for a folder."""
 
 
 class as_usage_error:
@@ -86,7 +94,7 @@ def write_new(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
         file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -98,8 +106,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     Raises:
         OSError: the file can't be written; nothing was changed.
     """
-    temporary = path.parent / f".{os.getpid()}.tmp"
-    temporary.unlink(missing_ok=True)
+    # Process ids alone are not unique: those of other hosts and containers may write here too.
+    temporary = path.parent / f".{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
         write_new(temporary, data)
         temporary.replace(path)
@@ -118,10 +126,53 @@ def write_output(path: Path, data: bytes) -> None:
         write_atomically(path, data)
 
 
-def sync_directory(path: Path) -> None:
-    """Sync the entries of a directory, such as that of a file just created or renamed."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(descriptor: int) -> None:
+    """Sync a file, or a folder, as far as its file system can. Raises OSError if it can and failed, as a full disk."""
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+
+
+def sync_directory(path: Path) -> None:
+    """Sync the entries of a directory, such as that of a file just created or renamed, as far as that is possible: a
+    directory may be one that cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return
+    try:
+        sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_new_directory(path: Path) -> Path:
+    """Make a directory that no other call has: `path`, or with a suffix the first of PATH-2, PATH-3, ... that is new.
+
+    Raises:
+        OSError: no directory can be made there.
+    """
+    for number in itertools.count(1):
+        directory = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            if not os.path.lexists(directory):  # it is not this directory that exists, but a link in place of one above
+                raise
+        else:
+            break
+    return directory
+
+
+def anonymous_file(name: str) -> int:
+    """A descriptor of an empty file without a path. It is in memory, or where the C library, the kernel or a sandbox
+    does not permit that, in the folder for temporary files. Raises OSError if neither can be made.
+    """
+    try:
+        return os.memfd_create(name)
+    except (AttributeError, OSError):
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())

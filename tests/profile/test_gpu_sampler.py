@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -386,6 +387,16 @@ def test_no_gpu_and_no_library(tmp_path: Path) -> None:
     missing = gpus.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
     assert "did not start: No such file or directory" in only(missing.start()[1]).why
     missing.stop()
+
+
+def test_no_place_for_what_the_process_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(gpus, "anonymous_file", refuse)
+    sampler = gpus.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
+    assert "the process that asks NVML ended with status 1" in only(sampler.start()[1]).why
+    sampler.stop()
 
 
 def test_nonsense_from_the_process_is_left_out(tmp_path: Path) -> None:

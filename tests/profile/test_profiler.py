@@ -18,6 +18,8 @@ from tests.calls import COMMAND, UNDRAWN
 from tests.profile.calls import call, has_sampled, start, until, values
 from tests.profile.targets import build
 
+from firsttouch.profile import profiler
+from firsttouch.profile.profiler import ProfileCall, directory_of
 from firsttouch.profile.reading import Profile, read
 
 MiB = 1 << 20
@@ -400,6 +402,43 @@ def test_another_users_process_is_refused(tmp_path: Path) -> None:
         pytest.skip("root may read all processes")
     done = call("--pid", "1", "--out", str(tmp_path / "out"))
     assert (done.returncode, "is another user's" in done.stderr) == (2, True)
+
+
+def test_profiles_of_the_same_second_are_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profiler, "default_directory", lambda call: Path("profiles") / "app")
+
+    def directory(**environment: str) -> str:
+        return str(directory_of(ProfileCall(["app"], environment=environment)).relative_to("profiles"))
+
+    assert [directory() for _ in range(3)] == ["app", "app-2", "app-3"]
+    monkeypatch.setattr(profiler, "default_directory", lambda call: Path("profiles") / "ranks")
+    launches = [
+        {"PMIX_NAMESPACE": "prterun-1@1"},
+        {"PMIX_NAMESPACE": "prterun-2@1"},
+        {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"},
+        {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"},
+    ]
+    for rank in ("0", "1"):  # of each launch; in another order each time
+        for number, launch in sorted(enumerate(launches, 1), reverse=rank == "1"):
+            name = "ranks" if number == 1 else f"ranks-{number}"
+            assert directory(PMI_RANK=rank, **launch) == f"{name}/rank-{rank}"
+
+
+def test_ranks_of_a_launcher_that_says_nothing_and_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(profiler, "default_directory", lambda call: Path(*call.command))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    for name, launch in (("a", {}), ("b", {"FLUX_JOB_ID": "f1"})):
+        calls = [ProfileCall([name], environment={"PMI_RANK": rank, **launch}) for rank in ("0", "1", "0")]
+        made = [str(directory_of(call)) for call in calls]
+        assert made == [f"{name}/rank-0", f"{name}/rank-1", f"{name}-2/rank-0"]
 
 
 def test_ranks_write_directories_of_their_own(tmp_path: Path) -> None:

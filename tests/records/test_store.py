@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import threading
@@ -62,6 +64,41 @@ def test_two_writers_of_one_directory(tmp_path):
         first.append(a_record(1))
     with Store(tmp_path, resume=True) as second:
         assert len(second.keys) == 1
+
+
+def test_two_runs_without_a_name_in_the_same_second(tmp_path):
+    with (
+        Store(tmp_path / "host", resume=False, own=True) as first,
+        Store(tmp_path / "host", resume=False, own=True) as b,
+    ):
+        first.append(a_record(1))
+        b.append(a_record(2))
+        assert [store.directory.name for store in (first, b)] == ["host", "host-2"]
+    assert all((tmp_path / name / RESULTS).read_bytes().count(b"\n") == 1 for name in ("host", "host-2"))
+
+
+@pytest.mark.parametrize("error", ["ENOLCK", "ENOSYS", "EOPNOTSUPP", "EINVAL", "EIO"])
+def test_a_file_system_without_locks(held, monkeypatch, error):
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(getattr(errno, error), "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with Store(held, resume=True) as store:
+        store.append(a_record(9))
+        assert store.warnings == [
+            f"the file system of {held} has no locks (No locks available): nothing keeps another run from writing "
+            "there; give each run a directory of its own"
+        ]
+    assert len(load_results(held).records) == 4
+
+
+def test_a_file_system_that_does_not_sync(tmp_path, monkeypatch):
+    def refuse(file: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    fill(tmp_path / "out", a_record(1))
+    assert len(load_results(tmp_path / "out").records) == 1
 
 
 @pytest.mark.parametrize("path", ["/proc/none", "/dev/null/below", "/dev/null"])

@@ -138,7 +138,7 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
     ]
     plans = [startable(plan, selected, launching) for selected, plan in zip(chosen, plans, strict=True)]
     with (
-        Store(options.out or default_directory(), resume=options.resume) as store,
+        Store(options.out or default_directory(), resume=options.resume, own=options.out is None) as store,
         PointSampler(store.directory) as sampler,
     ):
         machine, asked = checked_machine(store, devices), together(request)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from firsttouch.files import anonymous_file
 from firsttouch.machine import host
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.profile import amdgpu, nvml
@@ -50,7 +51,9 @@ class GpuSampler:
         self._tree = tree
         self._command = command or [sys.executable, "-m", "firsttouch.profile.nvml", repr(float(interval))]
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = os.memfd_create("errors")
+        self._errors = -1
+        with contextlib.suppress(OSError):  # no place for what the process says when it fails
+            self._errors = anonymous_file("errors")
         self._text = b""
         self._decoder = msgspec.json.Decoder(nvml.NvmlLine)
         self._heard = 0.0
@@ -164,7 +167,7 @@ class GpuSampler:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=self._errors if self._errors >= 0 else subprocess.DEVNULL,
                 env=os.environ | {"PYTHONSAFEPATH": "1"},
                 start_new_session=True,  # the terminal's signals are the target's
                 bufsize=0,
@@ -260,6 +263,8 @@ class GpuSampler:
         if status is not None and status < 0:
             with contextlib.suppress(ValueError):
                 return signal.Signals(-status).name
+        if self._errors < 0:
+            return f"status {status}"
         start = max(os.fstat(self._errors).st_size - _TAIL, 0)
         last = os.pread(self._errors, _TAIL, start).decode(errors="replace").strip().splitlines()[-1:]
         return last[0] if last else f"status {status}"

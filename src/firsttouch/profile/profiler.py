@@ -6,6 +6,7 @@ handed on; Ctrl-C and Ctrl-Z reach the target from the terminal. Whatever fails 
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import signal
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from firsttouch.errors import UsageError
+from firsttouch.files import as_usage_error, make_new_directory
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.gpus import GpuSampler
@@ -41,6 +43,13 @@ _SETTINGS = {
     "overcommit_memory": "proc/sys/vm/overcommit_memory",
 }
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK")
+_LAUNCHES = (
+    *(("PMIX_NAMESPACE",), ("OMPI_MCA_ess_base_jobid",), ("PALS_APID",), ("FLUX_JOB_ID",)),
+    *(("SLURM_JOB_ID", "SLURM_STEP_ID"), ("PMI_JOBID",)),
+)
+"""Variables that are the same for all ranks of a launch, and differ from those of other launches."""
+_LAUNCH = ".launch"
+"""The link in the directory of several ranks whose target says which launch they are of."""
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP)
 _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _WAKE = signal.SIGRTMIN + 3
@@ -94,9 +103,18 @@ def rank_of(environment: Mapping[str, str]) -> str:
 def default_directory(call: ProfileCall) -> Path:
     """The directory of a profile that the call does not name; those of ranks lie beside each other."""
     name = Path(call.command[0]).name if call.command else f"pid-{call.pid}"
-    # Ranks begin one after the other, but their launcher began once.
+    # Ranks begin one after the other, but what launched them began once.
     begun = time.time() - (_age(call.tree, os.getppid()) if rank_of(call.environment) else 0.0)
     return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
+
+
+def _first_in(shared: Path, launched: str) -> str:
+    """The launch that has a directory of several ranks; this one if no other has. The link is made at once or not."""
+    with suppress(OSError):  # another has it, or the file system has no links
+        os.symlink(launched, shared / _LAUNCH)
+    with suppress(OSError):
+        return os.readlink(shared / _LAUNCH)
+    return launched
 
 
 def _age(tree: Tree, pid: int) -> float:
@@ -107,10 +125,33 @@ def _age(tree: Tree, pid: int) -> float:
 
 
 def directory_of(call: ProfileCall) -> Path:
-    """The directory of this process's profile: with a rank, a folder of that name in the directory of the call."""
+    """The directory of this process's profile: with a rank, a folder of that name in the directory of the call. One
+    that the call does not name is made here, so that no other call has it. Raises OSError if it can't be.
+    """
     rank = rank_of(call.environment)
-    directory = call.out or default_directory(call)
-    return directory / f"rank-{rank}" if rank else directory
+    if call.out:
+        return call.out / f"rank-{rank}" if rank else call.out
+    directory = default_directory(call)
+    return _of_rank(directory, rank, launch_of(call.environment)) if rank else make_new_directory(directory)
+
+
+def launch_of(environment: Mapping[str, str]) -> str:
+    """What tells the ranks of a launch from those of another; '' if the launcher says nothing."""
+    names = next((names for names in _LAUNCHES if all(environment.get(name) for name in names)), ())
+    return "-".join(environment[name] for name in names)
+
+
+def _of_rank(directory: Path, rank: str, launched: str) -> Path:
+    """Makes the folder of a rank where the other ranks of its launch have theirs, and those of no other launch."""
+    for number in itertools.count(1):
+        shared = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
+        shared.mkdir(parents=True, exist_ok=True)
+        if launched and _first_in(shared, launched) != launched:
+            continue
+        with suppress(FileExistsError):
+            (shared / f"rank-{rank}").mkdir()
+            break
+    return shared / f"rank-{rank}"
 
 
 def profile(call: ProfileCall) -> ProfileOutcome:
@@ -142,7 +183,8 @@ def _check_pid(tree: Tree, pid: int) -> None:
 class _Profiler:
     def __init__(self, call: ProfileCall) -> None:
         self.call = call
-        self.directory = directory_of(call)
+        with as_usage_error("write", call.out or default_directory(call), "a directory that can be written"):
+            self.directory = directory_of(call)
         self.writer = Writer(self.directory)
         self.layers: list[schema.LayerState] = []
         self.sampler: Sampler | None = None

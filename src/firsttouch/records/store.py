@@ -1,7 +1,7 @@
 """The only writer of a results directory: results.jsonl (append-only), machine.json and run.json.
 
 A record is on disk before the next point starts. The writer holds a lock on results.jsonl, which the kernel releases
-when its process ends.
+when its process ends; a file system without locks is told in a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, open_regular, sync_directory, write_atomically
+from firsttouch.files import as_usage_error, make_new_directory, open_regular, sync, sync_directory, write_atomically
 from firsttouch.records.plausibility import mark
 from firsttouch.records.reading import (
     MACHINE,
@@ -31,14 +31,14 @@ from firsttouch.records.schema import FAILURES, Machine, Record, Request, Stored
 
 
 class Store:
-    """The only writer of a results directory.
+    """The only writer of a results directory. own: makes a new directory, of that name or with a number after it.
 
     Raises:
         UsageError: the directory cannot be written, holds results although `resume` is False, is being written by
             another run, or (with `resume`) holds an invalid file. Nothing in it has been changed in these cases.
     """
 
-    def __init__(self, directory: Path, *, resume: bool) -> None:
+    def __init__(self, directory: Path, *, resume: bool, own: bool = False) -> None:
         self.directory = directory
         self.warnings: list[str] = []
         self._file = -1
@@ -46,7 +46,10 @@ class Store:
         self._tries: Counter[str] = Counter()
         self._machine: Machine | None = None
         with self._writing():
-            directory.mkdir(parents=True, exist_ok=True)
+            if own:
+                self.directory = directory = make_new_directory(directory)
+            else:
+                directory.mkdir(parents=True, exist_ok=True)
             try:
                 self._open_locked()
                 self._read(resume)
@@ -93,6 +96,11 @@ class Store:
             raise UsageError(
                 f"{self.directory} is being written by another run; wait for it or choose another --out"
             ) from None
+        except OSError as error:
+            self.warnings.append(
+                f"the file system of {self.directory} has no locks ({error.strerror}): nothing keeps another run from "
+                "writing there; give each run a directory of its own"
+            )
 
     def _read(self, resume: bool) -> None:
         if os.fstat(self._file).st_size and not resume:
@@ -100,14 +108,14 @@ class Store:
                              "another --out")  # fmt: skip
         lines = read_lines(self.directory, read_file(self.directory, RESULTS) or b"")
         read_document(self.directory, MACHINE, Machine), read_document(self.directory, RUN, Request)  # refuse bad ones
-        self.warnings = lines.warnings
+        self.warnings += lines.warnings
         self._tries = Counter(map(key_of, lines.records))
         self._latest = latest(lines.records)
         if lines.complete < os.fstat(self._file).st_size:
             os.ftruncate(self._file, lines.complete)
         elif not lines.has_final_newline:
             os.write(self._file, b"\n")
-        os.fsync(self._file)
+        sync(self._file)
 
     def machine(self) -> Machine | None:
         """The stored machine, or None in an empty directory. Raises UsageError if there are results but no machine,
@@ -142,7 +150,7 @@ class Store:
         with self._writing():
             while line:
                 line = line[os.write(self._file, line) :]
-            os.fsync(self._file)
+            sync(self._file)
         key = key_of(record)
         self._latest[key] = record
         self._tries[key] += 1

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from firsttouch.files import anonymous_file
 from firsttouch.units import format_size
 from firsttouch.workload.program import (
     Access,
@@ -96,7 +97,7 @@ def _repeat(address: int, size: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    file = os.memfd_create("firsttouch")
+    file = anonymous_file("firsttouch")
     try:
         os.ftruncate(file, REAL)
         for at in range(0, size, REAL):
