@@ -53,6 +53,18 @@ def test_a_package_provides_experiments_by_an_entry_point(tmp_path: Path) -> Non
     assert_one_sentence(broken, "entry point 'stride'", "stride_of_mine, does not load: SystemExit: 0")
 
 
+def test_a_module_imports_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "of_stride.py").write_text("NAME = 'strides-of-mine'\n")
+    (tmp_path / "mine" / "types.py").write_text("raise SystemExit('of the user')\n")
+    text = changed(STRIDE, 'name = "stride"', "name = NAME")
+    text = changed(text, "\nfrom firsttouch.api", "\nfrom of_stride import NAME\nfrom firsttouch.api")
+    (tmp_path / "mine" / "m.py").write_text(text)
+    asked = ("--module", "mine/m.py", "--device", "cpu", "--set", "stride=64", "--out", "o")
+    done = start(tmp_path, "run", "strides-of-mine", *asked)
+    assert done.returncode == 0, done.stderr
+
+
 def changed(text: str, old: str, new: str) -> str:
     assert old in text
     return text.replace(old, new)

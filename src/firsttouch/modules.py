@@ -155,6 +155,8 @@ def _from_file(path: str) -> ModuleType:
         raise UsageError(f"--module '{path}' is not a Python file")
     module = importlib.util.module_from_spec(spec)
     _foreign.add(path)
+    if (folder := os.path.dirname(path)) not in sys.path:
+        sys.path.append(folder)  # what it imports may lie beside it; last, so as to hide nothing
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
 import sample
 from drawn import drawing_of
 
 from firsttouch import figures
+from firsttouch.report import svg
 from firsttouch.report.draw import KINDS
 
 
@@ -18,3 +22,18 @@ def test_only_the_records_that_a_figure_asks_for_are_shown():
     records = [sample.point("latency", "cpu", 10.0 * n, factors=f) for n, f in enumerate(factors)]
     drawing = drawing_of(figures.Line(x="size", where={"order": "a"}), records)
     assert [(r["x"], r["y"]) for r in drawing.spec["datasets"]["rows"]] == [(8, 0.0), (16, 20.0)]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "x"), ImportError("x"), NotImplementedError("x")])
+def test_a_page_of_many_figures_without_semaphores(monkeypatch, error):
+    """/dev/shm is full, the C library has none, or the system permits too few."""
+
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(svg, "ProcessPoolExecutor", refuse)
+    monkeypatch.setattr(svg, "_of_page", lambda spec, number: f"{number}: {spec['title']}")
+    count = svg.MOST_HERE + 1
+    drawn = svg.to_svgs([{"title": "a"}, None, *[{"title": "b"}] * count])
+    assert drawn[:3] == ["1: a", "", "2: b"]
+    assert len(drawn) == count + 2

@@ -20,6 +20,7 @@ import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
+from firsttouch.processes import python_module
 from firsttouch.records.reading import RESULTS, Results, load_results
 from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, Selection
 
@@ -132,7 +133,7 @@ def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]
     if processes < 2:
         answer = _read_here(names)
         return answer.runs, answer.unreadable
-    command = [sys.executable, "-m", "firsttouch.comparison.runs"]
+    command = python_module("firsttouch.comparison.runs")
     started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
     try:
         for i, process in enumerate(started):

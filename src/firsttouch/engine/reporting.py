@@ -10,11 +10,11 @@ import json
 import resource
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from firsttouch.errors import UsageError
+from firsttouch.processes import python_module
 from firsttouch.units import format_size
 from firsttouch.workers.process import signal_name
 from firsttouch.workers.protocol import one_line
@@ -47,7 +47,7 @@ def draw_comparison(sides: Sequence[str], output: Path, limit: float | None) -> 
 
 def _written(call: Sequence[object]) -> list[Path]:
     """The paths of what the process wrote."""
-    command = [sys.executable, "-m", "firsttouch.report", json.dumps(call)]
+    command = python_module("firsttouch.report", json.dumps(call))
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
         done = subprocess.run(command, **streams, timeout=TIMEOUT, check=False)  # type: ignore[call-overload]

@@ -16,6 +16,7 @@ from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.presets import QUICK, leave_out
 from firsttouch.figures import Bar
+from firsttouch.processes import python_module
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -76,7 +77,7 @@ def _timeline_of_new_process(device: str, caches: str | None = None) -> dict[str
     """Returns the timeline of a new process. caches: a folder for the kernel caches instead of the user's."""
     folders = {"FIRSTTOUCH_CACHE": "own", "POCL_CACHE_DIR": "pocl", "CUDA_CACHE_PATH": "cuda"}
     environment = os.environ | {name: f"{caches}/{folder}" for name, folder in folders.items() if caches}
-    command = [sys.executable, "-m", __name__, device]
+    command = python_module("firsttouch.experiments.context", device)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
     if done.returncode != 0:
         raise RuntimeError(f"a fresh process on {device} failed: {done.stderr.strip()[-400:]}")

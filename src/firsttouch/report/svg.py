@@ -61,7 +61,10 @@ def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 
 def _by_two(figures: Mapping[int, dict[str, Any]]) -> dict[int, str]:
-    pool = ProcessPoolExecutor(1, get_context("spawn"))  # a new process, since the converter has threads
+    try:
+        pool = ProcessPoolExecutor(1, get_context("spawn"))  # a new process, since the converter has threads
+    except (OSError, ImportError, NotImplementedError):  # no semaphores: /dev/shm is full or is not there
+        return {number: _of_page(spec, number) for number, spec in figures.items()}
     images = {}
     try:
         futures = {number: pool.submit(_of_page, spec, number) for number, spec in figures.items()}

@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from firsttouch.processes import python_module
 from firsttouch.units import format_size
 from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
 from firsttouch.workers.relay import STOP_TIMEOUT, resident
@@ -47,7 +47,7 @@ class Worker:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "firsttouch.worker", str(os.getpid())],
+            python_module("firsttouch.worker", str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -193,7 +193,7 @@ def run_under(
     """
     asked, answered = folder / "task.json", folder / "replies.jsonl"
     asked.write_bytes(msgspec.json.encode(task))
-    worker = [sys.executable, "-m", "firsttouch.worker", str(asked), str(answered)]
+    worker = python_module("firsttouch.worker", str(asked), str(answered))
     status, output = _run(list(command(worker)), timeout, environment)
     lines = answered.read_bytes().splitlines() if answered.is_file() else []
     with suppress(msgspec.DecodeError):

@@ -12,7 +12,6 @@ import secrets
 import selectors
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Literal
 
 import msgspec
 
+from firsttouch.processes import python_module
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
 from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
 from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies
@@ -80,9 +80,9 @@ class Ranks:
         self._channel = f"{name}:{self._listener.getsockname()[1]}:{self._token}"
         self._segments = segments()
         self._folders = [tempfile.mkdtemp(prefix="firsttouch-ranks-")]
-        if os.access(SHARED_MEMORY, os.W_OK):
+        with suppress(OSError):  # it may be full, or not there
             self._folders.append(tempfile.mkdtemp(prefix="firsttouch-ranks-", dir=SHARED_MEMORY))
-        rank = [sys.executable, "-m", "firsttouch.workers.relay"]
+        rank = python_module("firsttouch.workers.relay")
         own = {
             CHANNEL: self._channel,
             "TMPDIR": self._folders[0],
@@ -91,7 +91,7 @@ class Ranks:
         copies, command = (0, [*launcher.command, *rank]) if launcher.command else (count, rank)
         try:
             self._launcher = subprocess.Popen(
-                [sys.executable, "-m", "firsttouch.workers.launch", *self._folders, "--", str(copies), *command],
+                python_module("firsttouch.workers.launch", *self._folders, "--", str(copies), *command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -2,7 +2,7 @@
 
 A launcher such as mpirun starts one relay for each rank, on any host. FIRSTTOUCH_RANKS tells where the runner listens.
 The relay says who it is, gets the environment of the worker, and ends the worker when the runner closes the connection.
-It depends on nothing but the standard library, so that it can say how its worker ended, whatever that did.
+It depends on little but the standard library, so that it can say how its worker ended, whatever that did.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+
+from firsttouch.processes import python_module
 
 CHANNEL = "FIRSTTOUCH_RANKS"
 """The environment variable with host, port and token of the runner, separated by colons."""
@@ -58,7 +60,7 @@ def main() -> int:
     start = json.loads(line)
     runner.settimeout(None)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "firsttouch.worker", str(os.getpid())],
+        python_module("firsttouch.worker", str(os.getpid())),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
