@@ -39,6 +39,10 @@ def test_missing_facts_cause_no_warnings() -> None:
         ("cpu", {"cores_usable": 64, "governor": "powersave"}, "governor is 'powersave'"),
         ("cpu", {"cores_usable": 64, "load_1min": 40.0}, "load average was 40"),
         ("kernel", {"virtualisation": "KVM"}, "virtual machine (KVM)"),
+        ("kernel", {"clock_source": "hpet"}, "clock source is 'hpet'"),
+        ("kernel", {"clock_source": "acpi_pm"}, "a call into the kernel"),
+        ("kernel", {"clock_source": "hyperv_clocksource_msr"}, "a call into the kernel"),
+        ("cpu", {"cores_usable": 8, "core_kinds": "0-3: P; 4-7: E"}, "`taskset -c 0-3 firsttouch run`"),
         ("huge_pages", {"thp_enabled": "never"}, "Transparent huge pages are off"),
         ("limits", {"memlock_bytes": 65536}, "Only 64 KiB of memory may be locked"),
         ("limits", {"cpu_quota_cores": 1.5}, "1.5 cores' worth"),
@@ -63,6 +67,11 @@ def test_each_condition_is_one_sentence(topic: str, facts: Facts, words: str) ->
     (sentence,) = measurement_warnings(QUIET | {topic: facts})
     assert words in sentence
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("clock", ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"])
+def test_clocks_that_are_read_without_a_call_cause_no_warning(clock: str) -> None:
+    assert measurement_warnings(QUIET | {"kernel": {"clock_source": clock}}) == []
 
 
 def test_the_limit_of_locked_memory_does_not_apply_to_root() -> None:

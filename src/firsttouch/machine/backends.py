@@ -6,10 +6,12 @@ All Python code that depends on the kind of a device uses this table or the prop
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.machine import amd, gpus, host, numa
+from firsttouch.machine.cores import unnamed
 from firsttouch.machine.links import Links
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree, format_ids
@@ -81,7 +83,7 @@ def _processor_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
     if nodes := numa.acting_nodes(tree, usable):
         known["nodes_with_processors"] = format_ids(nodes)
-    return ExtraInfo({**known, "title": cpu.get("model", facts["title"])}, peers=numa_peers(tree))
+    return ExtraInfo({**known, "title": cpu.get("model") or unnamed(cpu, platform.machine())}, peers=numa_peers(tree))
 
 
 def _opencl_info(facts: Mapping[str, Scalar]) -> ExtraInfo:

@@ -14,9 +14,10 @@ import resource
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from firsttouch import __version__
-from firsttouch.machine import amd, cgroup
+from firsttouch.machine import amd, cgroup, cores
 from firsttouch.machine.tree import (
     Facts,
     Tree,
@@ -25,11 +26,9 @@ from firsttouch.machine.tree import (
     named,
     parse_ids,
     parse_int,
-    parse_kernel_size,
 )
 from firsttouch.units import format_size
 
-_CPU = "sys/devices/system/cpu"
 _THP = "sys/kernel/mm/transparent_hugepage"
 
 _ISA = (
@@ -37,28 +36,6 @@ _ISA = (
     *("clflushopt", "clwb", "erms", "fsrm", "movdir64b", "pdpe1gb", "constant_tsc", "rdtscp"),
     *("asimd", "sve", "sve2", "atomics", "bf16", "svebf16", "i8mm", "dcpop", "uscat", "sme"),
 )
-_VENDORS = {
-    "0x41": "Arm",
-    "0x42": "Broadcom",
-    "0x46": "Fujitsu",
-    "0x4e": "NVIDIA",
-    "0x51": "Qualcomm",
-    "0xc0": "Ampere",
-}
-_PARTS = {
-    ("0x41", "0xd08"): "Cortex-A72",
-    ("0x41", "0xd0c"): "Neoverse N1",
-    ("0x41", "0xd40"): "Neoverse V1",
-    ("0x41", "0xd42"): "Cortex-A78AE",
-    ("0x41", "0xd49"): "Neoverse N2",
-    ("0x41", "0xd4f"): "Neoverse V2",
-    ("0x41", "0xd83"): "Neoverse V3AE",
-    ("0x41", "0xd84"): "Neoverse V3",
-    ("0x46", "0x001"): "A64FX",
-    ("0x4e", "0x004"): "Carmel",
-}
-"""CPU parts by implementer, as the kernel's arch/arm64/include/asm/cputype.h names them."""
-
 _BOOT = re.compile(
     r"(init_on_alloc|init_on_free|mitigations|transparent_hugepage|(default_)?hugepagesz?|isolcpus|nohz_full|iommu"
     r"|iommu\.\w+|(intel|amd)_iommu|numa_balancing|swiotlb|deferred_init|idle|processor\.max_cstate)(=\S*)?"
@@ -89,32 +66,34 @@ _CONTAINER_GROUPS = ("kubepods", "docker", "containerd", "libpod", "lxc")
 
 def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
     """Facts about the cores with the numbers `usable`, which this process may use. Cache sizes are of one instance."""
-    info = _cpuinfo(tree)
-    implementer, part = info.get("CPU implementer", ""), info.get("CPU part", "")
+    blocks = cores.cpuinfo(tree)
+    info = cores.first_fields(blocks)
+    caches = [cores.caches(tree, n) for n in usable]
     flags = (info.get("flags") or info.get("Features") or "").split()
-    online = parse_ids(tree.text(f"{_CPU}/online"))
-    packages = {tree.integer(f"{_CPU}/cpu{n}/topology/physical_package_id") for n in online or usable} - {None}
-    siblings = [parse_ids(tree.text(f"{_CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
-    frequencies = [tree.integer(f"{_CPU}/cpu{n}/cpufreq/cpuinfo_max_freq") or 0 for n in usable]
-    governors = {tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor") for n in usable} - {None}
+    online = parse_ids(tree.text(f"{cores.CPU}/online"))
+    packages = {tree.integer(f"{cores.CPU}/cpu{n}/topology/physical_package_id") for n in online or usable} - {None}
+    siblings = [parse_ids(tree.text(f"{cores.CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
+    frequencies = [tree.integer(f"{cores.CPU}/cpu{n}/cpufreq/cpuinfo_max_freq") or 0 for n in usable]
+    governors = {tree.text(f"{cores.CPU}/cpu{n}/cpufreq/scaling_governor") for n in usable} - {None}
     return drop_missing(
         {
-            "model": info.get("model name") or _PARTS.get((implementer, part)) or info.get("Model"),
-            "vendor": info.get("vendor_id") or _VENDORS.get(implementer),
+            "model": cores.model(tree, blocks),
+            "vendor": cores.vendor(info),
             "cores_usable": len(usable),
             "cores_usable_list": format_ids(usable),
             "cores_online": len(online) or None,
             "sockets": len(packages) or None,
             "threads_per_core": max(map(len, siblings), default=0) or None,
-            "smt": tree.text(f"{_CPU}/smt/control"),
+            "smt": tree.text(f"{cores.CPU}/smt/control"),
             "max_mhz": max(frequencies, default=0) / 1000 or None,
             "now_mhz": _number(info.get("cpu MHz")),
             "governor": " ".join(sorted(str(g) for g in governors)) or None,
-            "frequency_driver": tree.text(f"{_CPU}/cpu{usable[0] if usable else 0}/cpufreq/scaling_driver"),
+            "frequency_driver": tree.text(f"{cores.CPU}/cpu{usable[0] if usable else 0}/cpufreq/scaling_driver"),
             "isa": " ".join(flag for flag in _ISA if flag in flags) or None,
             "load_1min": _number((tree.text("proc/loadavg") or "").partition(" ")[0]),
         }
-        | _caches(tree, usable)
+        | {"core_kinds": cores.kinds(tree, blocks, usable, caches)}
+        | _caches(tree, caches)
     )
 
 
@@ -269,33 +248,17 @@ def _number(text: str | None) -> float | None:
     return value if value is not None and 0 <= value < 1e9 else None
 
 
-def _cpuinfo(tree: Tree) -> dict[str, str]:
-    """Fields of the first processor in /proc/cpuinfo, and on Arm also those after the last processor."""
-    fields: dict[str, str] = {}
-    for line in tree.lines("proc/cpuinfo"):
-        field, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(field.strip(), value.strip())
-    return fields
-
-
-def _caches(tree: Tree, usable: Sequence[int]) -> Facts:
-    """Cache sizes from each core's cache/index*; the largest if cores differ. l1_bytes is the data cache,
+def _caches(tree: Tree, of_cores: Sequence[Sequence[cores.Cache]]) -> Facts:
+    """Cache sizes from those of each core; the largest if cores differ. l1_bytes is the data cache,
     infinity_cache_bytes the memory-side cache of an APU.
     """
     sizes: dict[str, int] = {}
     instances: dict[str, set[str]] = defaultdict(set)
     lines: set[int] = set()
-    for n in usable:
-        for index in tree.names(f"{_CPU}/cpu{n}/cache"):
-            folder = f"{_CPU}/cpu{n}/cache/{index}"
-            level, size = tree.integer(f"{folder}/level"), parse_kernel_size(tree.text(f"{folder}/size"))
-            if level is None or size is None or not 1 <= level <= 4:
-                continue
-            name = f"l{level}i" if tree.text(f"{folder}/type") == "Instruction" else f"l{level}"
-            sizes[name] = max(size, sizes.get(name, 0))
-            instances[name].add(tree.text(f"{folder}/shared_cpu_list") or str(n))
-            lines.add(tree.integer(f"{folder}/coherency_line_size") or 0)
+    for cache in chain.from_iterable(of_cores):
+        sizes[cache.name] = max(cache.size, sizes.get(cache.name, 0))
+        instances[cache.name].add(cache.shared)
+        lines.add(cache.line)
     if not sizes and tree.is_real:
         sizes, lines = _libc_caches()
     facts: Facts = {f"{name}_bytes": sizes[name] for name in sorted(sizes)}
@@ -377,7 +340,7 @@ def _virtualisation(tree: Tree) -> str | None:
     dmi = "sys/class/dmi/id"
     board = " ".join(tree.text(f"{dmi}/{name}") or "" for name in ("sys_vendor", "product_name")).lower()
     named = [title for word, title in _VIRTUAL_BOARDS.items() if word in board]
-    flags = _cpuinfo(tree).get("flags", "").split()
+    flags = cores.first_fields(cores.cpuinfo(tree)).get("flags", "").split()
     flagged = "hypervisor" in flags
     # Only x86 has the flag, and bare-metal machines of a cloud have the same board names.
     if named and (flagged or not flags):

@@ -13,6 +13,19 @@ _FEW_CORES = 4
 _SMALL_MEMLOCK = 64 * 2**20
 _LITTLE_MEMORY = 2 * 2**30
 _BUSY_PERCENT = 5
+_SLOW_CLOCKS = (
+    "hpet",
+    "acpi_pm",
+    "pit",
+    "jiffies",
+    "refined-jiffies",
+    "xen",
+    "hyperv_clocksource_msr",
+    "arch_mem_counter",
+)
+"""Clock sources that cannot be read without a call into the kernel, or (xen) often are not. Source: drivers/clocksource
+and arch/*/vdso of Linux.
+"""
 
 
 class _FactLookup:
@@ -54,6 +67,14 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         ),
     ),
     (
+        lambda fact: fact("cpu", "core_kinds"),
+        lambda fact: (
+            f"The CPU's cores differ ({fact('cpu', 'core_kinds')}): threads take cores by number, a result of few "
+            "threads is that of the cores it ran on, and all threads wait for the slowest. Measure one kind with "
+            f"`taskset -c {str(fact('cpu', 'core_kinds')).partition(':')[0]} firsttouch run`."
+        ),
+    ),
+    (
         lambda fact: _last_cache_bytes(fact) > _effective_cache_bytes(fact),
         lambda fact: (
             f"The kernel reports a last-level cache of {format_size(_last_cache_bytes(fact))} and "
@@ -67,6 +88,14 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         lambda fact: (
             f"This is a virtual machine ({fact('kernel', 'virtualisation')}): page faults, timers and "
             "interrupts pass through a hypervisor, and neighbours may share caches and memory bandwidth."
+        ),
+    ),
+    (
+        lambda fact: fact("kernel", "clock_source") in _SLOW_CLOCKS,
+        lambda fact: (
+            f"The kernel's clock source is '{fact('kernel', 'clock_source')}': each reading of the clock is a call "
+            "into the kernel of up to a microsecond, which short operations include. `dmesg | grep -i clocksource` "
+            "tells why."
         ),
     ),
     (
