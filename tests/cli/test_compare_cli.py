@@ -13,7 +13,17 @@ from tests.comparison.runs import CPU, copy, slower
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory) -> str:
-    return copy(tmp_path_factory.mktemp("slow") / "slow", slower("latency", 1.1))
+    """Two runs."""
+    folder = tmp_path_factory.mktemp("slow")
+    return ",".join(copy(folder / f"slow{i}", slower("latency", 1.1)) for i in range(2))
+
+
+def test_one_run_a_side_is_not_judged_by_a_limit(slow):
+    done = call("compare", CPU, slow.partition(",")[0], "--fail-over", "5%")
+    assert done.returncode == 0
+    assert "one run a side cannot tell a change from what differs from run to run" in " ".join(done.stdout.split())
+    assert "slow0 is not judged by the limit: one run a side cannot tell." in done.stdout
+    assert "Nothing is clearly worse" not in done.stdout
 
 
 def test_a_regression_ends_with_status_1_and_is_named(slow):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from copy import deepcopy
+from itertools import combinations
 from math import isfinite
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 
 from firsttouch.comparison.compare import compare, plain
+from firsttouch.comparison.words import answers
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import SCHEMA
 
@@ -44,16 +46,47 @@ def test_three_runs_against_three_runs_of_one_machine_hardly_differ(repeated):
     assert found["regressions"] == []
 
 
+def test_one_run_a_side_cannot_tell(tmp_path):
+    """Runs of one machine, each of which is apart from the others by more than its samples vary."""
+    runs = [copy(tmp_path / str(i), another_run(i, spread=0.2)) for i in range(6)]
+    for before, after in combinations(runs, 2):
+        comparison = compare([before, after], limit=0.1)
+        found = plain(comparison)
+        assert verdicts(found["points"]) == {SAME, "cannot tell"}
+        assert verdicts(found["experiments"]) <= {SAME, "cannot tell"}
+        assert {point["worse"] for point in found["points"]} == {None}
+        assert (found["cannot_tell"], found["regressions"], comparison.exit_status) == ([after], [], 0)
+        assert "one run a side cannot tell a change" in answers(comparison)[0]
+        assert "Compare three runs a side" in answers(comparison)[0]
+
+
+def test_one_run_is_told_from_three(tmp_path, repeated):
+    found = compared(",".join(repeated[:3]), copy(tmp_path / "after", slower("latency", 1.5)), limit=0.1)
+    assert {r["experiment"] for r in found["regressions"]} == {"latency"}
+    assert found["cannot_tell"] == []
+
+
+def test_a_point_that_fails_is_a_regression_with_one_run_too(tmp_path):
+    def broken(record):
+        if record["experiment"] == "latency" and record["status"] == "ok":
+            record |= {"status": "failed", "reason": "no memory", "samples": [], "summary": None}
+
+    found = compared(CPU, copy(tmp_path / "after", broken), limit=0.1)
+    assert {r["kind"] for r in found["regressions"]} == {"failed"}
+
+
 @pytest.mark.parametrize("experiment", ["latency", "bandwidth"])
 def test_a_slow_down_of_one_experiment_is_found_and_only_there(experiment, tmp_path):
-    found = compared(CPU, copy(tmp_path / "slow", slower(experiment, 1.1)), limit=0.05)
+    before = ",".join(copy(tmp_path / f"before{i}") for i in range(2))
+    after = ",".join(copy(tmp_path / f"after{i}", slower(experiment, 1.1)) for i in range(2))
+    found = compared(before, after, limit=0.05)
     of_it = [p for p in found["points"] if p["experiment"] == experiment]
     assert verdicts(of_it) == {"slower", SAME}
     assert {p["experiment"] for p in found["points"] if p["verdict"] != SAME} == {experiment}
     assert {g["experiment"] for g in found["experiments"] if g["verdict"] == "slower"} == {experiment}
     assert {r["experiment"] for r in found["regressions"]} == {experiment}
     assert found["experiments"][0]["experiment"] == experiment
-    assert compared(CPU, tmp_path / "slow", limit=0.2)["regressions"] == []
+    assert compared(before, after, limit=0.2)["regressions"] == []
 
 
 def test_a_slow_down_is_found_against_the_spread_between_runs(repeated, tmp_path):
@@ -81,7 +114,8 @@ def test_the_interval_of_several_runs_holds_each_of_them(repeated):
 
 
 def test_a_rate_is_slower_when_it_is_lower_and_a_count_only_higher(tmp_path):
-    found = compared(CPU, copy(tmp_path / "b", lambda r: scale(r, 2)))
+    before = ",".join(copy(tmp_path / f"before{i}") for i in range(2))
+    found = compared(before, copy(tmp_path / "after", lambda r: scale(r, 2)))
     words = {(p["unit"], p["better"]): p["verdict"] for p in found["points"] if p["verdict"] != SAME}
     assert words["ns", "lower"] == "slower"
     assert words["GB/s", "higher"] == "faster"

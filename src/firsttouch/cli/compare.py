@@ -66,13 +66,15 @@ def command(
 ) -> None:
     """Compare results directories: what is faster or slower, by how much, and which conditions differ.
 
+    Three runs a side tell a change from what differs from run to run; one cannot.
+
     The first side is what the others are compared with. From five sides on, it is the median of all, and machines that
     differ from the others are named. One directory alone is compared device by device.
 
     Exit status: 0 compared; 1 something is worse than --fail-over allows, or a side could not be read and the others
     were compared; 2 the call was wrong.
 
-    Example: firsttouch compare results/h200-standard results/h200-quick --fail-over 5%
+    Example: firsttouch compare before1,before2,before3 after1,after2,after3 --fail-over 5%
     """
     result = commands.compare(sides or [], fail_over, out)
     comparison, page, not_drawn = result.value.comparison, result.value.page, result.value.not_drawn
@@ -120,14 +122,17 @@ def _show(comparison: ResultsComparison) -> None:
 
 
 def _regressions(console: Console, comparison: ResultsComparison) -> None:
-    from firsttouch.comparison.words import conditions_by_column, regression_text
+    from firsttouch.comparison.words import conditions_by_column, not_judged, regression_text
     from firsttouch.text import count
 
     if comparison.limit is None:
         return
     limit = f"{100 * comparison.limit:g} %"
-    if not comparison.regressions:
+    if reason := not_judged(comparison):
+        console.print(reason)
+    elif not comparison.regressions:
         console.print(f"Nothing is clearly worse by more than {limit}.")
+    if not comparison.regressions:
         return
     console.print(f"\n{count(len(comparison.regressions), 'regression')} of more than {limit}", style="bold")
     conditions = conditions_by_column(comparison.table.columns)
@@ -139,7 +144,7 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
 def _experiments(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
 
-    differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.differing)]
+    differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.apart)]
     if not differing:
         return
     several = comparison.differences.fleet or len({g.side for g in differing}) > 1
@@ -157,7 +162,7 @@ def _points(console: Console, comparison: ResultsComparison) -> None:
     conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
     shown = 0
     for group in comparison.groups:
-        points = [d for d in comparison.points_of(group) if d.differs]
+        points = [d for d in comparison.points_of(group) if d.is_apart]
         if not points or shown == MOST_TABLES or (comparison.differences.fleet and not group.differs):
             continue
         shown += 1

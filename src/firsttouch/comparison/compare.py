@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from firsttouch.comparison.differences import Difference, Differences, ExperimentDifference, find
+from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.runs import Definition, Unreadable, factors_of
 from firsttouch.comparison.sides import Sides, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align
@@ -71,7 +71,7 @@ class ResultsComparison:
         """All experiments, those that differ most first."""
 
         def order(group: ExperimentDifference) -> tuple[bool, bool, float, float]:
-            largest = max((d.size for d in self.points_of(group) if d.differs), default=0.0)
+            largest = max((d.size for d in self.points_of(group) if d.is_apart), default=0.0)
             size = abs(math.log(group.ratio)) if group.ratio else 0.0
             return not group.differs, not group.differing, -size, -largest
 
@@ -80,13 +80,19 @@ class ResultsComparison:
     @cached_property
     def _points(self) -> dict[tuple[str, str, int], list[Difference]]:
         by_group: dict[tuple[str, str, int], list[Difference]] = {}
-        for d in sorted(self.differences.points, key=lambda d: (not d.differs, -d.size)):
+        for d in sorted(self.differences.points, key=lambda d: (not d.is_apart, -d.size)):
             by_group.setdefault((*d.column.group, d.side), []).append(d)
         return by_group
 
     def points_of(self, group: ExperimentDifference) -> list[Difference]:
         """The points of an experiment, those that differ clearly and most first."""
         return self._points.get((group.experiment, group.device, group.side), [])
+
+    @property
+    def cannot_tell(self) -> list[int]:
+        """The sides of which points are apart, but which one run a side cannot tell from what differs between runs."""
+        groups = self.differences.groups
+        return list(dict.fromkeys(group.side for group in groups if CANNOT_TELL in group.counts))
 
     @property
     def exit_status(self) -> int:
@@ -105,7 +111,7 @@ def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparis
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
-    differences = find(table)
+    differences = find(table, _single(sides))
     return ResultsComparison(
         sides.sides,
         sides.unreadable,
@@ -116,6 +122,12 @@ def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparis
         limit,
         [] if limit is None else _regressions(differences, table, limit),
     )
+
+
+def _single(sides: Sides) -> list[int]:
+    """The sides that are one run, as is the first: nothing says how much a further run of either would differ."""
+    runs = [len(side.runs) for side in sides.sides]
+    return [] if sides.of_devices or runs[0] != 1 else [i for i, n in enumerate(runs) if n == 1 and i]
 
 
 def limit_of(text: str) -> float:
@@ -224,6 +236,7 @@ def plain(comparison: ResultsComparison) -> dict[str, Any]:
         ],
         "experiments": [_group(group, names) for group in comparison.groups],
         "points": [_point(d, names) for group in comparison.groups for d in comparison.points_of(group)],
+        "cannot_tell": [names[side] for side in comparison.cannot_tell],
         "regressions": [_regression(r, names) for r in comparison.regressions],
     }
 

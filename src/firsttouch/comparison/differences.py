@@ -3,10 +3,11 @@
 A side's value of a point is the median of its runs. Its interval holds the intervals of its runs, and what further
 runs would vary by: the spread between the runs of the side, or the typical spread of the experiment on that device if
 that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
-are positive. Two values differ if their intervals are apart.
+are positive. Two values differ if their intervals are apart. One run on each side cannot tell: its interval is that of
+its samples, which leaves out what differs from run to run.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
-of them. With one run on each side, the order of the ratios gives its interval. With several runs on a side, each run
+of them. With devices of one run, the order of the ratios gives its interval. With several runs on a side, each run
 has its median ratio, and the interval also holds what these vary by from run to run, times Student's t. From FLEET
 sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ _T98 = {1: 31.82, 2: 6.965, 3: 4.541, 4: 3.747, 5: 3.365, 6: 3.143, 7: 2.998, 8:
 _LARGEST = 700.0
 """The largest logarithm of which the exponential is a number."""
 SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
+CANNOT_TELL = "cannot tell"
+"""The verdict on intervals that are apart where each side is one run: how far a further run would be is unknown."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,11 @@ class Difference:
 
     @property
     def differs(self) -> bool:
+        return self.verdict not in (SAME, CANNOT_TELL)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the intervals are apart, which with one run a side need not be a difference."""
         return self.verdict != SAME
 
     @property
@@ -112,12 +120,17 @@ class ExperimentDifference:
     @property
     def differs(self) -> bool:
         """Whether the experiment as a whole differs clearly."""
-        return self.verdict != SAME
+        return self.verdict not in (SAME, CANNOT_TELL)
 
     @property
     def differing(self) -> int:
         """How many of its points differ clearly."""
-        return sum(n for word, n in self.counts.items() if word != SAME)
+        return self.apart - self.counts.get(CANNOT_TELL, 0)
+
+    @property
+    def apart(self) -> int:
+        """How many of its points have intervals that are apart."""
+        return self.points - self.counts.get(SAME, 0)
 
 
 @dataclass(frozen=True)
@@ -131,19 +144,20 @@ class Differences:
     points: list[Difference]
 
 
-def find(table: AlignedPoints) -> Differences:
-    """Compares the sides of a table."""
+def find(table: AlignedPoints, single: Collection[int] = ()) -> Differences:
+    """Compares the sides of a table. single: those that, as the first side, are one run of a machine."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
-        return _Comparison(table).result()
+        return _Comparison(table, single).result()
 
 
 class _Comparison:
-    def __init__(self, table: AlignedPoints) -> None:
+    def __init__(self, table: AlignedPoints, single: Collection[int]) -> None:
         import numpy as np
 
         self.table = table
         self.fleet = len(table.sides) >= FLEET
+        self.single = () if self.fleet else single
         known = np.isfinite(table.value)
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
         self.positive = (least > 0) if known.size else np.zeros(0, dtype=bool)
@@ -226,10 +240,10 @@ class _Comparison:
             middle, low, high = self._of_group((experiment, device), side, centre, base, ratios)
             sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
             definition = self.table.columns[places[0]].definition
-            verdict, worse = judge(definition.unit, definition.better, sign)
+            verdict, worse = self._verdict(side, places[0], sign)
             counts: dict[str, int] = {}
             for i in compared:
-                word = judge(definition.unit, definition.better, int(signs[i]))[0]
+                word = self._verdict(side, i, int(signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
             median, least, most = (_unscaled(v, True) for v in (middle, low, high))
             yield ExperimentDifference(
@@ -246,6 +260,12 @@ class _Comparison:
                 verdict=verdict,
                 worse=worse,
             )
+
+    def _verdict(self, side: int, i: int, sign: int) -> tuple[str, bool | None]:
+        if sign and side in self.single:
+            return CANNOT_TELL, None
+        definition = self.table.columns[i].definition
+        return judge(definition.unit, definition.better, sign)
 
     def _of_group(
         self, group: tuple[str, str], side: int, centre: Floats, base: Floats, places: Sequence[int]
@@ -301,7 +321,7 @@ class _Comparison:
             SideValue(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
-        verdict, worse = judge(column.definition.unit, column.definition.better, sign)
+        verdict, worse = self._verdict(side, i, sign)
         ratio = low = high = None
         if positive:
             (mine, mine_low, mine_high), (theirs, their_low, their_high) = bounds

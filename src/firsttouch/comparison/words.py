@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.differences import (
+    CANNOT_TELL,
     FASTER,
     HIGHER,
     LOWER,
@@ -58,6 +59,11 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
     what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
+    if apart := tally[CANNOT_TELL]:
+        return (
+            f"{what}: one run a side cannot tell a change from what differs from run to run. {apart:,} {of_all} are "
+            "further apart than their samples vary. Compare three runs a side, joined by commas."
+        )
     if not differing:
         return f"{what}: no clear difference in any {of_all}."
     return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
@@ -86,7 +92,8 @@ def group_title(group: ExperimentDifference) -> str:
 
 def group_cells(group: ExperimentDifference) -> list[str]:
     """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
-    differing = ", ".join(f"{group.counts[word]} {word}" for word in ORDER if group.counts.get(word))
+    words = {**{word: word for word in ORDER}, CANNOT_TELL: "apart"}
+    differing = ", ".join(f"{group.counts[word]} {text}" for word, text in words.items() if group.counts.get(word))
     return [
         group.experiment,
         group.device,
@@ -94,11 +101,11 @@ def group_cells(group: ExperimentDifference) -> list[str]:
         differing or "–",  # noqa: RUF001
         ratio_text(group.ratio),
         interval_text(group.low, group.high),
-        group.verdict if group.differs else "",
+        "" if group.verdict == SAME else group.verdict,
     ]
 
 
-GROUP_HEADS = ("experiment", "device", "points", "that differ clearly", "median ratio", "interval", "as a whole")
+GROUP_HEADS = ("experiment", "device", "points", "that differ", "median ratio", "interval", "as a whole")
 
 
 def point_cells(difference: Difference, conditions: str) -> list[str]:
@@ -192,12 +199,16 @@ def notes(comparison: ResultsComparison) -> list[str]:
             "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
-    elif not comparison.differences.fleet and all(len(side.runs) == 1 for side in comparison.sides):
-        sentences.append(
-            "Each side is one run, and two runs of one machine differ too; give several runs of each side, "
-            "joined by commas, to judge against the spread between runs."
-        )
+    elif comparison.of_devices and not comparison.differences.fleet:
+        sentences.append("The devices were measured in one run; what differs from run to run is in no interval.")
     return sentences
+
+
+def not_judged(comparison: ResultsComparison) -> str:
+    """Why a limit was not applied to some sides, or ''."""
+    short = short_names(comparison)
+    sides = join_names([short[comparison.names[side]] for side in comparison.cannot_tell])
+    return f"{sides} is not judged by the limit: one run a side cannot tell." if sides else ""
 
 
 def missing_text(lost: Missing, names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from firsttouch.comparison.words import (
     conditions_by_column,
     group_cells,
     group_title,
+    not_judged,
     notes,
     point_cells,
     regression_text,
@@ -85,6 +86,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         title=_title(comparison, short),
         headlines=answers(comparison),
         limit=comparison.limit,
+        not_judged=not_judged(comparison),
         regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
         heads=[*(["side"] if len(sides) > 1 else []), *GROUP_HEADS],
         rows=[
@@ -103,7 +105,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
 
 def _is_shown(group: ExperimentDifference, comparison: ResultsComparison) -> bool:
     """Whether an experiment has a section: if some of its points differ; of many sides, if it differs as a whole."""
-    return group.differs if comparison.differences.fleet else bool(group.differing)
+    return group.differs if comparison.differences.fleet else bool(group.apart)
 
 
 def _title(comparison: ResultsComparison, short: Mapping[str, str]) -> str:
