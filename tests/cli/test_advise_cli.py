@@ -221,3 +221,16 @@ def test_applications_of_the_users_own(tmp_path: Path) -> None:
     done = call("advise", STANDARD, "--module", own, "--size", "64MiB", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["strategies"]
+
+
+def test_a_typo_in_the_users_application_is_named_by_its_line(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "examples" / "smooth.py").read_text()
+    assert "gpu.launch(" in text
+    module = tmp_path / "smooth.py"
+    module.write_text(text.replace("gpu.launch(", "gpu.lunch("))
+    line = next(number for number, words in enumerate(module.read_text().splitlines(), 1) if "gpu.lunch(" in words)
+    done = call("advise", STANDARD, "--module", module, "--size", "64MiB")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"({module}:{line})" in done.stderr
+    assert done.stderr.count("\n") == 1

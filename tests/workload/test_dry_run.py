@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
 from firsttouch.apps import all_apps
+from firsttouch.errors import UsageError
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -104,7 +105,7 @@ class Failing(Endless):
     name = "failing"
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        raise OSError("no such file")
+        raise ZeroDivisionError("no sum")
 
 
 def test_a_loop_without_an_end_is_left(prices: MeasuredPrices) -> None:
@@ -128,10 +129,32 @@ def test_an_initialisation_without_an_end_is_left() -> None:
 
 def test_the_roles_say_what_moves_where_a_dry_run_fails(prices: MeasuredPrices) -> None:
     declared = program_of(Failing, {"n": 1024})
-    assert "OSError: no such file" in " ".join(declared.assumptions)
+    assert "ZeroDivisionError: no sum" in " ".join(declared.assumptions)
     terms = estimate(declared, STRATEGIES["explicit"], prices)
     moved = {t.what.split(",")[0]: t.bytes for t in terms if t.what.startswith("copy")}
     assert moved == {"copy in": 4096, "copy back": 4096}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        (lambda gpu: gpu.lunch, "has no attribute 'lunch'"),
+        (lambda gpu: undefined, "NameError: name 'undefined' is not defined"),  # type: ignore[name-defined]  # noqa: F821
+        (lambda gpu: gpu.launch(), "TypeError"),
+        (lambda gpu: Path("/nowhere/at/all").read_bytes(), "FileNotFoundError"),
+    ],
+)
+def test_a_program_that_fails_is_not_priced(mistake: Callable[[Gpu], object], said: str) -> None:
+    class Mistaken(Endless):
+        name = "mistaken"
+
+        def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+            mistake(gpu)
+
+    with pytest.raises(UsageError) as error:
+        program_of(Mistaken, {"n": 1024})
+    assert str(error.value).startswith("mistaken fails: ")
+    assert said in str(error.value)
 
 
 def test_every_pattern_has_times_and_is_named_in_the_help(prices: MeasuredPrices) -> None:

@@ -18,8 +18,10 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from msgspec.structs import replace
 
+from firsttouch.errors import UsageError
 from firsttouch.files import anonymous_file
 from firsttouch.units import format_size
+from firsttouch.workers.protocol import describe
 from firsttouch.workload.program import (
     Access,
     AwaitAll,
@@ -50,6 +52,8 @@ ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
 MOST_ITEMS = 500_000
 """The most launches and repetitions that are recorded of a loop that may wait for data."""
+WANT_OF_DATA = (ArithmeticError, LookupError, ValueError, AssertionError)
+"""Errors that may be due to the zeros that a dry run has instead of data."""
 UNSETTLED = 8
 """The last launches, which may still be taken back, because a kernel fills a view that was taken for its address."""
 
@@ -353,16 +357,28 @@ class _Gpu(Gpu):
 
 
 def program_of(app: Callable[[Params], Declares], params: Params) -> Program:
-    """The program of an application with these parameters."""
+    """The program of an application with these parameters. Where a dry run ends for want of data: what its buffers say.
+
+    Raises:
+        UsageError: the application fails, for a reason that data do not change.
+    """
     reason = ""
     for number in STAND_INS:
         try:
             return _dry_run(app(params), params, number)
         except _NoKernel as error:
             reason = reason or str(error)
+        except WANT_OF_DATA as error:
+            reason = reason or f"a dry run fails: {describe(error)}"
         except Exception as error:
-            reason = reason or f"a dry run fails: {type(error).__name__}: {' '.join(str(error).split())}"
+            raise (
+                error if isinstance(error, UsageError) else UsageError(f"{_name(app)} fails: {describe(error)}")
+            ) from None
     return by_roles(app(params), params, reason)
+
+
+def _name(app: object) -> str:
+    return str(getattr(app, "name", app))
 
 
 class _NoKernel(Exception):
