@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import msgspec
 
 from firsttouch import commands
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.records.reading import Results, flat_rows, load_results
 from firsttouch.records.schema import Record
@@ -141,7 +142,7 @@ def describe_machine() -> Data:
 
 def methods(device: Strings, verify: bool) -> list[Data]:
     result = commands.methods(_words(device), (lambda cell: None) if verify else None)
-    return msgspec.json.decode(msgspec.json.encode(result.data), type=list[Data])
+    return msgspec.json.decode(encode_json(result.data), type=list[Data])
 
 
 def measure(
@@ -195,7 +196,7 @@ class _Silent:
 
 def _builtins(result: CommandResult[Any]) -> Data:
     """What --json prints, as Python's own types."""
-    return msgspec.json.decode(msgspec.json.encode(result.data), type=Data)
+    return msgspec.json.decode(encode_json(result.data), type=Data)
 
 
 def _words(given: Strings) -> list[str]:

@@ -16,6 +16,7 @@ import msgspec
 
 from firsttouch import __version__
 from firsttouch.allocators.methods import Cell
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular, write_atomically
 from firsttouch.machine import host
@@ -85,7 +86,7 @@ def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequenc
     path = directory / METHODS
     with as_usage_error("write", path, "a directory that can be written"):
         directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.format(msgspec.json.encode(methods), indent=1) + b"\n")
+        write_atomically(path, msgspec.json.format(encode_json(methods), indent=1) + b"\n")
     return path
 
 

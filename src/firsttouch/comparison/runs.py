@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.processes import python_module
@@ -129,7 +130,8 @@ def of_results(name: str, results: Results) -> ComparedRun:
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
     """The runs that can be read, in the order given, and what is wrong with the others."""
-    processes = min(len(os.sched_getaffinity(0)), 8) if len(names) >= MANY else 1
+    alike = len(names) >= MANY and all(name == valid_text(name) for name in names)  # others can't be handed on
+    processes = min(len(os.sched_getaffinity(0)), 8) if alike else 1
     if processes < 2:
         answer = _read_here(names)
         return answer.runs, answer.unreadable

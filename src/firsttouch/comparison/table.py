@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import msgspec
-
 from firsttouch.comparison.runs import (
     SHOULD_NOT_BE_LOST,
     ComparedDevice,
@@ -19,6 +17,7 @@ from firsttouch.comparison.runs import (
     Interval,
     factors_of,
 )
+from firsttouch.encoding import encode_json
 from firsttouch.papers.rows import MEDIAN, PublishedValue, includes
 from firsttouch.records.schema import PEER, Factors
 
@@ -279,4 +278,4 @@ def with_peer(factors: str, names: Mapping[str, str]) -> str:
     peer = renamed.get(PEER)
     if isinstance(peer, str) and peer in names:
         renamed[PEER] = names[peer]
-    return msgspec.json.encode(renamed, order="sorted").decode()
+    return encode_json(renamed, order="sorted").decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from firsttouch.counters.tool import why_none
+from firsttouch.encoding import host_name
 from firsttouch.engine.choices import choose, choose_devices, choose_preset
 from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import find_devices, memory_limits
@@ -195,7 +195,7 @@ def _named_peers(request: Request) -> list[str]:
 
 
 def default_directory() -> Path:
-    return Path("firsttouch-results") / f"{socket.gethostname()}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("firsttouch-results") / f"{host_name().replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
@@ -206,7 +206,7 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     if stored is None or not store.keys:
         return collect_machine(devices)
     before = {d.name: d for d in stored.devices}
-    identities = [("host", stored.host, socket.gethostname())]
+    identities = [("host", stored.host, host_name())]
     for device in devices:
         if (old := before.get(device.name)) is not None:
             identities.append((device.name, old.identity, device.identity))

@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.events.log import MemoryEvent, Span
 from firsttouch.events.sums import MOVES, EventKind
@@ -111,7 +112,7 @@ class Trace:
 
     def _append(self, events: Iterable[TraceEvent]) -> None:
         """Overwrites the end of the array with `events` and a new end."""
-        text = (b",\n" if self._end else b"[\n") + b",\n".join(map(msgspec.json.encode, events))
+        text = (b",\n" if self._end else b"[\n") + b",\n".join(map(encode_json, events))
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             _write(descriptor, text + b"\n]\n", self._end)

@@ -53,7 +53,7 @@ def _interrupts() -> dict[str, int]:
     """Returns the interrupts of memory management (x86: TLB shootdowns) by name, summed over processors."""
     interrupts = {}
     try:
-        for line in Path("/proc/interrupts").read_text().splitlines():
+        for line in Path("/proc/interrupts").read_text(errors="replace").splitlines():
             name, _, rest = line.strip().partition(":")
             if name in ("TLB", "IPI0", "IPI1"):
                 interrupts[name] = sum(int(word) for word in rest.split() if word.isdecimal())

@@ -15,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
+from firsttouch.encoding import encode_json
 from firsttouch.machine import gpus, usage
 from firsttouch.machine.links import Link, Links
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
@@ -299,7 +298,7 @@ def _main() -> None:
     finally:
         with contextlib.suppress(Exception):
             amdsmi.amdsmi_shut_down()
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    sys.stdout.buffer.write(encode_json(answer))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from firsttouch import __version__
+from firsttouch.encoding import host_name
 from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
@@ -30,7 +30,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
     return Machine(
         schema=SCHEMA,
-        host=platform.node(),
+        host=host_name(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         firsttouch=__version__,
         facts=topics,

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from firsttouch import _core
+from firsttouch.encoding import encode_json
 from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.tree import Facts, drop_missing, format_ids
 from firsttouch.processes import python_module
@@ -352,7 +353,7 @@ def _main() -> None:
             answer = nvml.topics()
     except Exception as error:
         answer = {"error": {"reason": f"NVML: {error}"}}
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    sys.stdout.buffer.write(encode_json(answer))
 
 
 if __name__ == "__main__":

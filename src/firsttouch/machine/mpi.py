@@ -121,7 +121,7 @@ def open_mpi(rank: int, ranks: int) -> _core.Comm:
 
 def _loaded_library() -> str:
     """The path of the library of MPI that this process has loaded."""
-    with open("/proc/self/maps") as maps:
+    with open("/proc/self/maps", errors="surrogateescape") as maps:
         paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "/libmpi" in line}
     for path in sorted(paths):
         if hasattr(ctypes.CDLL(path), "MPI_Send"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Sequence
 
+from firsttouch.encoding import host_name
 from firsttouch.machine import host, numa
 from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import DeviceInfo, Party
@@ -17,7 +17,7 @@ def parties(devices: Iterable[DeviceInfo], tree: Tree | None = None) -> list[Par
     return [
         Party(
             device=device.name,
-            host=socket.gethostname(),
+            host=host_name(),
             numa_node=node_of(device, tree),
             processors=format_ids(usable),
         )
@@ -31,7 +31,7 @@ def node_parties(device: DeviceInfo, nodes: Iterable[int], tree: Tree | None = N
     return [
         Party(
             device=device.name,
-            host=socket.gethostname(),
+            host=host_name(),
             numa_node=node,
             processors=format_ids(acting.get(node, [])),
         )
@@ -67,7 +67,7 @@ def rank_party(devices: Sequence[DeviceInfo], rank: int, nodes: Sequence[int] = 
     return Party(
         device=devices[rank].name,
         rank=rank,
-        host=socket.gethostname(),
+        host=host_name(),
         numa_node=node,
         processors=format_ids(cores),
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError, did_you_mean
 from firsttouch.records.schema import Scalar, Struct
 
@@ -225,7 +226,7 @@ def published(search: str | None = None) -> Published:
 
 def _text(row: PaperRow) -> str:
     """Everything that a row says, for a search."""
-    return msgspec.json.encode(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
+    return encode_json(row).decode().casefold() + " " + papers()[row.paper].source.title.casefold()
 
 
 class PublishedValue(Struct, kw_only=True):

@@ -42,7 +42,8 @@ def write(kind: str, name: str, source: str) -> bool:
     import threading
 
     thread = threading.get_native_id()
-    line = {"line": "mark", "t": time.monotonic(), "kind": kind, "name": str(name)[:LONGEST_NAME], "pid": os.getpid()}
+    text = str(name).encode(errors="backslashreplace").decode()  # words of a script need not be valid Unicode
+    line = {"line": "mark", "t": time.monotonic(), "kind": kind, "name": text[:LONGEST_NAME], "pid": os.getpid()}
     data = json.dumps({**line, "thread": thread, "source": source}).encode() + b"\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO there must not block
     try:

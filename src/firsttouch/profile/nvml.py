@@ -16,8 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-import msgspec
-
+from firsttouch.encoding import encode_json
 from firsttouch.machine.gpus import MEMORY_V2, NOT_AVAILABLE, Nvml, open_nvml
 from firsttouch.machine.links import pci_address
 from firsttouch.profile.schema import GpuMemory, Notice, ProfiledGpu, ProfileLine, Samples
@@ -301,7 +300,7 @@ def _main(interval: float) -> None:
     os.dup2(2, 1)  # libraries may print
 
     def send(line: ProfileLine) -> None:
-        text = memoryview(msgspec.json.encode(line) + b"\n")
+        text = memoryview(encode_json(line) + b"\n")
         while text:
             text = text[os.write(pipe, text) :]
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-import msgspec
-
+from firsttouch.encoding import encode_json
 from firsttouch.events.trace import TraceEvent
 from firsttouch.files import write_atomically
 from firsttouch.profile.curves import Curve
@@ -47,7 +46,7 @@ def write_trace(profile: Profile, path: Path, more: Iterable[TraceEvent] = ()) -
     """
     data, separator, left_out = bytearray(b"[\n"), b"", 0
     for event in chain(events(profile), more):
-        line = msgspec.json.encode(event)
+        line = encode_json(event)
         if len(data) + len(line) + 4 > MOST_BYTES:
             left_out += 1
             continue

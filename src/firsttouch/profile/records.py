@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
-
 from firsttouch import __version__
+from firsttouch.encoding import encode_json, host_name
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error
 from firsttouch.profile import schema
@@ -41,7 +39,7 @@ class Writer:
             self._file = os.open(directory / schema.FILE, flags, 0o644)
 
     def add(self, line: schema.ProfileLine) -> None:
-        self._lines.append(msgspec.json.encode(line))
+        self._lines.append(encode_json(line))
 
     def flush(self) -> None:
         """Writes all lines. After a failure, such as a full disk, the file keeps the complete lines before."""
@@ -81,7 +79,7 @@ def header(
         started=datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         clock=clock,
         interval=interval,
-        host=socket.gethostname(),
+        host=host_name(),
         rank=rank,
         page_bytes=os.sysconf("SC_PAGE_SIZE"),
         environment=dict(environment or {}),

@@ -68,7 +68,7 @@ class Processes:
         self._sampler = _core.ProcessSampler(str(tree.path("proc")))
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._total = Track("total", [*COLUMNS, "processes"], pace)
-        self._marker = f"{VARIABLE}={marker}".encode() if marker else b""
+        self._marker = os.fsencode(f"{VARIABLE}={marker}") if marker else b""
         self._keys = 0
         self._newborn: dict[int, _Newborn] = {}
         self._of_brief: dict[int, tuple[int, str]] = {}

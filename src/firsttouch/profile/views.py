@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.files import write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
@@ -25,7 +26,7 @@ def write(directory: Path) -> tuple[ProfileSummary, str]:
     profile = read(directory)
     summary = summarise(profile)
     try:
-        write_atomically(directory / SUMMARY, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
+        write_atomically(directory / SUMMARY, msgspec.json.format(encode_json(summary), indent=1) + b"\n")
         write_trace(profile, directory / TRACE, trace_events(profile.journals))
     except OSError as error:
         return summary, f"{directory} can't be written: {error.strerror}"

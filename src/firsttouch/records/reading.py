@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
 from firsttouch.records.decoding import Document, decode
@@ -25,7 +26,7 @@ RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
 
 def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> str:
     """The identity of a point: canonical JSON of experiment, device and factors."""
-    return msgspec.json.encode([experiment, device, factors], order="sorted").decode()
+    return encode_json([experiment, device, factors], order="sorted").decode()
 
 
 def key_of(record: Record) -> str:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
+from firsttouch.encoding import encode_json, valid_text
+
 MAJOR, MINOR = 2, 4
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
@@ -138,14 +140,14 @@ def plain(value: Any) -> Any:
     """Converts a record, or a list of them, to dicts for a file: unknown fields included, all text valid Unicode."""
     if isinstance(value, Stored):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__} | value.unknown
-    if isinstance(value, str) and not value.isascii():
-        return value.encode(errors="backslashreplace").decode()  # names of files need not be valid Unicode
+    if isinstance(value, str):
+        return valid_text(value)
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def encode(document: Stored) -> bytes:
     """The JSON of a record, in one line."""
-    return msgspec.json.encode(plain(document))
+    return encode_json(plain(document))
 
 
 def check_integers(values: Iterable[Scalar]) -> None:

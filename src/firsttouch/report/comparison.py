@@ -28,6 +28,7 @@ from firsttouch.comparison.words import (
     regression_text,
     short_names,
 )
+from firsttouch.encoding import encode_json, encode_text
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically
@@ -170,7 +171,7 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
         for run in side.runs:
             for record in measured(load_results(Path(run.name)).records):
                 device = slots.get(record.device, record.device)
-                factors = msgspec.json.decode(with_peer(msgspec.json.encode(record.factors).decode(), slots))
+                factors = msgspec.json.decode(with_peer(encode_json(record.factors).decode(), slots))
                 key = point_key(record.experiment, device, factors)
                 if key not in wanted or key in seen:
                     continue
@@ -218,7 +219,7 @@ def write_comparison(specs: Sequence[str], output: Path, limit: float | None = N
     page = render(compare(specs, limit), reportable_experiments())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, page.encode())
+        write_atomically(path, encode_text(page))
     except OSError as error:
         raise UsageError(f"cannot write the page to {path}: {error.strerror}") from None
     return path

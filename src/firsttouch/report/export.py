@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically
@@ -64,7 +65,7 @@ def export_results(
                 path = folder / f"{_slug(parts)}.{form}"
                 if path in paths:
                     path = folder / f"{_slug([*parts, anchor])}.{form}"
-                write_atomically(path, to_png(spec) if form == "png" else to_svg(spec).encode())
+                write_atomically(path, to_png(spec) if form == "png" else encode_text(to_svg(spec)))
                 paths.append(path)
     return paths
 
@@ -83,5 +84,5 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     for cells in ([*rows[0]] if rows else [], *(row.values() for row in rows)):
         writer.writerow([csv_cell(cell) for cell in cells])
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, encode_text(text.getvalue()))
     return path

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically, write_output
@@ -128,7 +129,7 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
     page = render(load(directories), reportable_experiments())
     try:
-        (write_output if output else write_atomically)(path, page.encode())
+        (write_output if output else write_atomically)(path, encode_text(page))
     except OSError as error:
         raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
     return path

@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
 from firsttouch.files import write_atomically, write_output
 from firsttouch.profile.headline import headline, how_long, title
@@ -129,7 +130,7 @@ def write_profile(directories: Sequence[Path], output: Path | None = None) -> Pa
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / PAGE}")
     page = render(read_all(directories))
     try:
-        (write_output if output else write_atomically)(path, page.encode())
+        (write_output if output else write_atomically)(path, encode_text(page))
     except OSError as error:
         raise UsageError(f"cannot write the report to {path}: {error.strerror}") from None
     return path
@@ -146,11 +147,11 @@ def export_profile(directories: Sequence[Path], form: str, output: Path | None =
     folder = output or directories[0] / "figures"
     profiles = read_all(directories)
     if form == "csv":
-        name, data = "curves.csv", _curves(profiles).encode()
+        name, data = "curves.csv", encode_text(_curves(profiles))
     else:
         summaries = {name: summarise(profile) for name, profile in profiles.items()}
         spec = specification(drawn(profiles, summaries)[0])
-        name, data = f"profile.{form}", to_png(spec) if form == "png" else to_svg(spec).encode()
+        name, data = f"profile.{form}", to_png(spec) if form == "png" else encode_text(to_svg(spec))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, data)

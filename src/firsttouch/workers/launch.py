@@ -109,7 +109,7 @@ def group(channel: str) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):
-                is_zombie = entry.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
+                is_zombie = entry.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
                 if not is_zombie and wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
                     pids.append(int(entry.name))
     return pids
@@ -121,7 +121,7 @@ def mapped() -> set[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
-                lines = entry.joinpath("maps").read_text().splitlines()
+                lines = entry.joinpath("maps").read_text(errors="surrogateescape").splitlines()
                 files |= {line.split(maxsplit=5)[-1] for line in lines if str(SHARED_MEMORY) in line}
     return files
 

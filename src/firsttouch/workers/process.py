@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.processes import python_module
 from firsttouch.units import format_size
 from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
@@ -73,7 +74,7 @@ class Worker:
         The start of the worker and the opening of the device may each take a further START_TIMEOUT.
         """
         with suppress(BrokenPipeError):
-            self._stdin.write(msgspec.json.encode(task) + b"\n")
+            self._stdin.write(encode_json(task) + b"\n")
         asked = since = time.monotonic()
         allowed = timeout if self._state == "done" else START_TIMEOUT + timeout
         outcome: Literal["timeout", "crashed", "failed"] | None = None
@@ -192,7 +193,7 @@ def run_under(
     reply.
     """
     asked, answered = folder / "task.json", folder / "replies.jsonl"
-    asked.write_bytes(msgspec.json.encode(task))
+    asked.write_bytes(encode_json(task))
     worker = python_module("firsttouch.worker", str(asked), str(answered))
     status, output = _run(list(command(worker)), timeout, environment)
     lines = answered.read_bytes().splitlines() if answered.is_file() else []

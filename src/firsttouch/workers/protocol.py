@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from firsttouch.encoding import encode_json
 from firsttouch.events.log import Span
 from firsttouch.modules import error_location
 from firsttouch.records.schema import DeviceInfo, Record, Struct, decode_hook
@@ -103,7 +104,7 @@ class Pipe:
     descriptor: int
 
     def send(self, reply: Reply) -> None:
-        line = memoryview(msgspec.json.encode(reply) + b"\n")
+        line = memoryview(encode_json(reply) + b"\n")
         while line:
             line = line[os.write(self.descriptor, line) :]
 
@@ -137,7 +138,7 @@ def in_child(handler: Callable[[], Reply]) -> Reply:
         status = 1
         try:
             die_with(parent)
-            os.write(writing, msgspec.json.encode(handler()))
+            os.write(writing, encode_json(handler()))
             status = 0
         except BaseException:
             traceback.print_exc()

@@ -19,8 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
-
+from firsttouch.encoding import encode_json, host_name
 from firsttouch.processes import python_module
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
 from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
@@ -130,7 +129,7 @@ class Ranks:
             self._read()
             now = time.monotonic()
             for number in sorted(self._by_number.keys() - asked_ranks):
-                self._send(self._by_number[number], msgspec.json.encode(task_of(number)) + b"\n")
+                self._send(self._by_number[number], encode_json(task_of(number)) + b"\n")
                 self._by_number[number].since = now
                 self._by_number[number].texts = 0
                 asked_ranks.add(number)
@@ -275,7 +274,7 @@ class Ranks:
             for reply in replies:
                 rank.since = time.monotonic()
                 if reply.state == "shares":
-                    self._shared.append((rank.number, msgspec.json.encode(Shared(text=reply.value)) + b"\n"))
+                    self._shared.append((rank.number, encode_json(Shared(text=reply.value)) + b"\n"))
                     continue
                 rank.state = reply.state
                 if reply.state == "done":
@@ -324,7 +323,7 @@ class Ranks:
 
 def _address() -> str:
     """The name under which other hosts reach this one; where no name service knows it, only this host does."""
-    name = socket.gethostname()
+    name = host_name()
     with suppress(OSError):
         socket.getaddrinfo(name, None)
         return name

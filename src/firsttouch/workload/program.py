@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 import numpy as np
 
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.workspace.declarations import Agent, Declaration, Role
 
@@ -169,7 +170,7 @@ def append_body(items: list[Item], body: Sequence[Item], times: int = 1) -> None
 
 def encode(program: Program) -> bytes:
     """The JSON of a program."""
-    return msgspec.json.encode(program)
+    return encode_json(program)
 
 
 def decode(text: bytes, source: str) -> Program:
