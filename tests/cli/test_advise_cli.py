@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from functools import cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,13 @@ def test_wrong_calls_are_one_sentence(directories: list[Path], asked: dict[str, 
         advise(directories, apps=all_apps(), **asked)  # type: ignore[arg-type]
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("asked", [{"pattern": "iterate"}, {"pattern": "stream"}, {"app": "hotspot"}])
+def test_the_order_of_directories_changes_nothing(asked: dict[str, str]) -> None:
+    orders = permutations([STANDARD, QUICK, RESULTS / "h200-standard-2"])
+    first, *others = [builtins(advise(order, size="1GiB", apps=all_apps(), **asked)) for order in orders]  # type: ignore[arg-type]
+    assert all(other["strategies"] == first["strategies"] for other in others)
 
 
 def test_without_results_it_says_what_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def advise(
     """
     if app is not None and pattern is not None:
         raise UsageError("give an application or a pattern, not both")
-    results = [load_results(Path(d)) for d in directories] if directories else [load_results(newest())]
+    results = sorted(map(load_results, map(Path, directories or [newest()])), key=_age)
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
     if app is not None:
@@ -150,6 +150,12 @@ def advise(
     workload = patterns.program_for(name, nbytes)
     program = f"a program that {patterns.PATTERNS[name].meaning}"
     return ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
+
+
+def _age(results: Results) -> tuple[str, int, str]:
+    """Sorts results by when they were measured, so that the order in which directories are named changes nothing."""
+    records = results.records
+    return results.machine.created, len(records), min((record.started for record in records), default="")
 
 
 def newest() -> Path:
