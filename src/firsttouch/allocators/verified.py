@@ -6,7 +6,6 @@ It is valid only for the machine, kernel and drivers on which it was made. Other
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -16,7 +15,7 @@ import msgspec
 
 from firsttouch import __version__
 from firsttouch.allocators.methods import Cell
-from firsttouch.encoding import encode_json
+from firsttouch.encoding import encode_json, host_name
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular, write_atomically
 from firsttouch.machine import host
@@ -76,7 +75,7 @@ def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequenc
     """Write DIR/methods.json and return its path. Raises UsageError if it can't be written."""
     methods = VerifiedMethods(
         schema=SCHEMA,
-        host=platform.node(),
+        host=host_name(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         firsttouch=__version__,
         system=_system(),
@@ -145,7 +144,7 @@ def read_verified_facts(directory: Path) -> VerifiedFacts:
         raise UsageError(f"{path}: {error}") from None
     if methods.schema != SCHEMA:
         raise UsageError(f"{path}: schema {methods.schema!r} is not {SCHEMA!r}, which this version reads")
-    _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": platform.node(), **_system()})
+    _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": host_name(), **_system()})
     return VerifiedFacts(directory, {device.name: device for device in methods.devices}, _facts(methods.cells))
 
 

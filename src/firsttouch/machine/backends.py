@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.cores import unnamed
+from firsttouch.machine.kernel_cache import provide_cache
 from firsttouch.machine.links import Links
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree, format_ids
@@ -42,6 +43,7 @@ class Backend:
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
     facts; links: returns the links between its devices, for processes that have loaded its libraries;
+    prepare: sees to what its driver needs of the system before its libraries are opened, and returns what is missing;
     counters: the profiler that counts what it does, by its name in counters/tools.py; messages: the library that
     carries messages between its devices, '' if there is none.
     """
@@ -53,6 +55,7 @@ class Backend:
     moves_buffers: bool = False
     extra: Callable[[Mapping[str, Scalar]], ExtraInfo] = lambda facts: ExtraInfo({})
     links: Callable[[], Links] = dict
+    prepare: Callable[[], str] = str
     counters: str = ""
     messages: str = ""
 
@@ -104,7 +107,7 @@ BACKENDS: Mapping[str, Backend] = {
     row.kind: row
     for row in (
         Backend(HOST, numbered=False, extra=_processor_info, counters="perf"),
-        Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info),
+        Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info, prepare=provide_cache),
         Backend(
             "cuda",
             libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft", "nccl"),

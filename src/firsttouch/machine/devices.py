@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import msgspec
@@ -14,10 +15,18 @@ from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceI
 
 
 @cache
-def show_libraries() -> None:
-    """Pass the paths of the vendors' libraries to the core. Idempotent; opens nothing."""
-    for name in (library for backend in BACKENDS.values() for library in backend.libraries):
-        _core.set_library_paths(name, libraries.candidates(name))
+def show_libraries() -> Mapping[str, str]:
+    """Pass the paths of the vendors' libraries to the core, and prepare for those that are here. Returns what their
+    drivers lack, by the kind of device. Idempotent; opens nothing.
+    """
+    lacking = {}
+    for backend in BACKENDS.values():
+        paths = {name: libraries.candidates(name) for name in backend.libraries}
+        for name, found in paths.items():
+            _core.set_library_paths(name, found)
+        if any(paths.values()) and (missing := backend.prepare()):
+            lacking[backend.kind] = missing
+    return lacking
 
 
 def open_device(name: str) -> _core.Device:
@@ -37,8 +46,7 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     Raises:
         _core.Unavailable: there are no devices of this kind, or no such kind; the text says why.
     """
-    show_libraries()
-    count = _core.count_devices(kind)
+    count = _count(kind)
     backend = BACKENDS[kind]
     described = [_describe(name, kind) for name in backend.device_names(count)]
     opened = [(device, info) for device, info in described if device]
@@ -46,6 +54,16 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     if backend.messages and len(opened) > 1:
         opened[0][1].notes.append(BETWEEN_GPUS_UNTESTED)
     return [info for _, info in described]
+
+
+def _count(kind: str) -> int:
+    lacking = show_libraries()
+    try:
+        return _core.count_devices(kind)
+    except _core.Unavailable as error:
+        if kind not in lacking:
+            raise
+        raise _core.Unavailable(f"{error}; {lacking[kind]}") from None
 
 
 def _describe(name: str, kind: str) -> tuple[_core.Device | None, DeviceInfo]:
