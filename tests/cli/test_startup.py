@@ -36,6 +36,14 @@ def test_planning_and_workers_load_neither_numpy_nor_what_draws(room):
     assert loaded(code) <= {"msgspec", "firsttouch._core"}
 
 
+def test_the_list_of_commands_is_not_truncated() -> None:
+    listed = CliRunner().invoke(main.app, ["--help"]).stdout.partition("Commands:")[2]
+    assert "..." not in listed
+    assert [line.split()[0] for line in listed.splitlines() if line[:3].strip() == line[2:3] != ""] == [
+        command.name for command in main.app.registered_commands
+    ]
+
+
 def test_reading_records_of_applications_does_not_load_the_core():
     modules = [f"firsttouch.outcomes.{module.name}" for module in pkgutil.iter_modules(outcomes.__path__)]
     assert modules

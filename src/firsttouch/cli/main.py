@@ -55,18 +55,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("machine")(machine.command)
-app.command("methods")(methods.command)
-app.command("run")(run.command)
-app.command("app")(app_command.command)
-app.command("profile", cls=profile.ProfileCommand, context_settings={"allow_interspersed_args": False})(profile.command)
-app.command("mark")(mark.command)
-app.command("report")(report.command)
-app.command("compare")(compare.command)
-app.command("advise")(advise.command)
-app.command("interfaces")(interfaces.command)
-app.command("published")(published.command)
-app.command("claims")(claims.command)
+app.command("machine", short_help="What this machine is, and what spoils measurements on it.")(machine.command)
+app.command("methods", short_help="What each allocator is here: access, placement, caching.")(methods.command)
+app.command("run", short_help="Measure this machine, and write a report.")(run.command)
+app.command("app", short_help="Run applications under memory strategies.")(app_command.command)
+app.command(
+    "profile",
+    short_help="Profile the memory of any program.",
+    cls=profile.ProfileCommand,
+    context_settings={"allow_interspersed_args": False},
+)(profile.command)
+app.command("mark", short_help="Begin a phase of a script that is profiled.")(mark.command)
+app.command("report", short_help="Write the page of results or profiles; figures; a table.")(report.command)
+app.command("compare", short_help="What is faster or slower in which results.")(compare.command)
+app.command("advise", short_help="Which memory strategy to take, and what each adds.")(advise.command)
+app.command("interfaces", short_help="How data move fastest between devices and processes.")(interfaces.command)
+app.command("published", short_help="The results of five papers.")(published.command)
+app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
 
 
 def _version(requested: bool) -> None:

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import NoReturn, TextIO
 
-from firsttouch.encoding import encode_json
-
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, marks that change the writing direction, and lone surrogates."""
 _REPLACEMENTS = {"✓": "+", "✗": "x", "°": " deg ", "µ": "u", "…": "..."}
@@ -42,6 +40,8 @@ def print_stderr(text: str) -> None:
 def print_json(value: object, *, indent: int | None = None) -> None:
     """Prints a value as JSON to stdout."""
     import msgspec
+
+    from firsttouch.encoding import encode_json
 
     data = encode_json(value)
     print_stdout((data if indent is None else msgspec.json.format(data, indent=indent)).decode())
