@@ -15,10 +15,11 @@ import os
 import pkgutil
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from firsttouch.errors import UsageError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 VARIABLE = "FIRSTTOUCH_MODULES"
 """The environment variable with the paths of module files, separated by ':'."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_LONGEST = 600
+"""Characters of an error's text that are shown."""
 _foreign: set[str] = set()
 """Files of loaded modules from outside this package."""
 
@@ -121,6 +124,22 @@ def error_location(error: BaseException) -> str:
     return location
 
 
+def thread_location() -> str:
+    """FILE:LINE of a thread, besides the caller's, that executes code of a user's module; '' if there is none."""
+    own = threading.get_ident()
+    for thread in threading.enumerate():  # one that has just been started may not have got there
+        code = getattr(getattr(thread, "_target", None), "__code__", None)
+        if code is not None and code.co_filename in _foreign and thread.ident != own:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+    for thread_id, innermost in sys._current_frames().items():
+        frame: FrameType | None = innermost if thread_id != own else None
+        while frame is not None:
+            if frame.f_code.co_filename in _foreign:
+                return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            frame = frame.f_back
+    return ""
+
+
 def is_foreign(file: str) -> bool:
     """Whether a file is a loaded module from outside this package."""
     return file in _foreign
@@ -165,6 +184,11 @@ def _from_file(path: str) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         raise UsageError(f"--module '{path}' does not load: {describe_error(error)}") from error
+    if where := thread_location():
+        raise UsageError(
+            f"--module '{path}' starts a thread when it is loaded, which goes on ({where}); start none, since it would "
+            "take processors from what is measured"
+        )
     return module
 
 
@@ -185,7 +209,7 @@ def _from_entry_point(point: EntryPoint) -> ModuleType:
 
 def describe_error(error: BaseException) -> str:
     """An error as one line with its type, its text and its location in the module."""
-    text = str(error.msg if isinstance(error, SyntaxError) else error)
+    text = str(error.msg if isinstance(error, SyntaxError) else error)[:_LONGEST]
     where = error_location(error)
     return " ".join(f"{type(error).__name__}: {text}{f' ({where})' if where else ''}".split())
 

@@ -34,6 +34,17 @@ def application(**declared: Any) -> type[App]:
         ({"sizes": {**SIZES, "large": {"n": 9}}}, "sizes must hold tiny and default"),
         ({"sizes": {**SIZES, "bytes": {"m": 9}}}, "there is no parameter m"),
         ({"grows": "rows"}, "there is no parameter rows"),
+        ({"grows": None}, "grows is None, not the name of a parameter"),
+        ({"pattern": 5}, "pattern is 5, not a text"),
+        ({"sizes": "tiny"}, "sizes is 'tiny', not a mapping"),
+        ({"sizes": {"tiny": {"n": "4"}, "default": {"n": 8}}}, "sizes: tiny: n is '4', not a whole number"),
+        ({"sizes": {"tiny": {"n": 4}, "default": {"n": 8.0}}}, "sizes: default: n is 8.0, not a whole number"),
+        ({"options": ("a",)}, r"options is \('a',\), not a mapping"),
+        ({"tiled": "x"}, "tiled is 'x', not a tuple of names"),
+        (
+            {"a": buffer(f32, "2**n", 2**60, role="input")},
+            r"the buffers of the size default take more than 2\^63 bytes",
+        ),
         ({"tiled": ("x",)}, "there is no buffer x"),
         ({"a": buffer(f32, "m + 1", role="input")}, "cannot evaluate the shape of buffer a: name 'm' is not defined"),
         (
@@ -46,6 +57,64 @@ def test_invalid_application(declared: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^application sample: {message}"):
         application(**declared)
     assert application().footprint({"n": 4}) == 0
+
+
+@pytest.mark.parametrize("given", ["float32", "f4", np.float32, f32])
+def test_a_type_is_taken_as_numpy_takes_it(given: Any) -> None:
+    app = application(a=buffer(given, "n", role="input"))
+    assert app.buffers()[0].dtype == f32
+    assert app.footprint({"n": 4}) == 16
+
+
+@pytest.mark.parametrize("given", ["flaot32", "", "U8", "O", ">f4", "m8[s]", "f4,f4", None, 5, str, "i" * 900])
+def test_what_is_no_type_of_numbers_is_one_sentence(given: Any) -> None:
+    with pytest.raises(ValueError, match="is no type of a buffer's items; give f32, u64 or another type of") as raised:
+        buffer(given, "n", role="input")
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ("n**n**n**n", "a power in it is too large"),
+        ("2 ** (10 ** 12)", "a power in it is too large"),
+        ("9.0 ** n ** 9", "a power in it is too large"),
+        ("1 << 10 ** 12", "a shifted number in it is too large"),
+        ("(0,) * 10 ** 12", "a factor in it is no number"),
+        ("'n' * n", "a factor in it is no number"),
+        ("1e200 * 1e200", "cannot convert float infinity to integer"),
+        ("-n", "it is -4, not a number of items"),
+        ("n +", "invalid syntax"),
+        ("n // 0", "by zero"),
+        ("n.name", "no attribute 'name'"),
+        (None, "int"),
+    ],
+)
+def test_a_shape_without_a_value_is_one_sentence(shape: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^application sample: cannot evaluate the shape of buffer a: .*{why}"):
+        application(a=buffer(f32, shape, role="input"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "items"),
+    [
+        ("2**(n + 5).bit_length()", 16),
+        (" n * 3 // 2", 6),
+        ("1 << n", 16),
+        ("n / 2", 2),
+        ("n if n > 3 else 9", 4),
+        (7, 7),
+    ],
+)
+def test_shapes_are_evaluated_as_python_code(shape: str, items: int) -> None:
+    assert application(a=buffer(f32, shape, role="input")).declarations({"n": 4})[0].shape == (items,)
+
+
+def test_parameters_for_which_a_shape_has_no_value_are_a_problem() -> None:
+    app = application(a=buffer(f32, "2**n", role="input"))
+    assert app.problem({"n": 40}) == ""
+    assert app.problem({"n": 4000}) == "sample: cannot evaluate the shape of buffer a: a power in it is too large"
 
 
 @pytest.mark.parametrize(

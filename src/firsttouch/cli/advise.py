@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
+from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import code_of_modules, print_json, print_stdout
+from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.advice.advisor import Advice
@@ -50,8 +51,8 @@ def command(
 
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     """
-    with code_of_modules():
-        files = [str(file.absolute()) for file in module or []]
+    files = [str(file.absolute()) for file in module or []]
+    with code_of_modules(files):
         result = commands.advise(directories or [], device=device, app=app, size=size, pattern=pattern, modules=files)
     if as_json:
         print_json(result.data)

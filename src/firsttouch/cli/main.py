@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from firsttouch import __version__
 from firsttouch.cli import advise, claims, compare, interfaces, machine, mark, methods, profile, published, report, run
 from firsttouch.cli import app as app_command
-from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout
+from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout, shortened
 from firsttouch.errors import Terminated, UsageError
 
 WRONG_CALL = 2
@@ -100,6 +100,9 @@ def main() -> None:
     if reason := lost_output():
         print_stderr(f"firsttouch: stdout can't be written: {reason}")
         status = status or 1
+    if "firsttouch.modules" in sys.modules and sys.modules["firsttouch.modules"].thread_location():
+        sys.stderr.flush()
+        os._exit(status)  # at its end, Python would wait for the module's thread
     gc.freeze()  # the process ends, so that what is loaded need not be searched for garbage
     sys.exit(status)
 
@@ -121,7 +124,7 @@ def call(arguments: Sequence[str]) -> int:
     try:
         return parser(*arguments[:1])(list(arguments), prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
-        print_stderr(f"firsttouch: {error}")
+        print_stderr(f"firsttouch: {shortened(str(error))}")
     except _CallError as error:
         print_stderr(f"firsttouch: {_sentence(error)}")
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
@@ -137,7 +140,8 @@ def call(arguments: Sequence[str]) -> int:
 
         if not (where := error_location(error)):
             raise
-        print_stderr(f"firsttouch: {type(error).__name__}: {' '.join(str(error).split())} ({where})")
+        text = f"{type(error).__name__}: {' '.join(str(error).split())} ({where})"
+        print_stderr(f"firsttouch: {shortened(text)}")
     return WRONG_CALL
 
 

@@ -11,20 +11,25 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, marks that change the writing direction, and lone surrogates."""
 _REPLACEMENTS = {"✓": "+", "✗": "x", "°": " deg ", "µ": "u", "…": "..."}
 """Replacements for characters that the encoding of an output lacks. All others become '?'."""
 _ERRORS = "firsttouch"
+_SCREEN = 20 * 80
+"""Characters of a screen."""
 
 
 def printable(text: str) -> str:
     """Returns `text` with its control characters as \\uXXXX, which JSON decodes to the same characters."""
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def shortened(text: str) -> str:
+    """An error's text without its middle if it is longer than a screen; its end may have the place."""
+    return text if len(text) <= _SCREEN else f"{text[: _SCREEN // 2]} ... {text[-_SCREEN // 4 :]}"
 
 
 def print_stdout(text: str) -> None:
@@ -77,41 +82,6 @@ def _replace(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     missing = error.object[error.start : error.end]
     return "".join(_REPLACEMENTS.get(character, "?") for character in missing), error.end
-
-
-class _PrintableStream(io.TextIOBase):
-    """A text stream that escapes control characters before it writes to another stream."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        self._stream.write(printable(text))
-        return len(text)
-
-    def flush(self) -> None:
-        self._stream.flush()
-
-
-@contextmanager
-def code_of_modules() -> Iterator[None]:
-    """Use while code of modules may run in this process. Its output goes to stderr with control characters escaped, and
-    os._exit, which would end the run without a message, raises SystemExit as sys.exit does.
-    """
-    process, original_exit = os.getpid(), os._exit
-
-    def raise_exit(status: int) -> NoReturn:
-        if os.getpid() != process:  # a process that the module has forked
-            original_exit(status)
-        raise SystemExit(f"os._exit({status})")
-
-    stream = _PrintableStream(sys.stderr)
-    os._exit = raise_exit
-    try:
-        with redirect_stdout(stream), redirect_stderr(stream):
-            yield
-    finally:
-        os._exit = original_exit
 
 
 def guard_streams() -> None:

@@ -9,8 +9,9 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli import findings
+from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import path
-from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.commands import Report

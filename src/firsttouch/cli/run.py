@@ -11,6 +11,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli import findings
+from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
     AsJsonOption,
@@ -25,7 +26,7 @@ from firsttouch.cli.options import (
     path,
     seconds,
 )
-from firsttouch.cli.output import code_of_modules, print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
 
     progress = RunProgress()
     try:
-        with code_of_modules():
+        with code_of_modules(options.modules, options.timeout):
             try:
                 outcome = run(work, options, progress)
             finally:
@@ -155,7 +156,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
             raise
         print_stderr(f"firsttouch: {error}{kept}")
         return 1
-    with code_of_modules():
+    with code_of_modules(options.modules, options.timeout):
         result = commands.measured(outcome)
     if as_json:
         print_json(result.data)
@@ -184,7 +185,7 @@ def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
     """Prints the output of --list."""
     from firsttouch.engine.runner import list_work
 
-    with code_of_modules():
+    with code_of_modules(options.modules, options.timeout):
         listing = list_work(work, options)
     if as_json:
         print_json({listing.key: listing.entries})

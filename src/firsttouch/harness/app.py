@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, overload
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from firsttouch import _core, modules
 from firsttouch.experiment.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
+from firsttouch.harness.shapes import items, number_type
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange
 from firsttouch.workspace.declarations import Agent, Declaration, Params, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 # fmt: off
 __all__ = [
@@ -45,14 +49,28 @@ MOST_REUSED = 32 << 20
 """Bytes of the largest block that a thread may reuse: the most that glibc accepts as a threshold."""
 GENERATE = "generate"
 """The file of kernels that generate initial data."""
+_MOST_BYTES = 1 << 63
+_TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
+    ("source", str, "a text"),
+    ("pattern", str, "a text"),
+    ("sizes", Mapping, "a mapping"),
+    ("grows", str, "the name of a parameter"),
+    ("multiple", int, "a whole number"),
+    ("kernel_text", str, "a text"),
+    ("options", Mapping, "a mapping"),
+    ("paper", Mapping, "a mapping"),
+    ("tiled", (tuple, list), "a tuple of names"),
+    ("more_kernels", (tuple, list), "a tuple of names"),
+)
+"""What an application declares besides its buffers: name, type, and what is accepted."""
 View: TypeAlias = "Callable[[ByteRange], np.ndarray[Any, Any]]"
 
 
 class BufferSpec:
     """A buffer declared with `buffer`. On an instance of the application it is an Array."""
 
-    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int | str], **declared: Any) -> None:
-        self.dtype, self.shape, self.declared = dtype, shape, declared
+    def __init__(self, dtype: DTypeLike, shape: Sequence[int | str], **declared: Any) -> None:
+        self.dtype, self.shape, self.declared = number_type(dtype), shape, declared
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -68,14 +86,14 @@ class BufferSpec:
     def declaration(self, params: Params) -> Declaration:
         """Returns the declaration for given parameters. Shape expressions are evaluated as Python code."""
         try:
-            shape = [eval(s, {"__builtins__": {}}, dict(params)) if isinstance(s, str) else s for s in self.shape]
-        except Exception as error:
+            shape = tuple(items(s, params) for s in self.shape)
+        except ValueError as error:
             raise ValueError(f"cannot evaluate the shape of buffer {self.name}: {error}") from error
-        return Declaration(self.name, self.dtype, tuple(map(int, shape)), **self.declared)
+        return Declaration(self.name, self.dtype, shape, **self.declared)
 
 
 def buffer(
-    dtype: np.dtype[Any],
+    dtype: DTypeLike,
     *shape: int | str,
     role: Role,
     starts_on: Agent | None = None,
@@ -87,6 +105,7 @@ def buffer(
     """Declare a buffer.
 
     Args:
+        dtype: of numbers: f32, u64 and so on, or what numpy takes for one.
         shape: items per dimension, slowest first: numbers, or expressions in the application's parameters ("n + 1").
         role: input, output, inout, constant, control (small, used by both sides in every iteration), scratch (used by
             one side only) or exchange (messages to and from other processes, which kernels pack and unpack).
@@ -161,6 +180,13 @@ class App:
         for text in ("source", "pattern", "sizes"):
             if not hasattr(cls, text):
                 return f"{text} is missing"
+        for name, kind, accepted in _TYPES:
+            if not isinstance(value := getattr(cls, name), kind):
+                return f"{name} is {value!r:.80}, not {accepted}"
+        for size, params in cls.sizes.items():
+            wrong = {name: value for name, value in params.items() if type(value) is not int}
+            if wrong:
+                return f"sizes: {size}: {', '.join(wrong)} is {next(iter(wrong.values()))!r:.80}, not a whole number"
         names = cls.sizes.get("default", {}).keys()
         if cls.sizes.keys() - {"tiny", "default", "bytes"} or cls.sizes.get("tiny", {}).keys() != names:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
@@ -170,8 +196,11 @@ class App:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])
+            largest = cls.footprint(cls.sizes["default"])
         except ValueError as error:
             return str(error)
+        if largest >= _MOST_BYTES:
+            return "the buffers of the size default take more than 2^63 bytes"
         for d in declared:
             words = cls.paper.get(d.name, (NONE, NONE))
             if any(word not in accepted for word, accepted in zip(words, settings_of(d).values(), strict=False)):
@@ -237,6 +266,10 @@ class App:
             return f"{cls.name}: {cls.grows} must be a multiple of {cls.multiple}, not {n}"
         if cls.power_of_two and n & (n - 1):
             return f"{cls.name}: {cls.grows} must be a power of two, not {n}"
+        try:
+            cls.declarations(params)
+        except ValueError as error:
+            return f"{cls.name}: {error}"
         return ""
 
     @classmethod
