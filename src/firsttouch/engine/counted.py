@@ -7,7 +7,8 @@ the launch shape of the timed ones. Only what is counted is added to the record;
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from firsttouch.counters.tool import (
@@ -87,8 +88,7 @@ class PointCounter:
         program = tool.find()
         forms = self._offered_forms(tool, program)
         wanted = list(dict.fromkeys(counter for form in forms.values() for counter in form))
-        with tempfile.TemporaryDirectory(prefix="firsttouch-") as name:
-            folder = Path(name)
+        with _folder_for(tool) as folder:
             run = run_under(
                 lambda worker: [program, *tool.arguments(wanted, folder, worker)],
                 job,
@@ -120,6 +120,18 @@ class PointCounter:
             known = {name.partition(".")[0] for q in tool.quantities for form in q.forms for name in form}
             self._forms[tool.name] = choose_forms(tool.quantities, offered if known & offered else ())
         return self._forms[tool.name]
+
+
+@contextmanager
+def _folder_for(tool: Tool) -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="firsttouch-") as name:
+            yield Path(name)
+    except OSError as error:
+        place = "set TMPDIR to a folder that has space and can be written"
+        raise RefusedError(
+            f"{tool.name} has no place for its files ({error.strerror}); {place}", lasting=True
+        ) from None
 
 
 def counting_kind(device: DeviceInfo, factors: Mapping[str, Scalar]) -> str:
