@@ -1,4 +1,4 @@
-"""Python is started again so that no file of the working directory takes the place of a module."""
+"""Python is started again so that no file of the working directory takes the place of a module; whose /proc it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import firsttouch
-from firsttouch.processes import python_code, python_module
+from firsttouch.processes import python_code, python_module, why_foreign
 
 SOURCES = Path(firsttouch.__file__).parent
 PATHS = [os.path.abspath(entry) for entry in sys.path if entry]
@@ -55,3 +55,16 @@ def test_a_run_beside_such_files(beside: Path) -> None:
     done = subprocess.run(command, cwd=beside, env=environment, capture_output=True, text=True)
     assert (done.returncode, "not drawn" in done.stderr) == (0, False), done.stderr
     assert (beside / "out" / "report.html").exists()
+
+
+@pytest.mark.parametrize("own", [str(os.getpid() + 1), "1", f"{os.getpid()}0", "none"])
+def test_a_proc_of_another_pid_namespace_is_noticed(tmp_path: Path, own: str) -> None:
+    (tmp_path / "self").symlink_to(own)
+    assert "mount its own with `unshare --mount-proc`" in why_foreign(tmp_path)
+
+
+def test_the_proc_of_this_process_is_its_own(tmp_path: Path) -> None:
+    assert why_foreign() == ""
+    assert why_foreign(tmp_path) == ""  # a copy of a machine without processes
+    (tmp_path / "self").symlink_to(str(os.getpid()))
+    assert why_foreign(tmp_path) == ""

@@ -1,13 +1,35 @@
-"""How this program starts Python again, whatever the working directory holds."""
+"""How this program starts Python again, whatever the working directory holds, and which processes /proc describes."""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 HAS_SAFE_PATH = sys.version_info >= (3, 11)
 _FIRST = "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
 """Removes the working directory, which is '' there, from the path. `sys` is part of the interpreter."""
 _RUN = "import runpy; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+
+
+_PROC = Path("/proc")
+
+
+def why_foreign(proc: Path = _PROC) -> str:
+    """Why PROC/PID is not the process that has this number here, '' if it is; no signal may go to it then either.
+
+    proc: that of this machine, or a copy, where a folder `self` says nothing. Source: pid_namespaces(7).
+    """
+    try:
+        own = os.readlink(proc / "self")
+    except OSError:  # for this process it is a link, unless /proc is not mounted or does not show it
+        own = "" if proc == _PROC else str(os.getpid())
+    if own == str(os.getpid()):
+        return ""
+    return (
+        "/proc is not that of this PID namespace, and shows other processes under these numbers; mount its own with "
+        "`unshare --mount-proc`, or with `mount -t proc proc /proc`"
+    )
 
 
 def python_module(name: str, *arguments: str, safe_path: bool = HAS_SAFE_PATH) -> list[str]:

@@ -221,6 +221,15 @@ def test_points_of_several_processes_are_not_sampled_and_say_so(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
+def test_nothing_is_sampled_where_proc_is_of_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("firsttouch.engine.sampled.why_foreign", lambda: "/proc is another's")
+    record = blank_record(a_point(), "ok")
+    with PointSampler(tmp_path) as sampler, sampler.sampling(os.getpid(), a_point()) as profile:
+        profile.take(None)
+    profile.add_to(record)
+    assert record.counters == {"timeline_source": "none: /proc is another's"}
+
+
 def test_spans_in_spans_become_marks_that_are_nested() -> None:
     spans = [("a", 10.0, 11.0), ("b", 11.0, 14.0), ("b 0", 11.0, 12.0), ("b 1", 12.0, 14.0), ("c", 14.0, 15.0)]
     found = [(mark.kind, mark.name, mark.t) for mark in marks(spans, 10.0, 4711)]

@@ -321,3 +321,12 @@ class TestRanks:
             launcher.send_signal(number)
             assert launcher.wait(60) != 0
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in targets))
+
+
+@pytest.mark.parametrize("call", [{"command": ["true"]}, {"pid": 1}])
+def test_a_proc_of_other_processes_is_refused_before_anything_starts(tmp_path: Path, call: dict[str, Any]) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/self").symlink_to("1")
+    with pytest.raises(UsageError, match="no process can be profiled here: /proc is not that of this PID namespace"):
+        profiler.profile(profiler.ProfileCall(**call, out=tmp_path / "out", tree=Tree(tmp_path)))
+    assert not (tmp_path / "out").exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from firsttouch.engine.discover import Discover
-from firsttouch.workers import launch
+from firsttouch.workers import launch, relay
 from firsttouch.workers.process import run_under
 
 
@@ -40,3 +44,16 @@ def test_a_launcher_that_is_a_script_without_an_interpreter_is_started(tmp_path:
     launcher.write_text('exec "$@"\n')
     launcher.chmod(0o755)
     assert launch._start([str(launcher), "sh", "-c", "exit 7"]).wait() == 7
+
+
+def test_processes_are_neither_ended_nor_measured_by_the_numbers_of_another_proc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, relay.CHANNEL: "a group"}) as process:
+        assert launch.group("a group") == [process.pid]
+        assert relay.resident(process.pid) > 0
+        for module in (launch, relay):
+            monkeypatch.setattr(module, "why_foreign", lambda: "/proc is another's")
+        assert launch.group("a group") == []
+        assert relay.resident(process.pid) == 0
+        process.kill()

@@ -18,6 +18,7 @@ import msgspec
 
 from firsttouch.engine.planned import Planned
 from firsttouch.machine.tree import Tree
+from firsttouch.processes import why_foreign
 from firsttouch.profile import memory, schema
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.nvml import FLUSH
@@ -51,6 +52,8 @@ class PointSampler:
         try:
             if pid is None:
                 raise _NotSampled("the memory of points that several processes carry out is not sampled")
+            if why := why_foreign():
+                raise _NotSampled(why)
             profile.begin(*self._open(pid, planned))
         except Exception as error:
             profile.give_up(error)

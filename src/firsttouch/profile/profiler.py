@@ -20,6 +20,7 @@ from typing import Any
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, make_new_directory
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
+from firsttouch.processes import why_foreign
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment
@@ -158,11 +159,13 @@ def profile(call: ProfileCall) -> ProfileOutcome:
     """Carries out a call.
 
     Raises:
-        UsageError: the call was wrong; nothing was started.
+        UsageError: the call was wrong, or /proc is that of other processes; nothing was started.
         launch.NotStarted: the program can't be executed.
     """
     if call.command and (why := launch.why_not(call.command)):
         raise why
+    if foreign := why_foreign(call.tree.path("proc")):
+        raise UsageError(f"no process can be profiled here: {foreign}")
     if call.pid:
         _check_pid(call.tree, call.pid)
     return _Profiler(call).run()

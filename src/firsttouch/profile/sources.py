@@ -15,6 +15,7 @@ import msgspec
 from firsttouch.machine import cgroup
 from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
+from firsttouch.processes import why_foreign
 from firsttouch.profile import memory
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment
@@ -102,8 +103,9 @@ def _sampling(tree: Tree, nodes: Sequence[Node]) -> Iterator[LayerSource]:
             "the kernel was built without CONFIG_NUMA",
         ),
     )
+    foreign = why_foreign(tree.path("proc"))
     for file, what, missing in rows:
-        yield _row(what, "" if tree.exists(file) else missing)
+        yield _row(what, foreign or ("" if tree.exists(file) else missing))
     charged = cgroup.memory_charged(tree)
     yield _row("memory of the control group", "" if charged is not None else "no group that is visible here states it")
 

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from firsttouch.files import by_shell
+from firsttouch.processes import why_foreign
 from firsttouch.workers.relay import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -96,7 +97,7 @@ def clean_up(channel: str, folders: Sequence[str], before: Collection[Path]) -> 
         time.sleep(_TICK)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
-    if new := segments() - set(before):
+    if (new := segments() - set(before)) and not why_foreign():
         used = mapped()
         for path in new:
             if str(path) not in used:
@@ -105,6 +106,8 @@ def clean_up(channel: str, folders: Sequence[str], before: Collection[Path]) -> 
 
 def group(channel: str) -> list[int]:
     """The processes of this host with this channel in their environment, without the calling process."""
+    if why_foreign():
+        return []
     wanted, pids = f"{CHANNEL}={channel}".encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

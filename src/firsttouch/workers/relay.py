@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from firsttouch.processes import python_module
+from firsttouch.processes import python_module, why_foreign
 
 CHANNEL = "FIRSTTOUCH_RANKS"
 """The environment variable with host, port and token of the runner, separated by colons."""
@@ -43,6 +43,8 @@ def rank_of(environment: Mapping[str, str]) -> int:
 
 def resident(pid: int) -> int:
     """The bytes of host memory that a process of this host uses; 0 if that can't be read."""
+    if why_foreign():
+        return 0
     try:
         with open(f"/proc/{pid}/statm") as file:
             return int(file.read().split()[1]) * _PAGE
