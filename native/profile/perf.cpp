@@ -130,21 +130,6 @@ std::uint64_t clock_ns() {
     return static_cast<std::uint64_t>(time.tv_sec) * 1000 * million + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-// The kernel's list of processors that are on, such as "0-3,8".
-std::vector<int> online_processors() {
-    std::ifstream file("/sys/devices/system/cpu/online");
-    std::vector<int> processors;
-    for (int first = 0; file >> first;) {
-        int last = first;
-        if (file.peek() == '-') file.get(), file >> last;
-        for (int cpu = first; cpu <= last; ++cpu) processors.push_back(cpu);
-        if (file.peek() == ',') file.get();
-    }
-    if (processors.empty())
-        for (int cpu = 0; cpu < sysconf(_SC_NPROCESSORS_ONLN); ++cpu) processors.push_back(cpu);
-    return processors;
-}
-
 // The numbers that a folder of /proc has as names.
 std::vector<std::uint32_t> numbers_in(const std::string& folder) {
     std::vector<std::uint32_t> numbers;
@@ -229,10 +214,10 @@ int open_event(perf_event_attr a, pid_t thread, int processor) {
     return static_cast<int>(syscall(SYS_perf_event_open, &a, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
-// Whether a processor was turned off since it was listed.
-bool is_off(pid_t thread, int processor) {
-    const Descriptor event(open_event(attributes(0, false, true), thread, processor));
-    return event.number() < 0 && errno == ENODEV;
+// Why an event on this thread cannot be opened on a processor: an errno, 0 if it can.
+int try_processor(int processor) {
+    const Descriptor event(open_event(attributes(0, false, true), 0, processor));
+    return event.number() < 0 ? errno : 0;
 }
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
@@ -276,6 +261,20 @@ Descriptor::~Descriptor() {
     if (number_ >= 0) close(number_);
 }
 
+std::vector<int> find_processors(const std::function<int(int)>& try_one) {
+    constexpr int beyond_all = 1 << 16;
+    std::vector<int> processors;
+    int why = ENODEV;
+    for (int processor = 0; processor < beyond_all; ++processor) {
+        why = try_one(processor);
+        if (why == 0) processors.push_back(processor);
+        if (why != 0 && why != ENODEV) break;
+    }
+    if (processors.empty() || (why != EINVAL && why != ENODEV && why != 0))
+        throw std::system_error(why, std::generic_category(), "perf_event_open");
+    return processors;
+}
+
 // The buffer of one processor, into which all events on it write.
 struct PerfEvents::Ring {
     Ring(int owner, std::size_t bytes) : descriptor(owner), size(bytes + page_bytes()) {
@@ -317,7 +316,7 @@ struct PerfEvents::Ring {
 };
 
 PerfEvents::PerfEvents(pid_t pid, std::uint32_t every, bool enable_on_exec)
-    : every_(every), enable_on_exec_(enable_on_exec), processors_(online_processors()) {
+    : every_(every), enable_on_exec_(enable_on_exec), processors_(find_processors(try_processor)) {
     if (enable_on_exec) {
         make_room_for_descriptors(2 * processors_.size());
         open_thread(pid);
@@ -332,7 +331,6 @@ PerfEvents::~PerfEvents() = default;
 
 void PerfEvents::open_thread(pid_t thread) {
     const bool first = rings_.empty();
-    if (first) std::erase_if(processors_, [&](int processor) { return is_off(thread, processor); });
     const auto open = [&](bool faults, int processor) {
         const int number = open_event(attributes(every_, faults, enable_on_exec_), thread, processor);
         if (number < 0) fail("perf_event_open");

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -67,6 +68,12 @@ struct PerfRecords {
 // The ring's size is a power of two; the positions only grow. Records of unknown types are skipped. Ends at a record
 // whose size is impossible, and returns `head` then.
 std::uint64_t decode_ring(std::span<const std::byte> ring, std::uint64_t tail, std::uint64_t head, PerfRecords& into);
+
+// The processors on which events can be opened. The list of the system is not asked: a container's may number as many
+// as there are from 0 on, or be that of another machine. try_one: returns why an event cannot be opened on a processor:
+// 0, ENODEV where it is off, EINVAL beyond the last that the kernel knows. Throws std::system_error for other reasons
+// and where there is none.
+std::vector<int> find_processors(const std::function<int(int)>& try_one);
 
 // A file descriptor that is closed by its owner.
 class Descriptor {

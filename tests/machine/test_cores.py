@@ -132,3 +132,23 @@ def test_cores_that_differ_are_told(make_tree: MakeTree, files: Files, kinds: st
 def test_only_usable_cores_are_compared(make_tree: MakeTree) -> None:
     tree = make_tree({"sys/devices/cpu_core/cpus": "0-1", "sys/devices/cpu_atom/cpus": "2-3"})
     assert "core_kinds" not in host.cpu(tree, [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("listed", "there", "usable", "online"),
+    [
+        ("0-3", 4, [0, 1, 2, 3], 4),
+        ("0-1", 8, [6, 7], None),
+        ("0", 2, [1], None),
+        ("0-255", 2, [1], 2),
+        ("0-3", 0, [1], 4),
+        ("odd", 2, [1], None),
+    ],
+)
+def test_a_containers_list_of_cores_is_not_taken_for_the_machines(
+    make_tree: MakeTree, listed: str, there: int, usable: list[int], online: int | None
+) -> None:
+    packages = of_each("topology/physical_package_id", *["0"] * there)
+    facts = host.cpu(make_tree({f"{CPU}/online": listed, **packages}), usable)
+    assert facts.get("cores_online") == online
+    assert facts.get("sockets") == (1 if there else None)

@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <initializer_list>
 #include <string>
@@ -204,6 +206,37 @@ TEST(PerfEvents, SeeAChildOrSayWhatFailed) {
         EXPECT_NE(error.code().value(), 0);
     }
     EXPECT_THROW(PerfEvents(child, 1, false), std::system_error);  // it has ended
+}
+
+// What the kernel says of each processor, the last answer of all that follow.
+std::vector<int> find_in(const std::vector<int>& answers) {
+    return find_processors(
+        [&](int processor) { return answers[std::min(static_cast<std::size_t>(processor), answers.size() - 1)]; });
+}
+
+int why_none(const std::vector<int>& answers) {
+    try {
+        find_in(answers);
+    } catch (const std::system_error& error) {
+        return error.code().value();
+    }
+    return 0;
+}
+
+TEST(Perf, ProcessorsAreThoseThatTheKernelTakes) {
+    EXPECT_EQ(find_in({0, 0, EINVAL}), (std::vector<int>{0, 1}));
+    EXPECT_EQ(find_in({ENODEV, 0, ENODEV, ENODEV, 0, EINVAL}), (std::vector<int>{1, 4}));
+    EXPECT_EQ(find_in({0, ENODEV}), std::vector<int>{0});
+    std::vector<int> many(5000, 0);
+    many.push_back(EINVAL);
+    EXPECT_EQ(find_in(many).size(), 5000U);
+}
+
+TEST(Perf, ARefusalIsNoEndOfTheProcessors) {
+    EXPECT_EQ(why_none({EINVAL}), EINVAL);
+    EXPECT_EQ(why_none({EACCES}), EACCES);
+    EXPECT_EQ(why_none({0, EMFILE}), EMFILE);
+    EXPECT_EQ(why_none({ENODEV}), ENODEV);
 }
 
 }  // namespace

@@ -180,6 +180,17 @@ def _numbers(fields: Fields) -> str | None:
     return f"{fields.get('vendor_id', 'machine')} {number}" if number else None
 
 
+def online(tree: Tree, usable: Sequence[int]) -> list[int]:
+    """The cores that are on; empty if that is not known.
+
+    A container's list may number as many as it may use from 0 on, or be of another machine (lxcfs).
+    """
+    listed = parse_ids(tree.text(f"{CPU}/online"))
+    if not {*usable} <= {*listed}:
+        return []
+    return [core for core in listed if tree.exists(f"{CPU}/cpu{core}")] or listed
+
+
 class Cache(NamedTuple):
     """A cache of a core. name: l1, l1i, l2, ... shared: the cores that share it."""
 

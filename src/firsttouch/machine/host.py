@@ -70,7 +70,7 @@ def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
     info = cores.first_fields(blocks)
     caches = [cores.caches(tree, n) for n in usable]
     flags = (info.get("flags") or info.get("Features") or "").split()
-    online = parse_ids(tree.text(f"{cores.CPU}/online"))
+    online = cores.online(tree, usable)
     packages = {tree.integer(f"{cores.CPU}/cpu{n}/topology/physical_package_id") for n in online or usable} - {None}
     siblings = [parse_ids(tree.text(f"{cores.CPU}/cpu{n}/topology/thread_siblings_list")) for n in usable]
     frequencies = [tree.integer(f"{cores.CPU}/cpu{n}/cpufreq/cpuinfo_max_freq") or 0 for n in usable]
