@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from tests.profile.profiles import MiB, gpu, mark, write
 
+from firsttouch.cli.profiled import lines
 from firsttouch.profile import schema as s
 from firsttouch.profile.headline import headline, how_ended
 from firsttouch.profile.phase_rows import MOST_PHASES
@@ -167,6 +168,34 @@ def test_memory_that_is_not_known_is_none(tmp_path):
     assert ("gpus", "gpu:0 is not known by process: NVML told foreign pids") in [
         (u.layer, u.why) for u in summary.unseen
     ]
+
+
+def only_by_process(tmp_path, *rows, model="NVIDIA GB10"):
+    """A profile of a GPU of which the driver states what processes hold, and no memory of its own."""
+    of = [s.Samples(of=f"gpu:0/process:{key}", columns=["used"], rows=[[t, held * MiB]]) for key, t, held in rows]
+    return summary_of(tmp_path, *PHASES, *of, gpus=[gpu(model=model, before=s.GpuMemory(), total=None)])
+
+
+def test_where_only_processes_are_counted_theirs_is_the_memory(tmp_path):
+    summary = only_by_process(tmp_path, (0, 1.2, 477), (1, 1.1, 23))
+    row = summary.gpus[0]
+    assert (row.rise, row.only_own, row.before) == (row.own, True, None)
+    assert (row.rise.bytes, row.rise.phase) == (500 * MiB, "solve")
+    assert headline(summary).endswith(", 500 MiB on gpu:0")
+    (line,) = [line for line in lines(summary) if line.startswith("gpu:0")]
+    assert line == "gpu:0     500 MiB of the target's processes at 1.2 s in solve (NVIDIA GB10, NVML)"
+    assert summary.phases[1].gpus[0].peak == 500 * MiB
+
+
+def test_a_gpu_whose_processes_are_not_of_the_target_stays_unknown(tmp_path):
+    row = only_by_process(tmp_path).gpus[0]
+    assert (row.rise, row.own, row.only_own) == (None, None, False)
+
+
+def test_the_memory_of_all_programs_comes_before_that_of_the_target(tmp_path):
+    own = s.Samples(of="gpu:0/process:0", columns=["used"], rows=[[1.0, 100 * MiB]])
+    row = summary_of(tmp_path, own, gpus=[gpu()]).gpus[0]
+    assert (row.only_own, row.rise.bytes, row.own.bytes) == (False, 500 * MiB, 100 * MiB)
 
 
 def test_the_rise_is_taken_from_free_memory_if_used_is_not_stated(tmp_path):

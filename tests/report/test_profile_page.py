@@ -211,6 +211,20 @@ def test_several_profiles_have_their_peaks_side_by_side(tmp_path):
     assert "gpu:0: memory of all programs over the reading before" in svg
 
 
+def test_memory_that_only_processes_are_counted_for_is_named_as_theirs(tmp_path):
+    own = s.Samples(of="gpu:0/process:0", columns=["used"], rows=[[1.2, 477 * MiB]])
+    about = {"gpus": [gpu(before=s.GpuMemory())]}
+    directories = [write(tmp_path / f"run-{i}", own, rank=str(i), **about) for i in range(2)]
+    one = page_of(tmp_path, *MARKS, own, **about)
+    assert "The driver of gpu:0 counts 477 MiB for this program, at 1.2 s in solve; the memory of all" in words(one)
+    svg = re.search(r"<svg.*?</svg>", one, re.DOTALL)[0]
+    assert "peak 477 MiB at 1.2 s" in svg
+    assert "this program" in svg
+    assert "all programs" not in svg
+    both = write_profile(directories, tmp_path / "both.html").read_text()
+    assert "gpu:0: memory of the profiled programs" in re.search(r"<svg.*?</svg>", both, re.DOTALL)[0]
+
+
 def test_names_tell_profiles_apart(tmp_path):
     profiles = [read(write(tmp_path / name / "profile")) for name in ("a", "b")]
     assert names_of(profiles) == ["a/profile", "b/profile"]

@@ -77,15 +77,20 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
         if gpu.rise is None:
             yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
             continue
-        if not gpu.rise.bytes:
-            yield _row(gpu.name, f"no rise over {_size(gpu.before)} before ({gpu.model}, {gpu.source})")
+        about = f"({', '.join(word for word in (gpu.model, gpu.source) if word)})"
+        at = f"{format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
+        if gpu.only_own:
+            yield _row(gpu.name, f"{format_size(gpu.rise.bytes, 3)} of the target's processes at {at} {about}")
             continue
-        text = f"+{format_size(gpu.rise.bytes, 3)} at {format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
+        if not gpu.rise.bytes:
+            yield _row(gpu.name, f"no rise over {_size(gpu.before)} before {about}")
+            continue
+        text = f"+{format_size(gpu.rise.bytes, 3)} at {at}"
         if gpu.before is not None:
             text += f" over {format_size(gpu.before, 3)} before"
         if gpu.own is not None:
             text += f"; the target's processes {format_size(gpu.own.bytes, 3)}"
-        yield _row(gpu.name, f"{text} ({', '.join(word for word in (gpu.model, gpu.source) if word)})")
+        yield _row(gpu.name, f"{text} {about}")
         if gpu.shared:
             yield _row("", gpu.shared)
 

@@ -9,10 +9,15 @@ from firsttouch.profile.reading import Profile
 
 
 def rise_of(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
-    """The memory of a GPU over the reading before the target was started, by all programs. None if it is not known.
-
-    From used memory where the source states it, else from free memory.
+    """The memory of a GPU over the reading before the target was started, by all programs; where that is not known, by
+    the target's processes alone. None if neither is.
     """
+    of_all = rise_of_all(profile, gpu)
+    return own_of(profile, gpu.name) if of_all is None else of_all
+
+
+def rise_of_all(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
+    """The same by all programs: from used memory where the source states it, else from free memory."""
     for column, before, sign in (("used", gpu.before.used, 1), ("free", gpu.before.free, -1)):
         curve = profile.curve(gpu.name, column)
         if curve is not None and before is not None and len(curve):

@@ -93,7 +93,7 @@ class Watched:
             pci=self._pci,
             total=_stated(getattr(memory, "total", None)),
             before=GpuMemory(used=used, free=free, reserved=reserved),
-            source="NVML" if self._versions else "NVML, where used includes what the driver reserves",
+            source="NVML" if self._versions or self.unstated else "NVML, where used includes what the driver reserves",
             by_process=self.by_process,
             node=node if isinstance(node, int) and node >= 0 else None,
         )

@@ -39,7 +39,9 @@ class GpuRow(SummaryPart, frozen=True, kw_only=True):
 
     before: used by all programs before the target was started; peak: used by all programs at most; rise: the most over
     `before`. own: the most that the driver says the target's processes used together. reserved: by the driver.
-    by_process: why `own` is unknown. shared: why its memory must not be added to the host's, '' if it may.
+    only_own: whether `rise` is that of the target's processes, because the driver states no memory of all programs, as
+    for GPUs that share the host's memory. by_process: why `own` is unknown. shared: why its memory must not be added to
+    the host's, '' if it may.
     """
 
     name: str
@@ -53,6 +55,7 @@ class GpuRow(SummaryPart, frozen=True, kw_only=True):
     own: Peak | None = None
     at_end: int | None = None
     """The rise at the end."""
+    only_own: bool = False
     processes: list[GpuProcess] = []
     by_process: str = ""
     shared: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
-from firsttouch.profile.gpu_curves import own_of, rise_of
+from firsttouch.profile.gpu_curves import own_of, rise_of, rise_of_all
 from firsttouch.profile.phase_rows import phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, ProfiledProcess
@@ -109,7 +109,8 @@ def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[P
             unchanged.append(gpu.name)
             continue
         about = _about(row.rise.t, row.rise.phase) if row.rise else []
-        panels.append((span, _gpu_panel(gpu, rise, own_of(profile, gpu.name), about)))
+        of_all = None if row.only_own else rise
+        panels.append((span, _gpu_panel(gpu, of_all, own_of(profile, gpu.name), about)))
     if unchanged and panels:
         notes.append(f"The memory of {', '.join(unchanged[:8])}{', …' * (len(unchanged) > 8)} did not change.")
     if len(panels) > MOST_GPUS:
@@ -118,11 +119,16 @@ def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[P
     return [panel for _, panel in panels]
 
 
-def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve, own: Curve | None, about: Sequence[str]) -> Panel:
+def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve | None, own: Curve | None, about: Sequence[str]) -> Panel:
+    """rise: that of all programs, None if it is not known."""
     before = f", over the {format_size(gpu.before.used, 3)} used before" if gpu.before.used is not None else ""
-    series = [Series("all programs", rise.thinned(MOST_READINGS), COLOURS[1], width=2.0, peak=rise.peak, about=about)]
+    series = []
+    if rise is not None:
+        of_all = rise.thinned(MOST_READINGS)
+        series.append(Series("all programs", of_all, COLOURS[1], width=2.0, peak=rise.peak, about=about))
     if own is not None:
-        series.append(Series("this program", own.thinned(MOST_READINGS), COLOURS[2]))
+        peak, about = (own.peak, about) if rise is None else (None, ())
+        series.append(Series("this program", own.thinned(MOST_READINGS), COLOURS[2], peak=peak, about=about))
     model = f" ({gpu.model})" if gpu.model else ""
     return Panel(key(gpu.name), f"{gpu.name}{model}: memory{before}", series, height=120)
 
@@ -248,14 +254,18 @@ def overlay(profiles: Mapping[str, Profile], summaries: Mapping[str, ProfileSumm
     panels = [Panel("host", "Host: resident memory of all processes", host, height=230)] if host else []
     names = dict.fromkeys(gpu.name for name in shown for gpu in profiles[name].header.gpus)
     for gpu_name in list(names)[:MOST_GPUS]:
-        series = []
-        for name in shown:
-            gpu = next((gpu for gpu in profiles[name].header.gpus if gpu.name == gpu_name), None)
-            rise = rise_of(profiles[name], gpu) if gpu else None
-            if rise is not None and (max(rise.values) > 0 or min(rise.values) < 0):
-                series.append(_whole_run(name, profiles[name], rise, colours[name]))
+        gpus = {name: gpu for name in shown for gpu in profiles[name].header.gpus if gpu.name == gpu_name}
+        rises = {name: rise_of_all(profiles[name], gpu) for name, gpu in gpus.items()}
+        title = f"{gpu_name}: memory of all programs over the reading before"
+        if not any(rises.values()):
+            rises = {name: own_of(profiles[name], gpu_name) for name in gpus}
+            title = f"{gpu_name}: memory of the profiled programs"
+        series = [
+            _whole_run(name, profiles[name], rise, colours[name])
+            for name, rise in rises.items()
+            if rise is not None and any(rise.values)
+        ]
         if series:
-            title = f"{gpu_name}: memory of all programs over the reading before"
             panels.append(Panel(key(gpu_name), title, series, height=170))
     return MemoryFigure(panels, max(profiles[name].seconds for name in shown)), notes
 

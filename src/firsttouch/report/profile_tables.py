@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import how_ended
-from firsttouch.profile.summary import MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
+from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
 from firsttouch.report.memory import plain, when
@@ -86,7 +86,7 @@ def answer(summary: ProfileSummary) -> list[str]:
             sentence += ", in which a page that they share counts for each of them"
         sentences.append(f"{sentence}.")
     risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
-    sentences += [_of_gpu(gpu.name, gpu.rise, gpu.before, gpu.own) for gpu in risen[:MOST_GPUS_NAMED] if gpu.rise]
+    sentences += [_of_gpu(gpu, gpu.rise) for gpu in risen[:MOST_GPUS_NAMED] if gpu.rise]
     if len(risen) > MOST_GPUS_NAMED:
         sentences.append(f"{join_names([gpu.name for gpu in risen[MOST_GPUS_NAMED:]])} rose as well.")
     if still := [gpu.name for gpu in summary.gpus if gpu.rise and gpu.rise.bytes <= 0]:
@@ -98,11 +98,15 @@ def answer(summary: ProfileSummary) -> list[str]:
     return sentences
 
 
-def _of_gpu(name: str, rise: Peak, before: int | None, own: Peak | None) -> str:
+def _of_gpu(gpu: GpuRow, rise: Peak) -> str:
+    before = gpu.before
     over = f" over the {size(before)} that were used before" if before is not None else " over the reading before"
-    inside = f" in {plain(rise.phase, 40)}" if rise.phase else ""
-    mine = f"; the driver counts {size(own.bytes)} for this program" if own else ""
-    return f"{name} rose by {size(rise.bytes)}{over}, at {when(rise.t)}{inside}{mine}."
+    at = f"at {when(rise.t)}{f' in {plain(rise.phase, 40)}' if rise.phase else ''}"
+    if gpu.only_own:
+        of_all = "the memory of all programs is not stated"
+        return f"The driver of {gpu.name} counts {size(rise.bytes)} for this program, {at}; {of_all}."
+    mine = f"; the driver counts {size(gpu.own.bytes)} for this program" if gpu.own else ""
+    return f"{gpu.name} rose by {size(rise.bytes)}{over}, {at}{mine}."
 
 
 # ------------------------------------------------------------------------------------------------------------ tables
