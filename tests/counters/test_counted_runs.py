@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.calls import call
@@ -91,6 +93,20 @@ def test_a_chase_says_over_how_many_loads_it_was_counted(
     assert (record.status, record.verified, warnings) == ("ok", True, [])
     assert record.counters["hw_loads"] >= 1000
     assert record.counters["hw_loads"] % 32 == 0
+
+
+@pytest.mark.parametrize("error", ["ENOSPC", "EROFS", "ENOENT"])
+def test_no_place_for_the_files_of_the_tool(
+    fake_ncu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(getattr(errno, error), "refused")
+
+    monkeypatch.setattr(counted, "tempfile", SimpleNamespace(TemporaryDirectory=refuse))
+    (record,), warnings = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB", order="random")
+    why = "ncu has no place for its files (refused); set TMPDIR to a folder that has space and can be written"
+    assert (record.status, record.counters["hw_counters"]) == ("ok", f"none: {why}")
+    assert why in warnings[0]
 
 
 @pytest.mark.exhaustive
