@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <system_error>
 
 #include "host/clock.hpp"
@@ -14,14 +15,37 @@
 namespace firsttouch {
 namespace {
 
+// A set of processors of any size; cpu_set_t ends at 1024.
+class ProcessorSet {
+  public:
+    explicit ProcessorSet(std::size_t processors) : set_((processors + CPU_SETSIZE - 1) / CPU_SETSIZE) {}
+    std::size_t bytes() const { return set_.size() * sizeof(cpu_set_t); }
+    cpu_set_t* get() { return set_.data(); }
+    bool has(std::size_t processor) const { return CPU_ISSET_S(processor, bytes(), set_.data()); }
+    void add(std::size_t processor) { CPU_SET_S(processor, bytes(), set_.data()); }
+
+  private:
+    std::vector<cpu_set_t> set_;
+};
+
+constexpr std::size_t most_processors = std::size_t{1} << 16;
+
+// The kernel refuses a set that is smaller than its own. Where it refuses any, these are all processors.
 std::vector<int> allowed_processors() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    sched_getaffinity(0, sizeof(set), &set);
-    std::vector<int> list;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-        if (CPU_ISSET(cpu, &set)) list.push_back(cpu);
-    return list;
+    for (std::size_t size = CPU_SETSIZE; size <= most_processors; size *= 2) {
+        ProcessorSet set(size);
+        if (sched_getaffinity(0, set.bytes(), set.get()) != 0) {
+            if (errno == EINVAL) continue;
+            break;
+        }
+        std::vector<int> list;
+        for (std::size_t processor = 0; processor < size; ++processor)
+            if (set.has(processor)) list.push_back(static_cast<int>(processor));
+        if (!list.empty()) return list;
+    }
+    std::vector<int> all(std::max(1u, std::thread::hardware_concurrency()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
 }
 
 // The cores of processors of this machine. Results are kept, because the kernel's files are slow to read.
@@ -36,11 +60,13 @@ const Cores& machine_cores(const std::vector<int>& processors) {
 
 // Returns false if this process may use none of the processors.
 bool pin(const std::vector<int>& processors) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int cpu : processors)
-        if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-    return sched_setaffinity(0, sizeof(set), &set) == 0;
+    std::size_t size = 1;
+    for (const int processor : processors) size = std::max(size, static_cast<std::size_t>(std::max(processor, 0)) + 1);
+    ProcessorSet set(std::min(size, most_processors));
+    for (const int processor : processors)
+        if (processor >= 0 && static_cast<std::size_t>(processor) < most_processors)
+            set.add(static_cast<std::size_t>(processor));
+    return sched_setaffinity(0, set.bytes(), set.get()) == 0;
 }
 
 // Spins briefly, then yields, because members share processors where a container provides fewer than it shows.

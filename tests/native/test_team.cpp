@@ -1,15 +1,45 @@
 #include "host/team.hpp"
 
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 
 #include "support.hpp"
 
+// A kernel for so many processors refuses smaller sets; 0 refuses all, as a filter of system calls may.
+static std::size_t kernel_processors = 1;
+extern "C" int sched_getaffinity(pid_t process, std::size_t bytes, cpu_set_t* set) noexcept {
+    if (kernel_processors == 0 || bytes * 8 < kernel_processors) {
+        errno = kernel_processors == 0 ? EPERM : EINVAL;
+        return -1;
+    }
+    CPU_ZERO_S(bytes, set);
+    return syscall(SYS_sched_getaffinity, process, bytes, set) < 0 ? -1 : 0;
+}
+
 namespace firsttouch {
 namespace {
+
+class Kernels : public testing::TestWithParam<std::size_t> {
+  protected:
+    void SetUp() override { kernel_processors = GetParam(); }
+    void TearDown() override { kernel_processors = 1; }
+};
+
+TEST_P(Kernels, OfAnyNumberOfProcessorsRunTeams) {
+    EXPECT_GE(usable_processors(), 1);
+    EXPECT_GE(usable_cores(), 1);
+    std::atomic<int> ran = 0;
+    Team(3).run([&](int) { ++ran; });
+    EXPECT_EQ(ran, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Teams, Kernels, testing::Values(0, 1, 1024, 1025, 8192, 65536, 65537));
 
 TEST(Shares, CoverAllItemsExactlyOnce) {
     for (const std::size_t n : {0, 1, 7, 8, 9, 63, 64, 1000, 4095, 4096, 4097})
