@@ -110,7 +110,10 @@ def cuda(
     can_register: bool = True,
     virtual_memory: bool = True,
 ) -> DeviceInfo:
-    """A CUDA device with these attributes (native/device/cuda/device.cpp)."""
+    """A CUDA device with these attributes (native/device/cuda/device.cpp). One that reaches plain memory does so by the
+    host's page tables if its link has atomics (ATS), and otherwise moves pages on a fault (HMM).
+    """
+    hmm = {"migrates_on_fault": True} if pageable and not native_atomics and not integrated else {}
     locked: dict[str, Any] = {**DIRECT, "host_memory": True, "on_demand": False, "concurrent": True}
     managed: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True, "managed": True}
     managed |= {"on_demand": True, "concurrent": concurrent_managed, "shared_atomics": concurrent_managed}
@@ -139,7 +142,7 @@ def cuda(
             machine_code="cubin",
         ),
         allocators=[
-            *_host_allocators(pageable, "pageableMemoryAccess is 0", concurrent=True, shared_atomics=True),
+            *_host_allocators(pageable, "pageableMemoryAccess is 0", concurrent=True, shared_atomics=True, **hmm),
             AllocatorInfo(name="device", available=True, **on_device),
             AllocatorInfo(name="vmm", available=virtual_memory, reason="" if virtual_memory else absent, **on_device),
             AllocatorInfo(name="pinned", shared_atomics=native_atomics, **locked),

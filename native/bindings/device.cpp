@@ -16,6 +16,7 @@
 #include "device/host/memory.hpp"
 #include "device/host/node.hpp"
 #include "device/library.hpp"
+#include "device/limits.hpp"
 #include "host/clock.hpp"
 
 namespace nb = nanobind;
@@ -48,6 +49,11 @@ nb::dict dict_of(const Facts& facts) {
     return out;
 }
 
+template <class T>
+void add_known(nb::dict& out, const char* name, const std::optional<T>& value) {
+    if (value) out[name] = *value;
+}
+
 nb::list allocators_of(DeviceHandle& handle) {
     nb::list out;
     for (const auto& entry : handle.device->allocators()) {
@@ -61,6 +67,7 @@ nb::list allocators_of(DeviceHandle& handle) {
         row["host_memory"] = entry.host_memory;
         row["device_memory"] = entry.device_memory;
         row["managed"] = entry.managed;
+        row["migrates_on_fault"] = entry.migrates_on_fault;
         const auto optional = [](const std::optional<bool>& value) { return value ? nb::cast(*value) : nb::none(); };
         row["on_demand"] = optional(entry.on_demand);
         row["concurrent"] = optional(entry.concurrent);
@@ -181,6 +188,48 @@ void bind_device(nb::module_& m) {
         "Returns the bytes that this process holds through a device, by limit: host, device, managed.");
     m.def("host_available", &host_available, "root"_a = "",
           "Returns the bytes of available host memory. Tests pass another root directory.");
+    m.def("huge_pages_denied", &huge_pages_denied, "root"_a = "",
+          "True if transparent huge pages are switched off for this process alone (PR_SET_THP_DISABLE).");
+    m.def(
+        "host_memory",
+        [](const std::string& root) {
+            const HostMemory memory = host_memory(root);
+            nb::dict out;
+            add_known(out, "total_bytes", memory.total);
+            add_known(out, "available_bytes", memory.available);
+            if (!memory.available) return out;
+            out["available_to_process_bytes"] = memory.usable;
+            out["available_bound"] = memory.bound;
+            return out;
+        },
+        "root"_a = "", nb::sig("def host_memory(root: str = \"\") -> dict[str, int | str]"),
+        "Returns the bytes of host memory: of the machine, and those that this process may use with what limits them.");
+    m.def(
+        "group_limits",
+        [](const std::string& root) {
+            const GroupLimits group = group_limits(root);
+            nb::dict out;
+            add_known(out, "cgroup_version", group.version);
+            add_known(out, "cgroup_limit_bytes", group.limit);
+            add_known(out, "cgroup_high_bytes", group.high);
+            add_known(out, "cgroup_used_bytes", group.used);
+            add_known(out, "cgroup_reclaimable_bytes", group.reclaimable);
+            return out;
+        },
+        "root"_a = "", nb::sig("def group_limits(root: str = \"\") -> dict[str, int]"),
+        "Returns the limits of the control group, of this process's and their parents, that leaves least memory.");
+    m.def(
+        "group_folders",
+        [](const std::string& controller, const std::string& process, const std::string& root) {
+            nb::list out;
+            for (const auto& [version, folder] : group_folders(controller, process, root))
+                out.append(std::make_pair(version, nb::bytes(folder.data(), folder.size())));
+            return out;
+        },
+        "controller"_a, "process"_a = "self", "root"_a = "",
+        nb::sig("def group_folders(controller: str, process: str = \"self\", root: str = \"\") -> "
+                "list[tuple[int, bytes]]"),
+        "Returns (version, folder) of a process's control group and of each parent group, innermost first.");
     m.def("kernel_file", &kernel_file, "name"_a, "Returns the text of an embedded file of src/firsttouch/kernels.");
     m.def(
         "host_kernel_code",
@@ -337,15 +386,16 @@ void bind_device(nb::module_& m) {
         .def(
             "allocate",
             [](std::shared_ptr<DeviceHandle> d, const std::string& allocator, std::size_t bytes,
-               const std::string& pages, bool ballast) {
+               const std::string& pages, bool ballast, bool host_only) {
                 auto handle = std::make_unique<BufferHandle>();
-                handle->buffer = d->device->allocate(allocator_from(allocator), bytes, pages_from(pages), ballast);
+                handle->buffer =
+                    d->device->allocate(allocator_from(allocator), bytes, pages_from(pages), ballast, host_only);
                 handle->owner = std::move(d);
                 return handle;
             },
-            "allocator"_a, "bytes"_a, "pages"_a = "policy", "ballast"_a = false,
+            "allocator"_a, "bytes"_a, "pages"_a = "policy", "ballast"_a = false, "host_only"_a = false,
             "Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.\n\n"
-            "ballast: it is held only to leave less of the device free.")
+            "ballast: it is held only to leave less of the device free. host_only: no kernel uses it.")
         .def(
             "map_file",
             [](std::shared_ptr<DeviceHandle> d, int descriptor, std::size_t bytes) {

@@ -55,10 +55,12 @@ struct AllocatorInfo {
     std::string reason;  // why it is not available
     Access cpu = Access::direct;
     Access gpu = Access::none;
-    std::string gpu_reason;         // why kernels cannot access it
-    bool host_memory = false;       // charged to the host limit
-    bool device_memory = false;     // charged to the device limit
-    bool managed = false;           // charged to the managed limit
+    std::string gpu_reason;      // why kernels cannot access it
+    bool host_memory = false;    // charged to the host limit
+    bool device_memory = false;  // charged to the device limit
+    bool managed = false;        // charged to the managed limit
+    // Plain host memory whose pages a kernel's fault moves to the device (HMM), which charges it as managed memory is.
+    bool migrates_on_fault = false;
     std::optional<bool> on_demand;  // pages are allocated at first touch (true) or by the call (false)
     // concurrent: the CPU may use it while a kernel does, and each sees the other's stores. shared_atomics: CPU and GPU
     // atomics on the same word are mutually atomic. Empty if the driver states nothing or one of them has no access.

@@ -33,26 +33,28 @@ const AllocatorInfo& Device::info(Allocator allocator) {
     throw Unavailable(name() + " has no allocator " + to_string(allocator));
 }
 
-Reservation Device::reserve(Allocator allocator, std::size_t bytes, bool ballast) {
+Reservation Device::reserve(Allocator allocator, std::size_t bytes, bool ballast, bool host_only) {
     const AllocatorInfo& entry = info(allocator);
     if (!entry.available) throw Unavailable(to_string(allocator) + ": " + entry.reason);
+    const bool moves = entry.migrates_on_fault && !host_only, on_device = entry.device_memory || moves;
     const Charge charge{.host = entry.host_memory ? bytes : 0,
-                        .device = entry.device_memory ? bytes : 0,
-                        .managed = entry.managed ? bytes : 0,
+                        .device = on_device ? bytes : 0,
+                        .managed = entry.managed || moves ? bytes : 0,
                         .ballast = ballast && entry.device_memory ? bytes : 0};
-    return {charge, name(), entry.device_memory ? memory() : DeviceMemory{}};
+    return {charge, name(), on_device ? available_memory() : DeviceMemory{}};
 }
 
-std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes, Pages pages, bool ballast) {
+std::unique_ptr<Buffer> Device::allocate(Allocator allocator, std::size_t bytes, Pages pages, bool ballast,
+                                         bool host_only) {
     if (bytes == 0) throw std::invalid_argument("cannot allocate zero bytes");
-    Reservation reservation = reserve(allocator, bytes, ballast);
+    Reservation reservation = reserve(allocator, bytes, ballast, host_only);
     const Block block = obtain(allocator, bytes, pages);
     return std::make_unique<Buffer>(*this, std::move(reservation), block);
 }
 
 std::unique_ptr<Buffer> Device::map_file(int descriptor, std::size_t bytes) {
     if (bytes == 0) throw std::invalid_argument("cannot map zero bytes");
-    Reservation reservation = reserve(Allocator::mmap, bytes);
+    Reservation reservation = reserve(Allocator::mmap, bytes, false, true);  // pages of a file stay on the host
     Block block = map_host_file(descriptor, bytes);
     if (info(Allocator::mmap).gpu == Access::direct) block.address = reinterpret_cast<unsigned long long>(block.host);
     return std::make_unique<Buffer>(*this, std::move(reservation), block);

@@ -185,6 +185,8 @@ class Device {
 
     // Total and currently free device memory; host memory if the device shares it.
     virtual DeviceMemory memory() = 0;
+    // The same as the guard counts it. A driver may state less as free than it can allocate.
+    virtual DeviceMemory available_memory() { return memory(); }
 
     // Obtains memory without charging the guard. For allocate(), and for probes that hold a Reservation.
     // Throws Unavailable, VendorError or std::bad_alloc.
@@ -248,14 +250,14 @@ class Device {
     virtual Facts usage() { return {}; }
 
     // Allocates memory and charges it to the guard. Throws GuardRefused, or Unavailable with the reason in
-    // allocators(). ballast: it is held only to leave less of the device free.
+    // allocators(). ballast: it is held only to leave less of the device free. host_only: no kernel uses it.
     std::unique_ptr<Buffer> allocate(Allocator allocator, std::size_t bytes, Pages pages = Pages::policy,
-                                     bool ballast = false);
+                                     bool ballast = false, bool host_only = false);
     // Maps the first `bytes` of an open file read-only. Charged to the guard like mmap memory, and accessible to
     // kernels if mmap memory is. Throws GuardRefused, or Unavailable with the reason.
     std::unique_ptr<Buffer> map_file(int descriptor, std::size_t bytes);
     // Charges the guard for `bytes` of `allocator`, for code that calls obtain itself.
-    Reservation reserve(Allocator allocator, std::size_t bytes, bool ballast = false);
+    Reservation reserve(Allocator allocator, std::size_t bytes, bool ballast = false, bool host_only = false);
     const AllocatorInfo& info(Allocator allocator);
 
   protected:

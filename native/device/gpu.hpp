@@ -11,6 +11,7 @@
 
 #include "device/device.hpp"
 #include "device/host/memory.hpp"
+#include "device/limits.hpp"
 #include "device/prelude.hpp"
 
 namespace firsttouch {
@@ -142,6 +143,15 @@ class GpuDevice : public Device {
         call(api_, api_.mem_info, &memory.free, &memory.total);
         return memory;
     }
+    // Where the device's memory is the host's, drivers count the page cache as used, which the kernel gives back.
+    DeviceMemory available_memory() override {
+        DeviceMemory now = memory();
+        if (!capabilities().shares_host_memory) return now;
+        char bus[64] = {};
+        api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
+        if (!is_set_aside(bus, now.total)) now.free = std::min(now.total, std::max(now.free, host_available_near(bus)));
+        return now;
+    }
     void* map(const Block& block) override {
         if (block.host == nullptr) throw Unavailable("the CPU cannot reach " + to_string(block.allocator) + " memory");
         return block.host;
@@ -212,6 +222,8 @@ class GpuDevice : public Device {
     void queue_launch(Stream& stream, Kernel& kernel, Grid grid, std::span<const Argument> arguments) override;
     void open_access(Device& device) override;
     std::optional<std::string> why_out_of_reach(const Buffer& buffer) override;
+    // Whether the firmware has set the device's memory of `total` bytes aside, so that the kernel has none of it.
+    virtual bool is_set_aside(const std::string& /*pci_bus*/, std::size_t /*total*/) { return false; }
 
     // Returns a source's machine code for this device, compiled or from the cache.
     virtual std::string image(const Source& source) = 0;

@@ -3,101 +3,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <regex>
-#include <set>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
+
+#include "device/limits.hpp"
 
 namespace firsttouch {
 namespace {
 
 constexpr std::size_t unlimited = SIZE_MAX;
 constexpr std::size_t MiB = 1024 * 1024;
-
-std::size_t read_bytes(const std::string& path) {
-    std::ifstream file(path);
-    std::string word;
-    if (!(file >> word) || word == "max") return unlimited;
-    try {
-        return std::stoull(word);
-    } catch (const std::exception&) {
-        return unlimited;
-    }
-}
-
-// The sum of the named fields of a meminfo file in bytes, or `missing` if it has none of them.
-std::size_t meminfo_sum(const std::string& path, const std::set<std::string>& fields, std::size_t missing) {
-    std::ifstream file(path);
-    std::size_t sum = 0;
-    bool any = false;
-    for (std::string line; std::getline(file, line);) {
-        const auto colon = line.find(':');
-        if (colon == std::string::npos) continue;
-        const std::string name = line.substr(line.rfind(' ', colon) + 1, colon - line.rfind(' ', colon) - 1);
-        if (!fields.contains(name)) continue;
-        sum += std::strtoull(line.c_str() + colon + 1, nullptr, 10) * 1024;
-        any = true;
-    }
-    return any ? sum : missing;
-}
-
-// What NUMA nodes without processors may contribute to MemAvailable. 0 if no node with processors has memory, as in
-// some virtual machines: then the other nodes are the host's memory.
-std::size_t memory_only_nodes_available(const std::string& root) {
-    std::size_t sum = 0;
-    bool processors_have_memory = false;
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(root + "/sys/devices/system/node", ignored)) {
-        const std::string meminfo = entry.path() / "meminfo";
-        std::ifstream file(entry.path() / "cpulist");
-        if (!file) continue;
-        if (std::string processors; file >> processors)
-            processors_have_memory |= meminfo_sum(meminfo, {"MemTotal"}, 0) > 0;
-        else
-            sum += meminfo_sum(meminfo, {"MemFree", "Active(file)", "Inactive(file)", "KReclaimable"}, 0);
-    }
-    return processors_have_memory ? sum : 0;
-}
-
-std::size_t meminfo_available(const std::string& root) {
-    const std::size_t all = meminfo_sum(root + "/proc/meminfo", {"MemAvailable"}, unlimited);
-    return all == unlimited ? all : all - std::min(all, memory_only_nodes_available(root));
-}
-
-// The minimum over this process's cgroup and its ancestors of limit minus usage. Reclaimable page cache does not count
-// as usage.
-std::size_t cgroup_available(const std::string& root) {
-    std::size_t least = unlimited;
-    std::ifstream membership(root + "/proc/self/cgroup");
-    for (std::string line; std::getline(membership, line);) {
-        const auto second = line.find(':', line.find(':') + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(line.find(':') + 1, second - line.find(':') - 1);
-        const bool v2 = controllers.empty();
-        if (!v2 && controllers.find("memory") == std::string::npos) continue;
-        const std::string base = root + (v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
-        for (std::string path = line.substr(second + 1);; path = path.substr(0, path.rfind('/'))) {
-            if (path == "/") path.clear();
-            const std::string folder = base + path;
-            const std::size_t limit = read_bytes(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-            if (limit < unlimited / 4) {
-                std::size_t used = read_bytes(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-                std::ifstream statistics(folder + "/memory.stat");
-                std::string key;
-                std::size_t value = 0;
-                while (statistics >> key >> value)
-                    if (key == (v2 ? "inactive_file" : "total_inactive_file") && used != unlimited)
-                        used -= std::min(used, value);
-                if (used != unlimited) least = std::min(least, limit - std::min(limit, used));
-            }
-            if (path.empty()) break;
-        }
-    }
-    return least;
-}
 
 std::string format_size(std::size_t bytes) {
     static const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -161,10 +77,6 @@ std::size_t parse_size(const std::string& text) {
 
 std::size_t device_reserve(std::size_t total) { return std::min(reserve_of(total), total / 8); }
 
-std::size_t host_available(const std::string& root) {
-    return std::min(meminfo_available(root), cgroup_available(root));
-}
-
 Guard& Guard::instance() {
     static Guard guard;
     return guard;
@@ -184,7 +96,11 @@ bool Guard::oversubscription_allowed() {
 }
 
 std::size_t Guard::host_limit() {
-    if (limit_at_start_ == 0) limit_at_start_ = without_reserve(host_available());
+    if (bound_at_start_.empty()) {
+        const HostMemory memory = host_memory();
+        limit_at_start_ = without_reserve(memory.usable);
+        bound_at_start_ = memory.bound;
+    }
     return std::min(limit_at_start_, environment_limit("FIRSTTOUCH_MAX_HOST"));
 }
 
@@ -195,9 +111,10 @@ void Guard::add(const Charge& charge, const std::string& device, const DeviceMem
         const std::size_t user_limit = environment_limit("FIRSTTOUCH_MAX_HOST");
         if (host_ + charge.host > limit || host_ + charge.host < host_)
             refuse("host", charge.host, host_, limit,
-                   user_limit == limit ? "FIRSTTOUCH_MAX_HOST" : "free memory at the start, less a reserve");
-        const std::size_t now = without_reserve(host_available());
-        if (charge.host > now) refuse("host", charge.host, host_, now, "free memory now, less a reserve");
+                   user_limit == limit ? "FIRSTTOUCH_MAX_HOST" : bound_at_start_ + " at the start, less a reserve");
+        const HostMemory memory_now = host_memory();
+        const std::size_t now = without_reserve(memory_now.usable);
+        if (charge.host > now) refuse("host", charge.host, host_, now, memory_now.bound + " now, less a reserve");
     }
     Charge& held = held_[device];
     const auto beside_ballast = free_beside_ballast_.find(device);

@@ -32,11 +32,6 @@ struct DeviceMemory {
     std::size_t free = 0;
 };
 
-// Bytes of host memory available now: the minimum of MemAvailable and, for every cgroup, its limit minus its usage.
-// NUMA nodes without processors do not count: they may be a GPU's memory, as on Grace Hopper, which is charged to the
-// device. `root` replaces / in tests.
-std::size_t host_available(const std::string& root = "");
-
 // The bytes of a device's memory of `total` bytes that are always left for other processes.
 std::size_t device_reserve(std::size_t total);
 
@@ -64,6 +59,7 @@ class Guard {
   private:
     std::mutex mutex_;
     std::size_t limit_at_start_ = 0;
+    std::string bound_at_start_;  // what that limit is; empty before it is read
     std::size_t host_ = 0;
     std::map<std::string, Charge> held_;                      // by device
     std::map<std::string, std::size_t> free_beside_ballast_;  // by device that holds ballast

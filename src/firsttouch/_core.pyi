@@ -70,6 +70,26 @@ def host_available(root: str = "") -> int:
     Returns the bytes of available host memory. Tests pass another root directory.
     """
 
+def huge_pages_denied(root: str = "") -> bool:
+    """
+    True if transparent huge pages are switched off for this process alone (PR_SET_THP_DISABLE).
+    """
+
+def host_memory(root: str = "") -> dict[str, int | str]:
+    """
+    Returns the bytes of host memory: of the machine, and those that this process may use with what limits them.
+    """
+
+def group_limits(root: str = "") -> dict[str, int]:
+    """
+    Returns the limits of the control group, of this process's and their parents, that leaves least memory.
+    """
+
+def group_folders(controller: str, process: str = "self", root: str = "") -> list[tuple[int, bytes]]:
+    """
+    Returns (version, folder) of a process's control group and of each parent group, innermost first.
+    """
+
 def kernel_file(name: str) -> str:
     """Returns the text of an embedded file of src/firsttouch/kernels."""
 
@@ -187,11 +207,13 @@ class Device:
     def memory(self) -> tuple[int, int]:
         """Returns the bytes of device memory: (total, free)."""
 
-    def allocate(self, allocator: str, bytes: int, pages: str = "policy", ballast: bool = False) -> Buffer:
+    def allocate(
+        self, allocator: str, bytes: int, pages: str = "policy", ballast: bool = False, host_only: bool = False
+    ) -> Buffer:
         """
         Allocates memory and charges it to the guard. Raises GuardRefused, Unavailable or VendorError.
 
-        ballast: it is held only to leave less of the device free.
+        ballast: it is held only to leave less of the device free. host_only: no kernel uses it.
         """
 
     def map_file(self, descriptor: int, bytes: int) -> Buffer:

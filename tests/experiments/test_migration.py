@@ -304,6 +304,19 @@ def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     )
 
 
+def test_a_ratio_above_one_needs_permission_for_memory_that_moves_on_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", raising=False)
+    device, experiment, beyond = gpu(), Migration(), point(ratio=2.0, allocator="malloc")
+    device.facts["memory_free_bytes"] = 256 * MIB
+    (plain,) = (entry for entry in device.allocators if entry.name == "malloc")
+    plain.gpu = "direct"
+    assert experiment.skip(beyond, device) is None
+    plain.migrates_on_fault = True
+    assert "--allow-oversubscription" in str(experiment.skip(beyond, device))
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert experiment.skip(beyond, device) is None
+
+
 def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", raising=False)
     device = gpu()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
@@ -13,6 +14,8 @@ from firsttouch.harness.experiment import applications
 from firsttouch.harness.fitting import bytes_left_by_ballast
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
 from firsttouch.work import APP
+from firsttouch.workspace.needs import may_be_on_device
+from firsttouch.workspace.steps import Allocate
 from firsttouch.workspace.strategies import STRATEGIES
 
 MiB, GiB = 2**20, 2**30
@@ -123,6 +126,50 @@ def test_managed_oversubscription_must_be_allowed(monkeypatch: pytest.MonkeyPatc
     assert reasons("black_scholes", **sets) == {"explicit": needs, "managed": "", "managed+prefetch": "", "pinned": ""}
 
 
+def _hmm() -> DeviceInfo:
+    """A GPU that takes pages of plain memory on a fault."""
+    device = simulated_gpu()
+    device.allocators = [
+        structs.replace(entry, migrates_on_fault=True) if entry.name == "malloc" else entry for entry in ALLOCATORS
+    ]
+    return device
+
+
+@pytest.mark.parametrize(
+    ("sets", "needs"),
+    [
+        ({"size": "12GiB"}, "12 GiB of cuda:0, which has 8 GiB"),
+        ({"size": "2GiB", "budget": "1GiB"}, "2 GiB of device memory, more than the budget"),
+        ({"size": "2GiB", "oversubscribe": "3"}, "2 GiB of device memory, more than the 682.7 MiB left free"),
+    ],
+)
+def test_plain_memory_that_moves_on_a_fault_is_oversubscribed_like_managed_memory(
+    sets: dict[str, str], needs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategies = {"strategy": "managed,pinned,system,system+prefault"}
+    refused = f"black_scholes needs {needs}{HINT}"
+    asked = dict.fromkeys(("managed", "system", "system+prefault"), refused)
+    assert reasons("black_scholes", _hmm(), **sets, **strategies) == asked | {"pinned": ""}
+    by_table = reasons("black_scholes", **sets, **strategies)
+    assert {by_table["system"], by_table["system+prefault"]} == {""}, "address translation moves no pages on a fault"
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    assert set(reasons("black_scholes", _hmm(), **sets, **strategies).values()) == {""}
+
+
+def test_memory_that_no_kernel_uses_does_not_move() -> None:
+    found = reasons("black_scholes", _hmm(), size="12GiB", budget="1GiB", strategy="explicit,pinned")
+    assert found["explicit"] == ""
+    entry = _hmm().allocator("malloc")
+    assert entry is not None
+    for step, moves in (
+        (Allocate(0, "host", "malloc", 1), False),
+        (Allocate(0, "shared", "malloc", 1), True),
+        (Allocate(0, "device", "malloc", 1), True),
+        (Allocate(0, "shared", "malloc", 1, file=True), False),
+    ):
+        assert may_be_on_device(entry, step) is moves
+
+
 def test_budget_streams_explicit_and_refuses_managed(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = {"size": "2GiB", "budget": "1GiB", "strategy": "explicit,managed,pinned,system"}
     needs = "black_scholes needs 2 GiB of device memory, more than the budget"
@@ -187,6 +234,13 @@ def test_ballast_exists_only_where_it_limits_the_strategy(
 ) -> None:
     hotspot = all_apps()["hotspot"]
     assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], STRATEGIES[strategy], factors) == left
+
+
+def test_a_budget_has_a_ballast_for_plain_memory_that_moves_on_a_fault() -> None:
+    hotspot, plain = all_apps()["hotspot"], STRATEGIES["system"]
+    for device, left in ((simulated_gpu(), None), (_hmm(), 1000)):
+        entry = device.allocator(plain.allocator)
+        assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], plain, {"budget": 1000}, entry) == left
 
 
 @pytest.mark.parametrize("strategy", ["explicit", "managed", "system"])

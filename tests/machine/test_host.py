@@ -240,3 +240,40 @@ def test_this_machine() -> None:
     assert topics["memory"]["page_bytes"] == os.sysconf("SC_PAGE_SIZE")
     assert topics["limits"]["root"] is (os.geteuid() == 0)
     assert "software" in topics
+
+
+ALL = "000001ffffffffff"
+DOCKER = "00000000a80425fb"  # what Docker gives to root
+
+
+@pytest.mark.parametrize(
+    ("status", "users", "locks", "administers"),
+    [
+        (f"CapPrm:\t{ALL}\nCapEff:\t{ALL}\n", "         0          0 4294967295\n", True, True),
+        (f"CapEff:\t{ALL}\n", None, True, True),
+        (f"CapPrm:\t{ALL}\nCapEff:\t{DOCKER}\n", "0 0 4294967295", False, False),
+        (f"CapEff:\t{ALL}\n", "0 1000 1\n", False, False),  # root of a user namespace: rootless containers
+        (f"CapEff:\t{ALL}\n", "0 1000 1\n1 100000 65536\n", False, False),
+        ("CapEff:\t0000000000004000\n", "0 0 4294967295", True, False),  # a user with one capability
+        ("CapEff:\t0\n", "0 0 4294967295", False, False),
+        ("CapEff:\t-1\n", "0 0 4294967295", False, False),
+        ("CapEff:\n", "", False, False),
+        ("", None, False, False),
+    ],
+)
+def test_capabilities_are_not_those_of_the_user_number(
+    make_tree: MakeTree, status: str, users: str | None, locks: bool, administers: bool
+) -> None:
+    tree = make_tree({"proc/self/status": status} | ({} if users is None else {"proc/self/uid_map": users}))
+    assert host.has_capability(tree, host.CAP_IPC_LOCK) is locks
+    assert host.has_capability(tree, host.CAP_SYS_ADMIN) is administers
+    assert host.limits(tree)["memlock_exempt"] is locks
+
+
+@pytest.mark.parametrize(
+    ("status", "denied"),
+    [("THP_enabled:\t0\n", True), ("Name:\tx\nTHP_enabled:\t1\n", None), ("THP_enabled:\n", None), ("", None)],
+)
+def test_huge_pages_that_are_off_for_this_process_alone(make_tree: MakeTree, status: str, denied: bool | None) -> None:
+    thp = {"sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never", "proc/self/status": status}
+    assert host.huge_pages(make_tree(thp)).get("thp_denied") is denied

@@ -44,10 +44,19 @@ def test_missing_facts_cause_no_warnings() -> None:
         ("kernel", {"clock_source": "hyperv_clocksource_msr"}, "a call into the kernel"),
         ("cpu", {"cores_usable": 8, "core_kinds": "0-3: P; 4-7: E"}, "`taskset -c 0-3 firsttouch run`"),
         ("huge_pages", {"thp_enabled": "never"}, "Transparent huge pages are off"),
+        ("huge_pages", {"thp_enabled": "always", "thp_denied": True}, "switched off for this process"),
         ("limits", {"memlock_bytes": 65536}, "Only 64 KiB of memory may be locked"),
+        ("limits", {"memlock_bytes": 65536, "root": True, "memlock_exempt": False}, "This root has no CAP_IPC_LOCK"),
+        ("limits", {"memlock_bytes": 65536, "root": True}, "Only 64 KiB of memory may be locked"),
         ("limits", {"cpu_quota_cores": 1.5}, "1.5 cores' worth"),
         ("memory", {"swap_used_bytes": 2**30}, "1 GiB of swap"),
-        ("memory", {"available_bytes": 2**20}, "Only 1 MiB of memory are available"),
+        ("memory", {"available_bytes": 2**20}, "Only 1 MiB of memory are available:"),
+        ("memory", {"available_bytes": 2**37, "available_to_process_bytes": 0}, "Only 0 B of memory are available:"),
+        (
+            "memory",
+            {"available_to_process_bytes": 2**20, "available_bound": "what the limit of data (ulimit -d) leaves"},
+            "Only 1 MiB of memory are available (what the limit of data (ulimit -d) leaves): large",
+        ),
         ("memory", {"init_on_alloc": True}, "init_on_alloc"),
         ("memory", {"ksm": True}, "same-page merging"),
         ("memory", {"total_bytes": 2**39}, "as it is used"),
@@ -74,8 +83,10 @@ def test_clocks_that_are_read_without_a_call_cause_no_warning(clock: str) -> Non
     assert measurement_warnings(QUIET | {"kernel": {"clock_source": clock}}) == []
 
 
-def test_the_limit_of_locked_memory_does_not_apply_to_root() -> None:
-    assert measurement_warnings(QUIET | {"limits": {"memlock_bytes": 65536, "root": True}}) == []
+@pytest.mark.parametrize("root", [True, False])
+def test_the_limit_of_locked_memory_does_not_apply_to_who_may_exceed_it(root: bool) -> None:
+    limits: Facts = {"memlock_bytes": 65536, "root": root, "memlock_exempt": True}
+    assert measurement_warnings(QUIET | {"limits": limits}) == []
 
 
 def test_no_warning_about_hmm_if_the_gpu_uses_ats() -> None:

@@ -1,5 +1,6 @@
 #include "device/device.hpp"
 #include "device/guard.hpp"
+#include "device/limits.hpp"
 #include "support.hpp"
 
 namespace firsttouch {
@@ -283,6 +284,25 @@ TEST_F(FabricatedRoot, CgroupV1InAContainerHasItsGroupAtTheRoot) {
     folder.write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(GiB));
     folder.write("sys/fs/cgroup/memory/memory.usage_in_bytes", "0");
     EXPECT_EQ(available(), GiB);
+}
+
+TEST_F(FabricatedRoot, AGpuThatSharesTheHostsMemoryHasWhatIsAvailableOnItsNode) {
+    meminfo(8 * 1024 * 1024);
+    const auto near = [&](const std::string& bus) { return host_available_near(bus, folder.path.string()); };
+    EXPECT_EQ(near("0000:0F:01.0"), 8 * GiB) << "a device that the kernel does not know";
+    const std::string device = "sys/bus/pci/devices/0000:0f:01.0/";
+    folder.write(device + "numa_node", "-1\n");
+    EXPECT_EQ(near("0000:0F:01.0"), 8 * GiB) << "a machine with one node";
+    folder.write(device + "numa_node", "1\n");
+    EXPECT_EQ(near("0000:0F:01.0"), 8 * GiB) << "a node that says nothing";
+    folder.write("sys/devices/system/node/node1/meminfo",
+                 "Node 1 MemFree: 1048576 kB\nNode 1 Inactive(file): 1048576 kB\n");
+    EXPECT_EQ(near("0000:0F:01.0"), 2 * GiB);
+    meminfo(1024 * 1024);
+    EXPECT_EQ(near("0000:0F:01.0"), GiB) << "the node has no more than the machine";
+    EXPECT_FALSE(vram_set_aside("0000:0F:01.0", folder.path.string()));
+    folder.write(device + "mem_info_vram_total", "536870912\n");
+    EXPECT_EQ(vram_set_aside("0000:0F:01.0", folder.path.string()), 512 * MiB);
 }
 
 TEST(Buffers, AreChargedUntilTheyAreReleased) {

@@ -13,6 +13,7 @@
 //                           =never: not even then, as if the program did not synchronise
 //   STANDIN_DEVICES         the number of devices, 1 by default
 //   STANDIN_MEMORY          bytes of memory of each device, 2 GiB by default
+//   STANDIN_FREE            bytes at most that a device states as free, whatever it can allocate
 //   STANDIN_UNREACHABLE     a>b,...: device a cannot access the memory of device b
 //   STANDIN_FAIL            call=code,...: these calls fail with these errors
 //   STANDIN_FLIP            the index of a device: copies into its memory from a device's memory have one wrong bit
@@ -482,6 +483,8 @@ Result hipGetDevicePropertiesR0600(hip::Properties* properties, int) {
 Result hipMemGetInfo(std::size_t* free, std::size_t* total) {
     *total = capacity();
     *free = *total - allocations().used(current);
+    if (const auto stated = environment("STANDIN_FREE", ""); !stated.empty())
+        *free = std::min<std::size_t>(*free, std::stoull(stated));
     return injected_failure(__func__);
 }
 Result hipMalloc(void** pointer, std::size_t bytes) {

@@ -304,6 +304,52 @@ except _core.GuardRefused as refusal:
     assert "free memory of hip:0 now" in run_program(program, STANDIN_MEMORY=str(2**30))
 
 
+def test_memory_of_the_host_is_free_although_the_driver_counts_the_page_cache() -> None:
+    program = """
+held = device.allocate("device", 2**22)
+answer([held.size, device.memory()[1], device.facts()["memory_free_bytes"]])
+"""
+    settings = {"STANDIN_INTEGRATED": "1", "STANDIN_MEMORY": str(2**30), "STANDIN_FREE": str(2**20)}
+    size, stated, free = run_program(program, **settings)
+    assert (size, stated) == (2**22, 2**20)
+    assert stated < free <= 2**30
+
+
+def test_plain_memory_that_moves_to_the_device_on_a_fault_is_charged_as_managed_memory_is() -> None:
+    program = """
+import tempfile
+answers = [[rows[name]["migrates_on_fault"] for name in ("malloc", "mmap", "malloc-thp", "managed", "pinned")]]
+for name in ("malloc", "mmap", "managed"):
+    try:
+        device.allocate(name, 2**26)
+    except _core.GuardRefused as refusal:
+        answers.append("free memory of hip:0 now" in str(refusal))
+    with device.allocate(name, 2**20):
+        answers.append(_core.guard_held("hip:0"))
+answers.append(device.allocate("malloc", 2**26, host_only=True).size)
+with tempfile.TemporaryFile() as file:
+    file.truncate(2**26)
+    answers.append(device.map_file(file.fileno(), 2**26).size)
+os.environ["FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION"] = "1"
+answers.append(device.allocate("malloc", 2**26).size)
+answer(answers)
+"""
+    flags, *found = run_program(program, HSA_XNACK="1", STANDIN_MEMORY=str(2**26))
+    assert flags == [True, True, True, False, False]
+    charged = {"host": 2**20, "device": 2**20, "managed": 2**20}
+    assert found == [True, charged] * 3 + [2**26] * 3
+
+
+@pytest.mark.parametrize("settings", [{"HSA_XNACK": "0"}, {"HSA_XNACK": "1", "STANDIN_INTEGRATED": "1"}])
+def test_plain_memory_that_stays_is_the_hosts_alone(settings: dict[str, str]) -> None:
+    program = """
+with device.allocate("malloc", 2**26) as held:
+    answer([rows["malloc"]["migrates_on_fault"], _core.guard_held("hip:0")])
+"""
+    found = run_program(program, STANDIN_MEMORY=str(2**26), **settings)
+    assert found == [False, {"host": 2**26, "device": 0, "managed": 0}]
+
+
 FAILING = [
     ("device", "hipMalloc", 2, "out of memory (hipErrorOutOfMemory)"),
     ("fine-grained", "hipExtMallocWithFlags", 801, "operation not supported (hipErrorNotSupported)"),

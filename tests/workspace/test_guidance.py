@@ -33,7 +33,7 @@ class Driver:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.device, name)
 
-    def allocate(self, _: str, nbytes: int, pages: str) -> Any:
+    def allocate(self, _: str, nbytes: int, pages: str, host_only: bool) -> Any:
         memory = self.device.allocate("svm-fine", nbytes, pages)
         self.names[id(memory)] = f"b{len(self.names)}"
         return memory

@@ -87,7 +87,7 @@ Facts CudaDevice::facts() {
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
     api_.driver_version(&version);
-    const DeviceMemory device_memory = memory();
+    const DeviceMemory device_memory = available_memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
                    {"pci_bus", std::string(bus)},
@@ -136,6 +136,8 @@ void CudaDevice::add_allocators() {
     const bool pageable = attribute(pageable_memory_access) != 0;
     for (auto& entry : allocators_) {
         entry.gpu = pageable ? Access::direct : Access::none;
+        entry.migrates_on_fault =
+            pageable && attribute(integrated) == 0 && attribute(pageable_uses_host_page_tables) == 0;
         if (pageable)
             entry.concurrent = entry.shared_atomics = true;
         else

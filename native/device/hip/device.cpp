@@ -53,6 +53,9 @@ class HipDevice : public GpuDevice<Runtime> {
     std::string static_image(std::size_t bytes);
     void release_on_device(Block& block);
     std::string image(const Source& source) override;
+    bool is_set_aside(const std::string& pci_bus, std::size_t total) override {
+        return attribute(direct_managed_access_from_host) == 0 && vram_set_aside(pci_bus) == total;  // a small APU
+    }
 
     std::string architecture_;  // with its features, such as gfx90a:sramecc+:xnack-
 };
@@ -79,7 +82,7 @@ Facts HipDevice::facts() {
     api_.device_pci_bus_id(bus, sizeof(bus), ordinal_);
     int version = 0;
     api_.runtime_version(&version);  // hip_version.h: major * 10^7 + minor * 10^5 + patch
-    const DeviceMemory device_memory = memory();
+    const DeviceMemory device_memory = available_memory();
     Facts facts = {{"title", std::string(title)},
                    {"uuid", uuid()},
                    {"pci_bus", std::string(bus)},
@@ -145,6 +148,8 @@ void HipDevice::add_allocators() {
     allocators_ = host_allocators();
     for (auto& entry : allocators_) {
         entry.gpu = pageable ? direct : none;
+        entry.migrates_on_fault =
+            pageable && attribute(integrated) == 0 && attribute(pageable_uses_host_page_tables) == 0;
         if (pageable) {
             entry.concurrent = true;
             entry.shared_atomics = atomics;

@@ -3,6 +3,7 @@
 
 #include "device/backends.hpp"
 #include "device/host/memory.hpp"
+#include "device/limits.hpp"
 #include "host/clock.hpp"
 #include "host/kernels.hpp"
 #include "host/team.hpp"

@@ -13,6 +13,8 @@
 #include <fstream>
 #include <map>
 
+#include "device/limits.hpp"
+
 namespace firsttouch {
 namespace {
 
@@ -77,6 +79,10 @@ std::vector<AllocatorInfo> host_allocators() {
         list.back().available = false;
         list.back().reason = line.empty() ? "this kernel has no transparent huge pages"
                                           : "transparent huge pages are disabled on this machine (set to never)";
+    } else if (huge_pages_denied()) {
+        list.back().available = false;
+        list.back().reason = "transparent huge pages are switched off for this process by a program that started it "
+                             "(PR_SET_THP_DISABLE); start it from a shell or service without that setting";
     }
     return list;
 }

@@ -4,6 +4,7 @@
 
 #include "device/backends.hpp"
 #include "device/host/memory.hpp"
+#include "device/limits.hpp"
 #include "device/opencl/api.hpp"
 #include "device/prelude.hpp"
 #include "host/clock.hpp"

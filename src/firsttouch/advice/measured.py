@@ -82,7 +82,8 @@ class MeasuredPrices:
 
     @cached_property
     def page_size(self) -> str:
-        return "huge" if self.machine.facts.get("huge_pages", {}).get("thp_enabled") == HUGE_PAGES else "base"
+        pages = self.machine.facts.get("huge_pages", {})
+        return "huge" if pages.get("thp_enabled") == HUGE_PAGES and not pages.get("thp_denied") else "base"
 
     def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
         size, threads = pages or self.page_size, 0 if parallel else 1

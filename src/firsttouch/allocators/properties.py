@@ -61,6 +61,16 @@ def memory_of(info: AllocatorInfo) -> PageLocation:
     return "device" if info.device_memory and not info.host_memory else "host"
 
 
+def may_oversubscribe(info: AllocatorInfo | None) -> bool:
+    """Whether more of its pages than a device has room for may be tried there, which can hang the device."""
+    return info is not None and (info.managed or info.migrates_on_fault)
+
+
+def is_charged_to_device(info: AllocatorInfo) -> bool:
+    """Whether memory of it that kernels use counts against the device's memory."""
+    return info.device_memory or info.migrates_on_fault
+
+
 def needs_mapping(info: AllocatorInfo) -> bool:
     """Whether an agent can use it only between map and unmap, so that only one agent can use it at a time."""
     return "mapped" in (info.cpu, info.gpu)

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import memory_of, role, shared_or_main_allocator, variant
+from firsttouch.allocators.properties import (
+    is_charged_to_device,
+    may_oversubscribe,
+    memory_of,
+    role,
+    shared_or_main_allocator,
+    variant,
+)
 from firsttouch.analysis.findings import Finding
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
@@ -418,9 +425,11 @@ def _too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> st
     left = _left_by_ballast(factors)
     if left is None or (reason := why_no_ballast(device, entry, left)):
         return None if left is None else reason
-    if factors.size("size") <= left or not entry.device_memory or (entry.managed and _core.oversubscription_allowed()):
+    if factors.size("size") <= left or not is_charged_to_device(entry):
         return None
-    hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
+    if may_oversubscribe(entry) and _core.oversubscription_allowed():
+        return None
+    hint = "; use --allow-oversubscription to run it anyway" if may_oversubscribe(entry) else ""
     return f"the buffer exceeds the {format_size(left)} of {device.name} that the ballast leaves free{hint}"
 
 

@@ -198,8 +198,9 @@ class Application(Applications):
         reason = app.refuses(strategy, device) or division.why_skipped(app, factors, strategy, device)
         if reason := reason or placements.why_not_placed(app, strategy, factors, device):
             return reason
-        left = bytes_left_by_ballast(app, params, strategy, factors)
-        if left is not None and (reason := why_no_ballast(device, device.allocator(strategy.allocator), left)):
+        entry = device.allocator(strategy.allocator)
+        left = bytes_left_by_ballast(app, params, strategy, factors, entry)
+        if left is not None and (reason := why_no_ballast(device, entry, left)):
             return reason
         return why_too_small(app, params, factors, device) or why_does_not_fit(app, params, strategy, factors, device)
 
@@ -237,9 +238,10 @@ class Application(Applications):
         runner.run(self.app.sizes["tiny"], seed=session.seed + 1)
         runs: list[Run] = []
         timed: list[Run] = []
-        left = bytes_left_by_ballast(self.app, params, strategy, factors)
+        entry = session.info.allocator(strategy.allocator)
+        left = bytes_left_by_ballast(self.app, params, strategy, factors, entry)
         own = session.on_own_processors() if session.ranks > 1 else nullcontext()
-        with own, Ballast(session.device, session.info.allocator(strategy.allocator), left) as ballast:
+        with own, Ballast(session.device, entry, left) as ballast:
             chosen = division.find(
                 self.app,
                 factors,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.allocators.properties import moves_when_touched
+from firsttouch.allocators.properties import may_oversubscribe, moves_when_touched
 from firsttouch.harness import exchanging
 from firsttouch.harness.app import App, Params
 from firsttouch.outcomes.exchanges import BUFFERS
-from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import why_not_oversubscribed
 from firsttouch.workspace.declarations import Declaration
@@ -114,7 +114,7 @@ def why_does_not_fit(
     except ValueError as error:
         return str(error)
     allowed, budget = _core.oversubscription_allowed(), _budget(factors)
-    hint = "; use --allow-oversubscription to run it anyway" if entry.managed else ""
+    hint = "; use --allow-oversubscription to run it anyway" if may_oversubscribe(entry) else ""
     needs = memory_needs(
         declarations,
         strategy,
@@ -122,7 +122,12 @@ def why_does_not_fit(
         messages=str(factors.get(BUFFERS, "")),
         place_scratch=places_scratch(factors),
     )
-    if not strategy.duplicated and budget is not None and needs.device > budget and not (entry.managed and allowed):
+    if (
+        not strategy.duplicated
+        and budget is not None
+        and needs.device > budget
+        and not (may_oversubscribe(entry) and allowed)
+    ):
         return f"{app.name} needs {format_size(needs.device)} of device memory, more than the budget{hint}"
     on_host, on_device = needs.on(device)
     if rows:
@@ -130,22 +135,26 @@ def why_does_not_fit(
     subject, host_limit = f"{app.name} needs", _core.guard_limits()["host"] or 0
     if reason := why_too_large(subject, on_host, host_limit, "host memory; the limit is"):
         return reason
-    if entry.managed and allowed:
+    if may_oversubscribe(entry) and allowed:
         return None
     if reason := why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has"):
         return reason + hint
-    left = bytes_left_by_ballast(app, params, strategy, factors)
+    left = bytes_left_by_ballast(app, params, strategy, factors, entry)
     if left is not None and on_device > left:
         return f"{subject} {format_size(on_device)} of device memory, more than the {format_size(left)} left free{hint}"
     return None
 
 
-def bytes_left_by_ballast(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int | None:
+def bytes_left_by_ballast(
+    app: type[App], params: Params, strategy: Strategy, factors: Factors, entry: AllocatorInfo | None = None
+) -> int | None:
     """Returns the bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
 
-    A ballast simulates a smaller device, for --oversubscribe and for managed memory under a budget.
+    A ballast simulates a smaller device, for --oversubscribe, and under a budget for memory that moves to the device
+    when it is touched: managed memory, or what `entry`, the device's allocator, says so of.
     """
     ratio, budget, peak = factors.get("oversubscribe"), _budget(factors), _gpu_bytes(app.declarations(params))
     if isinstance(ratio, (int, float)):
         return int(peak / ratio)
-    return budget if budget is not None and peak > budget and moves_when_touched(strategy.allocator) else None
+    moves = moves_when_touched(strategy.allocator) or may_oversubscribe(entry)
+    return budget if budget is not None and peak > budget and moves else None

@@ -1,33 +1,16 @@
 """The memory and CPU limits of this process's control groups, v1 and v2, including those of all parent groups.
 
-Source: the kernel's Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst.
+The core reads them, for the guard and for these facts (native/device/limits.hpp).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+import os
 
-from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
+from firsttouch import _core
+from firsttouch.machine.tree import Facts, Tree, parse_int
 
-_UNLIMITED = 1 << 60
-"""cgroup v1 reports 'no limit' as the largest multiple of the page size; no machine has an EiB."""
-
-
-@dataclass(frozen=True)
-class _Files:
-    """File names of one version of the interface. inactive: memory.stat's field for cheaply reclaimable pages."""
-
-    limit: str
-    used: str
-    inactive: str
-
-
-_MEMORY = {
-    1: _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    2: _Files("memory.max", "memory.current", "inactive_file"),
-}
+_CHARGED = {1: "memory.usage_in_bytes", 2: "memory.current"}
 
 
 def memory_facts(tree: Tree) -> Facts:
@@ -35,24 +18,7 @@ def memory_facts(tree: Tree) -> Facts:
     (including page cache), cgroup_reclaimable_bytes (inactive page cache) and cgroup_high_bytes (v2: the limit above
     which the kernel throttles). Only the version if there is no limit.
     """
-    levels: list[tuple[int, Facts]] = []
-    version = None
-    for version, folder in _folders(tree, "memory"):
-        files = _MEMORY[version]
-        limit = _limited(tree.integer(f"{folder}/{files.limit}"))
-        high = _limited(tree.integer(f"{folder}/memory.high"))
-        used = tree.integer(f"{folder}/{files.used}")
-        bounds = [bound for bound in (limit, high) if bound is not None]
-        if bounds:
-            facts: Facts = {
-                "cgroup_limit_bytes": limit,
-                "cgroup_high_bytes": high,
-                "cgroup_used_bytes": used,
-                "cgroup_reclaimable_bytes": _stat(tree, folder, files.inactive),
-            }
-            levels.append((min(bounds) - (used or 0), drop_missing(facts)))
-    tightest = min(levels, key=lambda level: level[0])[1] if levels else {}
-    return drop_missing({"cgroup_version": version}) | tightest
+    return dict(_core.group_limits(str(tree.root)))
 
 
 def memory_charged(tree: Tree, process: str = "self") -> int | None:
@@ -61,7 +27,7 @@ def memory_charged(tree: Tree, process: str = "self") -> int | None:
     None if no group does, or if the group of another process lies outside this process's namespace.
     """
     folders = _folders(tree, "memory", process)
-    charged = (tree.integer(f"{folder}/{_MEMORY[version].used}") for version, folder in folders)
+    charged = (tree.integer(f"{folder}/{_CHARGED[version]}") for version, folder in folders)
     return next((value for value in charged if value is not None), None)
 
 
@@ -80,50 +46,7 @@ def cpu_quota(tree: Tree) -> float | None:
     return min(quotas, default=None)
 
 
-def _folders(tree: Tree, controller: str, process: str = "self") -> Iterator[tuple[int, str]]:
-    """(version, folder) of a process's group and of each parent group, innermost first.
-
-    A path that begins with /.. leads out of this process's namespace. Its own limits still are those of the groups
-    that are visible; another process's group is not among them.
-    """
-    paths = {}
-    for line in tree.lines(f"proc/{process}/cgroup"):
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if process != "self" and PurePosixPath(path).parts[1:2] == ("..",):
-            continue
-        for name in controllers.split(","):
-            paths[name] = path
-    for line in tree.lines("proc/self/mountinfo"):
-        mount, separator, filesystem = line.partition(" - ")
-        fields, described = mount.split(), filesystem.split()
-        if not separator or len(fields) < 5 or len(described) < 3:
-            continue
-        root, point = fields[3], fields[4]
-        if described[0] == "cgroup2" and "" in paths:
-            version, path = 2, paths[""]
-        elif described[0] == "cgroup" and controller in described[2].split(",") and controller in paths:
-            version, path = 1, paths[controller]
-        else:
-            continue
-        parts = [part for part in PurePosixPath(_below(path, root)).parts if part not in ("/", "..")]
-        folders = ["/".join([point, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
-        if version == 1 or any(controller in (tree.text(f"{f}/cgroup.controllers") or "").split() for f in folders):
-            yield from ((version, folder) for folder in folders)
-
-
-def _below(path: str, root: str) -> str:
-    """`path` relative to the mounted group. In a container, the mount may begin at the container's own group."""
-    return path.removeprefix(root) if root != "/" and path.startswith(root) else path
-
-
-def _limited(value: int | None) -> int | None:
-    return value if value is not None and 0 < value < _UNLIMITED else None
-
-
-def _stat(tree: Tree, folder: str, field: str) -> int | None:
-    for line in tree.lines(f"{folder}/memory.stat"):
-        name, _, value = line.partition(" ")
-        if name == field:
-            return parse_int(value)
-    return None
+def _folders(tree: Tree, controller: str, process: str = "self") -> list[tuple[int, str]]:
+    """(version, folder) of a process's group and of each parent group, innermost first."""
+    found = _core.group_folders(controller, process, str(tree.root))
+    return [(version, os.fsdecode(folder)) for version, folder in found]

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from firsttouch import __version__
+from firsttouch import __version__, _core
 from firsttouch.machine import amd, cgroup, cores
 from firsttouch.machine.tree import (
     Facts,
@@ -98,13 +98,15 @@ def cpu(tree: Tree, usable: Sequence[int]) -> Facts:
 
 
 def memory(tree: Tree) -> Facts:
-    """Memory of the whole machine, and the limits of control groups."""
+    """Memory of the whole machine, and the limits of control groups.
+
+    available_bytes: MemAvailable, or a lower bound where the kernel does not state it. available_to_process_bytes: the
+    least of all limits, as the guard takes it; available_bound says which one that is.
+    """
     info = tree.kibibytes("proc/meminfo")
     swap, swap_free = info.get("SwapTotal"), info.get("SwapFree")
     facts: Facts = {
-        "total_bytes": info.get("MemTotal"),
         "free_bytes": info.get("MemFree"),
-        "available_bytes": info.get("MemAvailable"),
         "swap_total_bytes": swap,
         "swap_used_bytes": swap - swap_free if swap is not None and swap_free is not None else None,
         "page_bytes": os.sysconf("SC_PAGE_SIZE") if tree.is_real else None,
@@ -114,15 +116,17 @@ def memory(tree: Tree) -> Facts:
         "init_on_alloc": _init_on_alloc(tree),
         "ksm": named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
     }
-    return drop_missing(facts | cgroup.memory_facts(tree))
+    return drop_missing(_core.host_memory(str(tree.root)) | facts | cgroup.memory_facts(tree))
 
 
 def huge_pages(tree: Tree) -> Facts:
     """thp_*: modes of transparent huge pages for the whole machine, and for each size if the kernel has several
-    (thp_64KiB). pool_SIZE and pool_SIZE_free: pages in the reserved (hugetlb) pools.
+    (thp_64KiB). thp_denied: they are off for this process alone (PR_SET_THP_DISABLE). pool_SIZE and pool_SIZE_free:
+    pages in the reserved (hugetlb) pools.
     """
     facts: Facts = {
         "thp_enabled": tree.selected(f"{_THP}/enabled"),
+        "thp_denied": _core.huge_pages_denied(str(tree.root)) or None,
         "thp_defrag": tree.selected(f"{_THP}/defrag"),
         "thp_shmem": tree.selected(f"{_THP}/shmem_enabled"),
         "thp_bytes": tree.integer(f"{_THP}/hpage_pmd_size"),
@@ -140,9 +144,10 @@ def huge_pages(tree: Tree) -> Facts:
 
 def limits(tree: Tree) -> Facts:
     """Limits and permissions of this process. 'unlimited' means no limit; pagemap_frames: whether /proc/self/pagemap
-    shows physical frame numbers.
+    shows physical frame numbers; memlock_exempt: the limit of locked memory does not apply (CAP_IPC_LOCK).
     """
     facts: Facts = {
+        "memlock_exempt": has_capability(tree, CAP_IPC_LOCK) if tree.exists("proc/self/status") else None,
         "perf_event_paranoid": tree.integer("proc/sys/kernel/perf_event_paranoid"),
         "cpu_quota_cores": cgroup.cpu_quota(tree),
         "max_map_count": tree.integer("proc/sys/vm/max_map_count"),
@@ -151,6 +156,21 @@ def limits(tree: Tree) -> Facts:
         facts |= {f"{name}_bytes": _rlimit(which) for name, which in _RLIMITS.items()}
         facts |= {"root": os.geteuid() == 0} | _pagemap()
     return drop_missing(facts)
+
+
+CAP_IPC_LOCK, CAP_SYS_ADMIN = 14, 21
+"""Numbers of capabilities (capabilities(7)): to lock memory beyond the limit, and to administer."""
+
+
+def has_capability(tree: Tree, capability: int) -> bool:
+    """Whether this process has a capability on the whole machine. Root of a container or of a user namespace often does
+    not.
+    """
+    masks = (line.partition(":")[2].strip() for line in tree.lines("proc/self/status") if line.startswith("CapEff:"))
+    mask = next(masks, "")
+    every_user = ["0", "0", "4294967295"]
+    in_namespace = tree.exists("proc/self/uid_map") and (tree.text("proc/self/uid_map") or "").split() != every_user
+    return bool(re.fullmatch("[0-9a-fA-F]{1,16}", mask)) and bool(int(mask, 16) >> capability & 1) and not in_namespace
 
 
 def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:

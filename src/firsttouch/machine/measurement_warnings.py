@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from firsttouch.machine.caches import effective_cache_bytes
@@ -26,6 +27,8 @@ _SLOW_CLOCKS = (
 """Clock sources that cannot be read without a call into the kernel, or (xen) often are not. Source: drivers/clocksource
 and arch/*/vdso of Linux.
 """
+_FREE_MEMORY = "free memory"
+"""The bound that is not worth a word: no limit below the memory that is free."""
 
 
 class _FactLookup:
@@ -56,6 +59,17 @@ def _last_cache_bytes(fact: _FactLookup) -> int:
 
 def _effective_cache_bytes(fact: _FactLookup) -> int:
     return effective_cache_bytes(_last_cache_bytes(fact), int(fact.number("cpu", "cores_usable")))
+
+
+def _available(fact: _FactLookup) -> float:
+    """Bytes that this process may use; infinite if they are unknown."""
+    stated = (as_number(fact("memory", name)) for name in ("available_to_process_bytes", "available_bytes"))
+    return min((value for value in stated if value is not None), default=math.inf)
+
+
+def _what_limits_memory(fact: _FactLookup) -> str:
+    bound = fact("memory", "available_bound")
+    return "" if bound in (None, _FREE_MEMORY) else f" ({bound})"
 
 
 _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], str]]] = (
@@ -114,6 +128,14 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         ),
     ),
     (
+        lambda fact: fact("huge_pages", "thp_denied"),
+        lambda fact: (
+            "Transparent huge pages are switched off for this process by a program that started it "
+            "(PR_SET_THP_DISABLE): large buffers cost more faults and TLB misses than with huge pages. Start it from a "
+            "shell or service without that setting."
+        ),
+    ),
+    (
         lambda fact: fact("cpu", "governor") not in (None, "performance"),
         lambda fact: f"The CPU frequency governor is '{fact('cpu', 'governor')}': clocks may change while measuring.",
     ),
@@ -121,11 +143,12 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         lambda fact: (
             0 <= fact.number("limits", "memlock_bytes") < _SMALL_MEMLOCK
             and isinstance(fact("limits", "memlock_bytes"), int)
-            and not fact("limits", "root")
+            and not fact("limits", "memlock_exempt")
         ),
         lambda fact: (
             f"Only {format_size(fact.number('limits', 'memlock_bytes'))} of memory may be locked "
             "(ulimit -l): registering or pinning more host memory may fail."
+            + (" This root has no CAP_IPC_LOCK, so the limit holds for it too." if fact("limits", "root") else "")
         ),
     ),
     (
@@ -161,9 +184,9 @@ _HOST: Sequence[tuple[Callable[[_FactLookup], object], Callable[[_FactLookup], s
         lambda fact: "Kernel same-page merging runs: identical pages may be merged and split again on writing.",
     ),
     (
-        lambda fact: 0 < fact.number("memory", "available_bytes") < _LITTLE_MEMORY,
+        lambda fact: _available(fact) < _LITTLE_MEMORY,
         lambda fact: (
-            f"Only {format_size(fact.number('memory', 'available_bytes'))} of memory are available: large "
+            f"Only {format_size(_available(fact))} of memory are available{_what_limits_memory(fact)}: large "
             "points will be skipped."
         ),
     ),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from firsttouch.machine import cgroup
+from firsttouch.machine.host import CAP_SYS_ADMIN, has_capability
 from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
 from firsttouch.processes import why_foreign
@@ -71,9 +72,9 @@ def sources(
 
     open_perf: tries perf events; None where that makes no sense, as on a test's copy of a machine. injected: whether
     the library can be loaded into the target, from profile.inject.inject_environment. is_root: whether this user is
-    root; None: find out. timeout: seconds to wait for NVML.
+    root, with its capabilities; None: find out. timeout: seconds to wait for NVML.
     """
-    root = os.geteuid() == 0 if is_root is None else is_root
+    root = has_capability(tree, CAP_SYS_ADMIN) if is_root is None else is_root
     gpus, states = read_gpus(tree, timeout)
     return [
         *_sampling(tree, memory.nodes(tree, gpus)),

@@ -289,10 +289,11 @@ class AllocatorInfo(Stored):
     """One allocator on one device, as its driver states it. gpu is 'none' on the device `cpu`.
 
     available: the call exists and worked here; reason says why not. gpu_reason: why the device's kernels cannot access
-    it. host_memory, device_memory: the limits that it is charged to. concurrent: the CPU may use it while a kernel
-    does, and each sees the other's stores. shared_atomics: atomics of both are atomic together. disjoint: the CPU may
-    use one part while a kernel uses another. verified: those of these facts that the driver does not state and that
-    were taken from a methods.json, each with the directory that holds the file.
+    it. host_memory, device_memory: the limits that it is charged to. migrates_on_fault: plain host memory whose pages a
+    kernel's fault moves to the device (HMM), so that it is charged as managed memory is. concurrent: the CPU may use it
+    while a kernel does, and each sees the other's stores. shared_atomics: atomics of both are atomic together.
+    disjoint: the CPU may use one part while a kernel uses another. verified: those of these facts that the driver does
+    not state and that were taken from a methods.json, each with the directory that holds the file.
     """
 
     name: str
@@ -304,6 +305,7 @@ class AllocatorInfo(Stored):
     host_memory: bool = False
     device_memory: bool = False
     managed: bool = False
+    migrates_on_fault: bool = False
     on_demand: bool | None = None
     concurrent: bool | None = None
     shared_atomics: bool | None = None

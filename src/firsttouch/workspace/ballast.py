@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, moves_when_touched
+from firsttouch.allocators.properties import common_allocator, may_oversubscribe, moves_when_touched
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.units import format_size
 
@@ -36,7 +36,7 @@ def why_not_oversubscribed(device: DeviceInfo) -> str | None:
 
 def _fill_the_reserve(allocator: AllocatorInfo | None) -> bool:
     """True if data of an allocator may fill all that the device has free, the guard's reserve too."""
-    moves = allocator is not None and (allocator.managed or moves_when_touched(allocator.name))
+    moves = may_oversubscribe(allocator) or (allocator is not None and moves_when_touched(allocator.name))
     return moves and _core.oversubscription_allowed()
 
 

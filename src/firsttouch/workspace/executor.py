@@ -54,7 +54,7 @@ class Executor:
             block = self._device.map_file(array.file, step.nbytes)
         else:
             pages = self._pages if takes_page_size(step.allocator) else "policy"
-            block = self._device.allocate(step.allocator, step.nbytes, pages)
+            block = self._device.allocate(step.allocator, step.nbytes, pages, host_only=step.side == "host")
         if step.side != "device":
             array.memory.host = block
         if step.side != "host":

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.units import format_size
 from firsttouch.workspace.declarations import Declaration
 from firsttouch.workspace.ledger import Ledger
+from firsttouch.workspace.steps import Allocate
 from firsttouch.workspace.strategies import Strategy
 
 
@@ -41,8 +42,13 @@ def memory_needs(
     for block in blocks:
         entry = device.allocator(block.allocator)
         on_host += block.nbytes * (entry.host_memory if entry else block.side == "host")
-        on_device += block.nbytes * (entry.device_memory if entry else block.side == "device")
+        on_device += block.nbytes * (may_be_on_device(entry, block) if entry else block.side == "device")
     return MemoryNeeds(on_host, on_device, sum(block.nbytes for block in blocks))
+
+
+def may_be_on_device(entry: AllocatorInfo, block: Allocate) -> bool:
+    """Whether a block counts against device memory. Pages of a file, or of what no kernel uses, stay on the host."""
+    return entry.device_memory or (entry.migrates_on_fault and block.side != "host" and not block.file)
 
 
 def why_too_large(subject: str, needed: int, limit: object, place: str, digits: int = 4) -> str:
