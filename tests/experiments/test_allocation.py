@@ -47,9 +47,30 @@ def test_a_size_measured_for_only_one_allocator_is_not_compared() -> None:
 
 
 def test_costs_with_overlapping_intervals_are_not_ranked() -> None:
-    words = sentences_of("allocation", allocations({"malloc": {64: 20.0}, "mmap": {64: 21.0}}, spread=0.1))
+    curves = {"malloc": {64: 20.0}, "mmap": {64: 21.0}}
+    words = sentences_of("allocation", allocations(curves, spread=0.05))
     assert "times" not in words
     assert "with any allocator" in words
+    assert sentences_of("allocation", allocations(curves, spread=0.3)) == (
+        "Allocating 64 B costs 21 ns (15 to 27 ns) a call with mmap and 20 ns with malloc, not told apart here."
+    )
+
+
+@pytest.mark.parametrize(
+    ("least", "largest", "spread", "words"),
+    [
+        (20.0, 70.0, 0.01, "grows with size for mmap"),
+        (20.0, 22.0, 0.05, "hardly changes for mmap"),
+        (20.0, 22.0, 0.6, "is not told apart here for mmap"),
+        (22.0, 20.0, 0.6, "is not told apart here for mmap"),
+        (70.0, 20.0, 0.01, "falls with size for mmap"),
+    ],
+)
+def test_that_a_cost_hardly_changes_is_shown_by_intervals(
+    least: float, largest: float, spread: float, words: str
+) -> None:
+    records = allocations({"mmap": {MIB: least, 4 * MIB: largest}}, spread)
+    assert f"from 1 MiB to 4 MiB the cost {words}" in sentences_of("allocation", records).replace("From", "from")
 
 
 def test_values_of_findings_are_quantities_or_text() -> None:

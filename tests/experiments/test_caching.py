@@ -208,6 +208,31 @@ def test_findings_name_what_each_agent_caches_and_the_cost_of_sharing() -> None:
     assert Caching().findings([], GPU) == []
 
 
+@pytest.mark.parametrize(
+    ("near", "apart", "words"),
+    [
+        (
+            (1.7, 1.6, 1.8),
+            (1.75, 1.7, 1.9),
+            ", whether entries share lines or are 64 B apart",
+        ),
+        ((1.7, 0.2, 11.0), (0.23, 0.22, 0.24), "not told apart here from the 0.23 ns of 64 B apart"),
+        ((1.7, 1.0, 11.0), (1.7, 1.0, 11.0), "not told apart here from the 1.7 ns of 64 B apart"),
+        ((1.7, 1.7, 1.7), (1.7, 0.9, 1.8), "not told apart here from the 1.7 ns"),
+    ],
+)
+def test_that_paddings_make_no_difference_is_shown_by_intervals(
+    near: tuple[float, float, float], apart: tuple[float, float, float], words: str
+) -> None:
+    usual = ({"threads": 8}, {"pattern": "single-pass", "size": 2**26, "threads": 0})
+    for factors in usual:
+        pair = [record(near[0], **factors), record(apart[0], **factors, padding=64)]
+        for made, (_, low, high) in zip(pair, (near, apart), strict=True):
+            assert made.summary is not None
+            made.summary.ci_low, made.summary.ci_high = low, high
+        assert words in " ".join(sentences(Caching().findings(pair, None)))
+
+
 def test_findings_compare_paddings_in_a_single_pass() -> None:
     usual = {"agent": "gpu", "allocator": "device", "pattern": "single-pass", "size": 2**26, "threads": 0}
     seen = [record(1, **usual), record(4, **usual, padding=128)]

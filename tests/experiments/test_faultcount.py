@@ -15,15 +15,19 @@ from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.session import Session
 
 
-def faults(counts: dict[str, float]) -> list[Record]:
+def faults(counts: dict[str, float], spread: float = 0) -> list[Record]:
     factors: dict[str, Scalar] = {"first_touch": "cpu", "size": 64 * MIB}
-    return [a_record("faultcount", n, {"allocator": name, **factors}, spread=0) for name, n in counts.items()]
+    return [a_record("faultcount", n, {"allocator": name, **factors}, spread) for name, n in counts.items()]
 
 
 def test_allocators_with_much_the_same_faults_are_not_ranked() -> None:
     assert sentences_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0, "device": 261.0})) == (
         "CPU page faults over arrays of 64 MiB: 257 faults/MiB, much the same for every allocator and first touch."
     )
+    assert sentences_of("faultcount", faults({"malloc": 256.0, "mmap": 257.0}, 0.5)).endswith(
+        "allocators and first touches are not told apart here."
+    )
+    assert "much the same" in sentences_of("faultcount", faults({"malloc": 0.0, "mmap": 0.0}))
     assert "fewest with malloc-thp" in sentences_of("faultcount", faults({"malloc": 256.0, "malloc-thp": 0.5}))
 
 

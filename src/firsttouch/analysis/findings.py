@@ -19,7 +19,7 @@ Condition: TypeAlias = Scalar | tuple[Scalar, ...]
 
 
 CLEAR_RATIO = 1.25
-"""The least ratio of two values that is reported as a difference."""
+"""The least ratio of two values that is reported as a difference, and the most of two that are called alike."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,17 @@ def are_apart(a: Quantity, b: Quantity) -> bool:
     if a.low is None or a.high is None or b.low is None or b.high is None:
         return False
     return a.high < b.low or b.high < a.low
+
+
+def are_alike(values: Iterable[Quantity]) -> bool:
+    """True if all intervals together show that no value is more than CLEAR_RATIO times another. Intervals that overlap
+    do not: they may be wide. Without an interval, nothing but the same value is shown to be alike.
+    """
+    rows = list(values)
+    if any(row.low is None or row.high is None for row in rows):
+        return len({row.value for row in rows}) == 1
+    lows, highs = [row.low or 0.0 for row in rows], [row.high or 0.0 for row in rows]
+    return max(highs) <= CLEAR_RATIO * min(lows)
 
 
 def number(record: Record, factor: str) -> float:

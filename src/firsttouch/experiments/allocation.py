@@ -7,7 +7,18 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, extremes, finding, number
+from firsttouch.analysis.findings import (
+    Claim,
+    Finding,
+    are_alike,
+    at_shared,
+    compare,
+    extremes,
+    finding,
+    number,
+    quantity,
+    ratio_of,
+)
 from firsttouch.analysis.statistics import distinct, group_by, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
@@ -185,6 +196,11 @@ RANGE = Claim(
     "({other_value})",
 )
 ALIKE = Claim("allocation.range", "allocating {size} costs {value} a call with any allocator")
+UNTOLD = Claim(
+    "allocation.range",
+    "allocating {size} costs {value} a call with {allocator} and {other_value} with {other_allocator}, not told apart "
+    "here",
+)
 SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
 FREE_RANGE = Claim(
     "allocation.free",
@@ -201,6 +217,10 @@ FREE_TOUCHED = Claim(
 _GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
 GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])
 FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
+FALLS = Claim(_GROWTH[0], "falls with size for {allocator}", _GROWTH[1])
+GROWTH_UNTOLD = Claim(_GROWTH[0], "is not told apart here for {allocator}", _GROWTH[1])
+_CHANGES = {"grows": GROWS, "falls": FALLS, "hardly changes": FLAT, "not told apart": GROWTH_UNTOLD}
+"""By what the cost does, in the order of the findings."""
 
 
 def _compared(rows: Sequence[Record]) -> list[Finding]:
@@ -209,7 +229,8 @@ def _compared(rows: Sequence[Record]) -> list[Finding]:
         return [finding(SINGLE, row) for row in rows]
     cheapest, most_expensive = extremes(rows)
     comparison = compare(most_expensive, cheapest)
-    return [finding(RANGE if comparison.is_clear else ALIKE, most_expensive, comparison=comparison)]
+    claim = RANGE if comparison.is_clear else ALIKE if are_alike(map(quantity, rows)) else UNTOLD
+    return [finding(claim, most_expensive, comparison=comparison)]
 
 
 def _most_chunks(records: Sequence[Record]) -> list[Record]:
@@ -245,21 +266,31 @@ def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[
 
 def _growth(records: Sequence[Record]) -> list[Finding]:
     """Which allocators' cost grows from blocks of GROWTH_FROM bytes to the largest."""
-    by_ends: dict[tuple[bool, float, float], list[Record]] = {}
+    by_ends: dict[tuple[str, float, float], list[Record]] = {}
     for rows in group_by(records, "allocator").values():
         curve = sorted((r for r in rows if number(r, "size") >= GROWTH_FROM), key=lambda r: number(r, "size"))
         if len(curve) > 1:
-            grows = median_of(curve[-1]) >= GROWTH_RATIO * median_of(curve[0])
             ends = (number(curve[0], "size"), number(curve[-1], "size"))
-            by_ends.setdefault((grows, *ends), []).extend((curve[0], curve[-1]))
+            by_ends.setdefault((_change(curve[0], curve[-1]), *ends), []).extend((curve[0], curve[-1]))
     return [
         finding(
-            GROWS if grows else FLAT,
+            _CHANGES[change],
             rows,
-            "grows" if grows else "hardly changes",
+            change,
             allocator=tuple(distinct(rows, "allocator")),
             least_size=least,
             most_size=most,
         )
-        for (grows, least, most), rows in sorted(by_ends.items(), key=lambda item: not item[0][0])
+        for (change, least, most), rows in sorted(by_ends.items(), key=lambda item: [*_CHANGES].index(item[0][0]))
     ]
+
+
+def _change(first: Record, last: Record) -> str:
+    """What the cost does from one size to another. That it hardly changes must be shown by both intervals."""
+    if median_of(last) >= GROWTH_RATIO * median_of(first):
+        return "grows"
+    if median_of(first) >= GROWTH_RATIO * median_of(last):
+        return "falls"
+    ratio = ratio_of(quantity(last), quantity(first))
+    low, high = ratio.low or ratio.value, ratio.high or ratio.value
+    return "hardly changes" if low > 1 / GROWTH_RATIO and high < GROWTH_RATIO else "not told apart"

@@ -9,7 +9,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.analysis.caching import is_cached
-from firsttouch.analysis.findings import Claim, Finding, compare, finding
+from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, finding, quantity
 from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -317,12 +317,12 @@ _SLOWER = (
 )
 _FASTER = "takes {value} where entries share lines, less than the {other_value} where they are {other_padding} apart"
 _ALIKE = "takes {value}, whether entries share lines or are {other_padding} apart"
+_UNTOLD = "takes {value} where entries share lines, not told apart here from the {other_value} of {other_padding} apart"
+_TEXTS = (_SLOWER, _FASTER, _ALIKE, _UNTOLD)
 _WHERE = "with {threads} threads of the {agent} on {allocator} memory, an update"
-SLOWER, FASTER, ALIKE = (Claim("caching.sharing", f"{_WHERE} {text}") for text in (_SLOWER, _FASTER, _ALIKE))
+SHARING = tuple(Claim("caching.sharing", f"{_WHERE} {text}") for text in _TEXTS)
 _PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an entry"
-PASS_SLOWER, PASS_FASTER, PASS_ALIKE = (
-    Claim("caching.single_pass", f"{_PASS} {text}") for text in (_SLOWER, _FASTER, _ALIKE)
-)
+SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}") for text in _TEXTS)
 
 
 def _cached(records: Sequence[Record]) -> list[Finding]:
@@ -343,19 +343,22 @@ def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
     cached = [r for r in records if r.factors["loads"] == "cached"]
     own = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
     single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
-    in_own_lines = _compared(own, line, "threads", (SLOWER, FASTER, ALIKE))
-    return [*in_own_lines, *_compared(single_pass, line, "size", (PASS_SLOWER, PASS_FASTER, PASS_ALIKE))]
+    in_own_lines = _compared(own, line, "threads", SHARING)
+    return [*in_own_lines, *_compared(single_pass, line, "size", SINGLE_PASSES)]
 
 
-def _compared(records: Sequence[Record], line: int, largest: str, claims: tuple[Claim, Claim, Claim]) -> list[Finding]:
-    """Compares them at the largest value of a factor. claims: sharing lines is slower, faster, or neither clearly."""
+def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequence[Claim]) -> list[Finding]:
+    """Compares them at the largest value of a factor. claims: sharing is slower, faster, alike, or not told apart."""
     pairs = [(r, apart) for r in records if r.factors["padding"] == 0 and (apart := _apart(r, records, line))]
     if not pairs:
         return []
     near, apart = max(pairs, key=lambda pair: pair[0].count(largest))
     comparison = compare(near, apart)
-    slower, faster, alike = claims
-    claim = alike if not comparison.is_clear else slower if comparison.ratio.value > 1 else faster
+    slower, faster, alike, untold = claims
+    if comparison.is_clear:
+        claim = slower if comparison.ratio.value > 1 else faster
+    else:
+        claim = alike if are_alike(map(quantity, (near, apart))) else untold
     return [finding(claim, near, comparison=comparison)]
 
 

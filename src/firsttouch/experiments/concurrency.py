@@ -9,7 +9,17 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
-from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, compare, finding, quantity, ratio_of
+from firsttouch.analysis.findings import (
+    Claim,
+    Finding,
+    Quantity,
+    are_alike,
+    at_largest,
+    compare,
+    finding,
+    quantity,
+    ratio_of,
+)
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
@@ -236,8 +246,9 @@ def _greatest_overlap(record: Record) -> Finding:
     if not together.low or not together.high:
         return finding(OVERLAP, record, Quantity(_overlap(record)), memory=memory, division=division)
     low, high = scale / together.high, scale / together.low
-    claim = BELOW_LIMIT if high < limit else AT_LIMIT if low <= limit else OVERLAP
     overlap = Quantity(_overlap(record), "", low, high)
+    is_at_limit = low <= limit and are_alike([overlap, Quantity(limit, "", limit, limit)])
+    claim = BELOW_LIMIT if high < limit else AT_LIMIT if is_at_limit else OVERLAP
     return finding(claim, record, overlap, details={"limit": Quantity(limit)}, memory=memory, division=division)
 
 

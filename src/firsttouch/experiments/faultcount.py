@@ -18,10 +18,12 @@ from firsttouch.analysis.findings import (
     Comparison,
     Finding,
     Quantity,
+    are_alike,
     at_shared,
     compare,
     extremes,
     finding,
+    quantity,
 )
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
@@ -187,7 +189,8 @@ class FaultCount(Experiment):
         comparison = compare(most, fewest)
         if not comparison.is_clear or comparison.ratio.value < CLEAR_RATIO:
             medians = [median_of(r) for r in rows]
-            return [finding(ALIKE, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
+            claim = ALIKE if are_alike(map(quantity, rows)) else UNTOLD
+            return [finding(claim, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
         return [_extreme(FEWEST, fewest), _extreme(MOST, most, comparison)]
 
 
@@ -198,6 +201,12 @@ MOST = Claim(_RANGE[0], f"most with {_USE}", _RANGE[1])
 ALIKE = Claim(
     "faultcount.alike",
     "CPU page faults over arrays of {size}: {value}, much the same for every allocator and first touch",
+)
+
+
+UNTOLD = Claim(
+    "faultcount.alike",
+    "CPU page faults over arrays of {size}: {value}; allocators and first touches are not told apart here",
 )
 
 
