@@ -10,6 +10,9 @@ from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING
 from firsttouch.apps.transport import Transport
 from firsttouch.workspace.agents import KernelFile
 
+TALLIES = """flux + place, far * NUMBER(p, WEIGHT));
+            ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far"""
+"""The flux, and the sum over all cells and groups that is compared with it."""
 MUTATIONS = [
     ("2862933555777941757ul", "2862933555777941759ul"),
     (
@@ -27,6 +30,13 @@ MUTATIONS = [
     ("COUNT(ABSORBED);", ""),
     ("to[ID] = to[RANDOM] = mix64(state = next_state(state))", "to[ID] = mix64(state = next_state(state))"),
     ("flux + place, far", "flux + place, 0.5 * far"),
+    ("const ulong place = at * GROUPS + (p[CELL_Z] >> 32);", "const ulong place = at * GROUPS;"),
+    ("const ulong place = at * GROUPS +", "const ulong place = (at ^ 1) * GROUPS +"),
+    (
+        "(z - along(origin, 2)) * along(extent, 1) + y - along(origin, 1)",
+        "(y - along(origin, 1)) * along(extent, 1) + z",
+    ),
+    *((TALLIES, TALLIES.replace(", far", f", {far}")) for far in ("0.5 * far", "(ends ? 0.0 : far)", "least")),
     ("SET(p, SEGMENTS, NUMBER(p, SEGMENTS) + 1.0);", ""),
     (
         "const uint ends = !collides && to_census < least;",

@@ -63,16 +63,18 @@ HELPER double to_face(double at, ulong cell, double way, double side) {
 }
 
 /* Tracks each particle until it is absorbed, splits in a fission, reaches census or leaves the block by a face. The box
-   reflects. paths: sums over all cells and groups of the flux, each times its own number, which tells them apart. ended:
-   particles already at census. slots: for each face, four bits with the number of its queue, of `room`
+   reflects. sums: over all cells and groups of the flux, each times its own number, which tells them apart; 64 of them
+   for descendants of each source particle that numpy follows, whose number is a multiple of `every`, and 64 before them
+   for all others. ended: particles already at census. slots: for each face, four bits with the number of its queue, of `room`
    particles. */
 KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulong* census, GLOBAL uint* queue,
-                       GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* paths, GLOBAL const double* edges,
+                       GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* sums, GLOBAL const double* edges,
                        GLOBAL const double* cross, GLOBAL const double* totals, ulong count, ulong ended, ulong capacity,
                        ulong room, ulong extent, ulong origin, ulong cells, double side, uint reactions, double mass,
-                       double yield, uint slots) {
+                       double yield, uint slots, ulong every) {
     FOR_EACH(i, count) {
         GLOBAL ulong* p = particles + i * WORDS;
+        GLOBAL double* paths = sums + (p[ROOT] % every == 0 ? 64 : 0);
         for (;;) {
             const double speed = speed_of(NUMBER(p, ENERGY));
             const double u = NUMBER(p, VELOCITY) / speed, v = NUMBER(p, VELOCITY + 1) / speed,

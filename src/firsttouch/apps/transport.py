@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from firsttouch.apps.support.domains import blocks_along, extent_of, neighbours, packed
-from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories
+from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories, every_of
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
 from firsttouch.harness.random import unit_f64
 
@@ -43,7 +43,7 @@ class Transport(App):
     incoming = buffer(u64, "faces * capacity // 2 + 1", WORDS, role="exchange")
     control = buffer(u64, CONTROL, role="control", starts_on="cpu")
     flux = buffer(f64, "held", GROUPS, role="inout", starts_on="gpu", ends_on="cpu")
-    paths = buffer(f64, 64, role="inout", starts_on="gpu")
+    paths = buffer(f64, 128, role="inout", starts_on="gpu")
     edges = buffer(f64, GROUPS + 1, role="constant", starts_on="cpu")
     cross = buffer(f64, REACTIONS, GROUPS, role="constant", starts_on="cpu")
     totals = buffer(f64, GROUPS, role="constant", starts_on="cpu")
@@ -75,6 +75,7 @@ class Transport(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         self.each = max(1, self.particles // (10 * self.cells**3))
         self.weight = 1e10 * self.material.side**3 * self.material.duration / self.each
+        self.every = every_of(self.cells, self.each)
         self.wrong, self.count, self.factors = "", 0, list[float]()
         for step in gpu.iterations(self.steps):
             self.step(cpu, gpu, step)
@@ -99,7 +100,7 @@ class Transport(App):
             written = self.fresh, self.census, self.queue
             data = self.control, self.flux, self.paths, self.edges, self.cross, self.totals
             sizes = tracked, self.count, self.capacity, self.room, *block
-            physics = m.side, m.isotopes * m.reactions, m.mass, m.yield_, self.slots
+            physics = m.side, m.isotopes * m.reactions, m.mass, m.yield_, self.slots, self.every
             gpu.launch("transport_track", self.now, *written, *data, *sizes, *physics, over=tracked + 1, writes=written)
             counts = self.counted(cpu)
             received = self.exchange(cpu, gpu, counts) if self.near else 0
@@ -138,12 +139,17 @@ class Transport(App):
 
     def check(self, view: View) -> str:
         """Compares balances, ids, the flux with the way of all particles, and some of their histories with numpy's."""
-        flux, way = view(self.flux).reshape(-1), float(view(self.paths).sum())
+        flux, sums = view(self.flux).reshape(-1), view(self.paths)
+        way, traced = float(sums.sum()), float(sums[64:].sum())
         named = float(flux @ (1.0 + unit_f64(0, np.arange(len(flux)))))
         if self.wrong or not abs(named - way) <= 1e-9 * way:
             return self.wrong or f"the flux in all cells is {named:.12g}, not the {way:.12g} of the particles"
-        expected = Histories(self.material, self.cells, self.each, self.weight, self.now.key)
+        block = self.first, self.extent
+        expected = Histories(self.material, self.cells, self.each, self.weight, self.now.key, block)
         for step, factor in enumerate(self.factors):
             expected.step(step, factor)
-        wrong = expected.differ(view(self.census[: self.count]), self.first, self.extent)
-        return f"of particles at census, {wrong} differ from numpy's" if wrong else ""
+        if wrong := expected.differ(view(self.census[: self.count])):
+            return f"of particles at census, {wrong} differ from numpy's"
+        if not abs(traced - expected.flux) <= 1e-7 * expected.flux:
+            return f"the flux of traced particles by cell and group is {traced:.12g}, numpy's {expected.flux:.12g}"
+        return ""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from firsttouch.harness.random import F64, U64, mix64, words
+from firsttouch.harness.random import F64, U64, mix64, unit_f64, words
 
 GROUPS, MOST = 230, 20.0
 """Energy groups, and the largest energy in MeV."""
@@ -82,13 +82,31 @@ def _join(parts: Sequence[State]) -> State:
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
+def every_of(cells: int, each: int) -> int:
+    """Of how many source particles one is traced. each: source particles of a cell in a step."""
+    return max(1, cells**3 * each // TRACED)
+
+
 class Histories:
     """The histories of about TRACED source particles of each step: those whose numbers are multiples of `every`."""
 
-    def __init__(self, problem: Problem, cells: int, each: int, weight: float, key: int) -> None:
-        """each: source particles of a cell in a step, of this weight. key: of their random numbers."""
+    def __init__(
+        self,
+        problem: Problem,
+        cells: int,
+        each: int,
+        weight: float,
+        key: int,
+        block: tuple[Sequence[int], Sequence[int]],
+    ) -> None:
+        """each: source particles of a cell in a step, of this weight. key: of their random numbers. block: the first
+        cell and the extent of the part of the box of which census and flux are compared.
+        """
+        self.first, self.extent = map(np.array, block)
+        self.flux = 0.0
+        """The sum over cells and groups of the flux, each times its own number, as transport.c sums it."""
         self.problem, self.cells, self.each, self.weight, self.key = problem, cells, each, weight, key
-        self.every = max(1, cells**3 * each // TRACED)
+        self.every = every_of(cells, each)
         self.edges, self.cross = problem.edges(), problem.cross()
         self.totals = self.cross.sum(axis=0)
         self.below = np.cumsum(self.cross, axis=0)
@@ -105,13 +123,23 @@ class Histories:
             p = fresh
         self.census = _join(done)
 
-    def differ(self, actual: U64, first: Sequence[int], extent: Sequence[int]) -> str:
-        """'' if rows of 17 words are the particles that are at census in a block of cells, but for rounding errors;
+    def differ(self, actual: U64) -> str:
+        """'' if rows of 17 words are the particles that are at census in the block of cells, but for rounding errors;
         otherwise what differs. Particles of other source particles are left out.
         """
-        inside = ((self.census["cell"] >= np.array(first)) & (self.census["cell"] < np.add(first, extent))).all(axis=1)
+        inside = self._inside(self.census["cell"])
         traced = actual[:, 16] % np.uint64(self.every) == 0
         return _differ(_unpacked(actual[traced]), _take(self.census, inside))
+
+    def _inside(self, cell: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(((cell >= self.first) & (cell < self.first + self.extent)).all(axis=1))
+
+    def _tally(self, p: State, group: Any, far: F64) -> None:
+        """Adds the ways of particles to the flux of their cells and groups."""
+        inside = self._inside(p["cell"])
+        x, y, z = (p["cell"][inside] - self.first).T
+        place = ((z * self.extent[1] + y) * self.extent[0] + x) * GROUPS + group[inside]
+        self.flux += float((far * p["weight"])[inside] @ (1.0 + unit_f64(0, place)))
 
     def _source(self, step: int) -> State:
         count = self.cells**3 * self.each
@@ -173,6 +201,7 @@ class Histories:
             collides = (collision <= facet) & (collision <= census)
             ends = ~collides & (census < facet)
             far = np.where(collides, collision, np.where(ends, census, facet))
+            self._tally(p, group, far)
             p["position"] += far[:, None] * along
             p["time"] = np.where(ends, 0.0, p["time"] - far / speed)
             p["age"] += far / speed
