@@ -161,6 +161,17 @@ def test_an_event_of_several_kinds_of_cores_is_counted_over_all(
     assert counted(Perf(), tmp_path) == ({"hw_tlb_misses": count}, None)
 
 
+@pytest.mark.parametrize(("share", "values"), [(100, {"hw_l1_misses": 700}), (60, {})])
+def test_an_event_that_one_kind_of_cores_lacks_is_known_if_the_program_ran_on_the_other(
+    tmp_path: Path, share: int, values: dict[str, int]
+) -> None:
+    (tmp_path / "perf.csv").write_text(
+        f"700,,cpu_core/L1-dcache-load-misses/,50000,{share}.00,,\n"
+        "<not supported>,,cpu_atom/L1-dcache-load-misses/,0,100.00,,\n"
+    )
+    assert counted(Perf(), tmp_path) == (values, None)
+
+
 @pytest.mark.parametrize("end", [-2, -30, -160, -200, -250])
 def test_what_ncu_wrote_in_part_is_refused(tmp_path: Path, end: int) -> None:
     (tmp_path / "ncu.csv").write_text((RECORDED / "ncu.csv").read_text()[:end])

@@ -152,9 +152,11 @@ def test_gpus_that_are_not_seen_have_a_sentence(monkeypatch: pytest.MonkeyPatch,
     rows = of(sources(tree), "gpus")
     assert [row.state.why for row in rows] == [
         "NVML does not state the memory of gpu:0 (NVIDIA GB10): Not Supported",
+        "",
         "memory of gpu:1 by process: not seen, since NVML does not list the processes: Insufficient Permissions",
     ]
-    assert "by process" not in rows[1].sees
+    assert rows[1].sees == "gpu:0, NVIDIA GB10: memory by process (NVML)"
+    assert "by process" not in rows[2].sees
 
 
 @pytest.mark.usefixtures("no_question")

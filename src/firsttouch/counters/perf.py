@@ -16,6 +16,8 @@ from firsttouch.counters.tool import HwCounter, Reading, RefusedError, Tool, csv
 
 CONTROL = "FIRSTTOUCH_COUNTERS_CONTROL"
 """The environment variable that names both pipes."""
+_LACKED = "<not supported>"
+_NEARLY_ALL = 99.0
 _OF_CORES = re.compile(r"[^/]+/([^/]+)/\w*")
 """An event of one kind of core, such as cpu_atom/LLC-loads/u."""
 
@@ -54,6 +56,7 @@ class Perf(Tool):
     def read(self, folder: Path) -> Reading:
         counts: dict[str, list[tuple[float, float]]] = defaultdict(list)
         absent: list[str] = []
+        lacking: set[str] = set()
         try:
             text = (folder / "perf.csv").read_text(errors="replace")
         except OSError:
@@ -67,12 +70,19 @@ class Perf(Tool):
                 counts[event].append((count, share))
             elif row[0].startswith("<"):
                 absent.append(event)
+                if row[0] == _LACKED:
+                    lacking.add(event)
         if absent and not counts:
             names = ", ".join(dict.fromkeys(absent))
             raise RefusedError(f"this processor or virtual machine counts no {names}", lasting=True)
         if not counts:
             raise RefusedError("perf stat wrote no count; see what `perf stat true` prints")
-        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in counts.items()})
+        known = {
+            event: of_kinds
+            for event, of_kinds in counts.items()
+            if event not in lacking or sum(share for _, share in of_kinds) >= _NEARLY_ALL
+        }  # the program may have run on a kind of core that does not count the event
+        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in known.items()})
 
 
 def _event(text: str) -> str:

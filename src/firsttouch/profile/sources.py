@@ -133,6 +133,8 @@ def _gpus(gpus: Sequence[ProfiledGpu], states: Sequence[LayerState]) -> Iterator
             why = f"memory of {gpu.name} by process: not seen, since {gpu.by_process}" if gpu.by_process else ""
             shared = "; it is memory of the host" if gpu.shares_host_memory else ""
             yield LayerSource(LayerState("gpus", True, why), f"{what} ({gpu.source}){shared}")
+        elif not gpu.by_process:
+            yield LayerSource(LayerState("gpus", True), f"{gpu.name}, {gpu.model}: memory by process ({gpu.source})")
 
 
 def _perf(tree: Tree, open_perf: OpenPerf | None) -> list[LayerSource]:
