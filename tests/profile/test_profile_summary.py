@@ -97,6 +97,25 @@ def test_processes_say_how_they_ended(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("why", "running", "words"),
+    [
+        (s.TARGET_ENDED, 1, "; 1 process that it started was still running when it ended"),
+        (s.TARGET_ENDED, 1200, "; 1,200 processes that it started were still running when it ended"),
+        (s.TARGET_ENDED, 0, ""),
+        ("the time was up", 1, ""),
+        ("the point ended", 1, ""),
+    ],
+)
+def test_processes_that_outlive_the_first_are_told(tmp_path, why, running, words):
+    """The peak of an empty launcher must not read as that of the program that it left running."""
+    end = s.End(t=4.0, status=0, why=why, still_running=running)
+    summary = summarise(read(write(tmp_path / "p", s.Ended(t=3.99, key=0, status=0), end, whole=False)))
+    assert headline(summary).endswith(f" s{words}")
+    printed = "\n".join(lines(summary))
+    assert ("still running did after that is not in this profile" in printed) == bool(words)
+
+
 def test_many_processes_are_counted_and_the_largest_kept(tmp_path):
     lines = [s.Started(t=1.0, key=k, pid=1000 + k, parent=0, name="w") for k in range(2, 400)]
     lines += [s.Ended(t=1.5, key=k, status=0, peak=k * MiB) for k in range(2, 400)]

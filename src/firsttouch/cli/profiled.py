@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from firsttouch.profile.headline import headline, how_ended, short
+from firsttouch.profile.headline import headline, how_ended, short, went_on
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
@@ -162,6 +162,8 @@ def _processes(summary: ProfileSummary) -> Iterator[str]:
         yield _row("process", f"{how_ended(rows[0])}, after {format_seconds(summary.seconds)}")
         return
     yield _row("processes", f"{known}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none")
+    if went_on(summary):
+        yield _row("", f"what the {summary.still_running:,} still running did after that is not in this profile")
     largest = sorted(rows, key=lambda row: -(row.peak or 0))[:_MOST_PROCESSES]
     for row in largest if known > 1 else []:
         yield _row("", f"{_size(row.peak):>9}  {row.pid}  {short(_command(row), 60)}")

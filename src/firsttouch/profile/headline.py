@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 
+from firsttouch.profile.schema import TARGET_ENDED
 from firsttouch.profile.summary import ProcessRow, ProfileSummary
 from firsttouch.units import format_seconds, format_size
 
@@ -30,7 +31,19 @@ def headline(summary: ProfileSummary) -> str:
     ]
     if further := sum(rise > 0 for rise, name in rises if name not in named):
         parts.append(f"less on {further} more")
-    return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}"
+    outlived = f"; {text}" if (text := went_on(summary)) else ""
+    return f"{title(summary)}: {', '.join(parts) if parts else 'no memory was read'}{outlived}"
+
+
+def went_on(summary: ProfileSummary) -> str:
+    """How many processes outlived the first one, with which the profile ended; '' if none did."""
+    running = summary.still_running if summary.ended == TARGET_ENDED else 0
+    if not running:
+        return ""
+    are = (
+        "process that it started was still running" if running == 1 else "processes that it started were still running"
+    )
+    return f"{running:,} {are} when it ended"
 
 
 def title(summary: ProfileSummary) -> str:

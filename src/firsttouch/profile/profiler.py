@@ -325,7 +325,7 @@ class _Profiler:
                     os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes the terminal when its own child stops
             elif ended:
                 code = os.waitstatus_to_exitcode(status)
-                self._finish("the target ended", code, usage)
+                self._finish(schema.TARGET_ENDED, code, usage)
                 return code if code >= 0 else 128 - code
 
     def _is_stopped_by_terminal(self, number: int) -> bool:
@@ -342,7 +342,7 @@ class _Profiler:
             self._tick(self._end_by_signal)
             if until is not None and time.monotonic() >= until:
                 self.stop = "the time was up"
-        self._finish(self.stop or "the target ended", None, None)
+        self._finish(self.stop or schema.TARGET_ENDED, None, None)
 
     def _end_by_signal(self, number: int) -> None:
         self.stop = f"ended by {signal.Signals(number).name}"

@@ -267,6 +267,10 @@ class Notice(ProfileLine, kw_only=True, tag="notice"):
     text: str
 
 
+TARGET_ENDED = "the target ended"
+"""Why a profile ended, if its first process did."""
+
+
 class End(ProfileLine, kw_only=True, tag="end"):
     """The last line. status: the target's exit status, as a shell states it; None if it goes on. why: how the profile
     ended. still_running: processes of the target that go on.
