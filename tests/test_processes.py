@@ -57,7 +57,9 @@ def test_a_run_beside_such_files(beside: Path) -> None:
     assert (beside / "out" / "report.html").exists()
 
 
-@pytest.mark.parametrize("own", [str(os.getpid() + 1), "1", f"{os.getpid()}0", "none"])
+@pytest.mark.parametrize(
+    "own", [str(os.getpid() + 1), "1", f"{os.getpid()}0", "none"], ids=["next", "1", "longer", "none"]
+)
 def test_a_proc_of_another_pid_namespace_is_noticed(tmp_path: Path, own: str) -> None:
     (tmp_path / "self").symlink_to(own)
     assert "mount its own with `unshare --mount-proc`" in why_foreign(tmp_path)
