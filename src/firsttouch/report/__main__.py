@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -16,6 +17,7 @@ from typing import Any
 from firsttouch.engine.reporting import COMPARISON
 from firsttouch.errors import UsageError
 from firsttouch.profile.reading import are_profiles
+from firsttouch.workers.protocol import die_with
 
 
 def write(call: Sequence[Any]) -> list[Path]:
@@ -43,6 +45,7 @@ def write(call: Sequence[Any]) -> list[Path]:
 
 
 def main() -> None:
+    die_with(os.getppid())
     try:
         with redirect_stdout(sys.stderr):  # modules may print
             paths = write(json.loads(sys.argv[1]))

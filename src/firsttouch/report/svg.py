@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 from firsttouch.errors import UsageError
 from firsttouch.report.embedded import embed
+from firsttouch.workers.protocol import die_with
 
 _TAGS = {"svg", "g", "path", "text", "tspan", "rect", "line", "circle", "defs", "clipPath", "linearGradient", "stop"}
 _DROPPED = ("href", "style", "class", "base", "role")
@@ -62,7 +64,8 @@ def to_svgs(specs: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 def _by_two(figures: Mapping[int, dict[str, Any]]) -> dict[int, str]:
     try:
-        pool = ProcessPoolExecutor(1, get_context("spawn"))  # a new process, since the converter has threads
+        # A new process, since the converter has threads. It ends with this one, however that ends.
+        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=die_with, initargs=(os.getpid(),))
     except (OSError, ImportError, NotImplementedError):  # no semaphores: /dev/shm is full or is not there
         return {number: _of_page(spec, number) for number, spec in figures.items()}
     images = {}
