@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,3 +129,23 @@ def test_a_device_states_all_properties_of_its_allocators(name: str) -> None:
         assert row["available"] == (row["reason"] == "")
         assert row["cpu"] in ("none", "mapped", "direct")
         assert row["gpu"] in ("none", "mapped", "direct")
+
+
+def test_huge_pages_that_are_denied_to_this_process_are_not_obtained() -> None:
+    disable = 41  # PR_SET_THP_DISABLE of linux/prctl.h
+
+    def huge_pages() -> tuple[bool, str]:
+        (row,) = (row for row in _core.open("cpu").allocators() if row["name"] == "malloc-thp")
+        return bool(row["available"]), str(row["reason"])
+
+    usual = huge_pages()
+    if not usual[0] or ctypes.CDLL(None).prctl(disable, 1, 0, 0, 0) != 0:
+        pytest.skip(usual[1] or "prctl refuses PR_SET_THP_DISABLE")
+    try:
+        assert _core.huge_pages_denied()
+        available, reason = huge_pages()
+    finally:
+        ctypes.CDLL(None).prctl(disable, 0, 0, 0, 0)
+    assert not available
+    assert "PR_SET_THP_DISABLE" in reason
+    assert huge_pages() == usual
