@@ -123,10 +123,19 @@ class Histories:
             p = fresh
         self.census = _join(done)
 
-    def differ(self, actual: U64) -> str:
-        """'' if rows of 17 words are the particles that are at census in the block of cells, but for rounding errors;
-        otherwise what differs. Particles of other source particles are left out.
+    def differ(self, factors: Sequence[float], census: U64, flux: float) -> str:
+        """What differs after a step for each factor, but for rounding errors, or ''. census: rows of 17 words, the
+        particles in the block of cells, with those of other source particles. flux: of the traced particles alone.
         """
+        for step, factor in enumerate(factors):
+            self.step(step, factor)
+        if wrong := self._wrong(census):
+            return f"of particles at census, {wrong} differ from numpy's"
+        if not abs(flux - self.flux) <= 1e-7 * self.flux:
+            return f"the flux of traced particles by cell and group is {flux:.12g}, numpy's {self.flux:.12g}"
+        return ""
+
+    def _wrong(self, actual: U64) -> str:
         inside = self._inside(self.census["cell"])
         traced = actual[:, 16] % np.uint64(self.every) == 0
         return _differ(_unpacked(actual[traced]), _take(self.census, inside))
