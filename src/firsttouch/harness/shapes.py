@@ -23,12 +23,12 @@ _MOST_BITS = 256
 def number_type(given: DTypeLike) -> np.dtype[Any]:
     """The type of a buffer's items. Raises ValueError if it is not one of numbers in the order of this machine."""
     try:
-        found = np.dtype(given)
+        dtype = np.dtype(given)
     except (TypeError, ValueError, SyntaxError):
-        found = None
-    if given is None or found is None or found.kind not in _KINDS or not found.isnative:
+        dtype = None
+    if given is None or dtype is None or dtype.kind not in _KINDS or not dtype.isnative:
         raise ValueError(f"{given!r:.80} is no type of a buffer's items; give f32, u64 or another type of numbers")
-    return found
+    return dtype
 
 
 def items(expression: int | str, params: Mapping[str, int]) -> int:

@@ -48,5 +48,5 @@ def cpu_quota(tree: Tree) -> float | None:
 
 def _folders(tree: Tree, controller: str, process: str = "self") -> list[tuple[int, str]]:
     """(version, folder) of a process's group and of each parent group, innermost first."""
-    found = _core.group_folders(controller, process, str(tree.root))
-    return [(version, os.fsdecode(folder)) for version, folder in found]
+    folders = _core.group_folders(controller, process, str(tree.root))
+    return [(version, os.fsdecode(folder)) for version, folder in folders]

@@ -175,8 +175,8 @@ def _numbers(fields: Fields) -> str | None:
     for names, text in _NUMBERS:
         if all(fields.get(name) for name in names):
             return text.format(*(fields[name] for name in names))
-    found = (_MACHINE.search(f"{name}: {value}") for name, value in fields.items())
-    number = next((match[1] for match in found if match), None)
+    matches = (_MACHINE.search(f"{name}: {value}") for name, value in fields.items())
+    number = next((match[1] for match in matches if match), None)
     return f"{fields.get('vendor_id', 'machine')} {number}" if number else None
 
 
@@ -201,7 +201,7 @@ class Cache(NamedTuple):
 
 
 def caches(tree: Tree, core: int) -> list[Cache]:
-    found = []
+    of_core = []
     for index in tree.names(f"{CPU}/cpu{core}/cache"):
         folder = f"{CPU}/cpu{core}/cache/{index}"
         level, size = tree.integer(f"{folder}/level"), parse_kernel_size(tree.text(f"{folder}/size"))
@@ -209,8 +209,8 @@ def caches(tree: Tree, core: int) -> list[Cache]:
             continue
         name = f"l{level}i" if tree.text(f"{folder}/type") == "Instruction" else f"l{level}"
         shared = tree.text(f"{folder}/shared_cpu_list") or str(core)
-        found.append(Cache(name, size, shared, tree.integer(f"{folder}/coherency_line_size") or 0))
-    return found
+        of_core.append(Cache(name, size, shared, tree.integer(f"{folder}/coherency_line_size") or 0))
+    return of_core
 
 
 def kinds(
@@ -251,9 +251,11 @@ def _named_cores(blocks: Sequence[Fields], usable: Sequence[int]) -> list[str | 
 
 
 def _sizes(name: str, of_cores: Sequence[Sequence[Cache]]) -> list[str | None]:
-    sizes = [sum(cache.size for cache in found if cache.name == name) for found in of_cores]
-    known = [bool(found) for found in of_cores]
-    return [f"{format_size(size)} {name.upper()}" if has else None for size, has in zip(sizes, known, strict=True)]
+    sizes = [sum(cache.size for cache in of_core if cache.name == name) for of_core in of_cores]
+    return [
+        f"{format_size(size)} {name.upper()}" if of_core else None
+        for size, of_core in zip(sizes, of_cores, strict=True)
+    ]
 
 
 def _steps(values: Sequence[int | None], text: str, unit: float = 1) -> list[str | None]:

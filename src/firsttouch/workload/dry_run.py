@@ -370,10 +370,10 @@ def program_of(app: Callable[[Params], Declares], params: Params) -> Program:
             reason = reason or str(error)
         except WANT_OF_DATA as error:
             reason = reason or f"a dry run fails: {describe(error)}"
+        except UsageError:
+            raise
         except Exception as error:
-            raise (
-                error if isinstance(error, UsageError) else UsageError(f"{_name(app)} fails: {describe(error)}")
-            ) from None
+            raise UsageError(f"{_name(app)} fails: {describe(error)}") from None
     return by_roles(app(params), params, reason)
 
 
