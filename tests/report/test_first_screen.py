@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from html import unescape
 from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
 
+from firsttouch.cli import findings
 from firsttouch.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
+from firsttouch.report.page import render
 from firsttouch.units import parse_size
+from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = ["h200-quick", "h200-apps"]
@@ -121,3 +125,41 @@ def test_means_over_applications_are_geometric(told):
         bases = [explicit[r.factors["app"], r.factors.get("size"), r.factors.get("iterations")] for r in rows]
         ratios = [median(r) / median(base) for r, base in zip(rows, bases, strict=True)]
         assert close(found["value"]["value"], geometric_mean(ratios))
+
+
+@pytest.mark.parametrize(("name", "ground"), [("h200-quick", "estimated"), ("h200-apps-1", "measured")])
+def test_advice_comes_first_and_says_what_its_numbers_are(name, ground, undrawn, capsys):
+    results = load_results(RESULTS / name)
+    found = conclusions(results)
+    findings.show_first_screen(found)
+    title, _, advice, *rest = re.split(r"\n", capsys.readouterr().out)
+    assert title == found.screen.title
+    assert advice.startswith(f"Advice ({ground}): Take ")
+    number, page = found.screen.numbers[0], unescape(render({name: results}, reportable_experiments()))
+    assert any(line.startswith(number.head) for line in rest)
+    places = [
+        page.index(part) for part in (f"<b>Advice ({ground})</b>", f"{number.head}</a></dt>", found.screen.message)
+    ]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", ["h200-quick", "h200-standard", "xeon-vm-quick", "xeon-vm-standard"])
+def test_the_title_of_the_picture_is_its_message(name):
+    screen = conclusions(load_results(RESULTS / name)).screen
+    for agent in {r.factors["agent"] for r in screen.shown}:
+        shown = {median(r): r.factors["allocator"] for r in screen.shown if r.factors["agent"] == agent}
+        said = screen.message.partition(f"the {agent.upper()} ")[2]
+        for value in dict.fromkeys((min(shown), max(shown))):
+            (text,) = [part for part in re.findall(r"[0-9.]+ [nu]s \([a-z-]+\)", said) if f"({shown[value]})" in part][
+                :1
+            ]
+            assert close(amounts(text, *SECONDS)[0], value)
+    (size,) = {r.factors["size"] for r in screen.shown}
+    assert parse_size(re.findall(r"[0-9.]+ [KMG]iB", screen.message)[0].replace(" ", "")) == size
+    assert len(screen.shown) <= 8
+
+
+def test_the_picture_of_applications_says_how_the_best_did():
+    screen = conclusions(load_results(RESULTS / "h200-apps-1")).screen
+    best = min(screen.numbers, key=lambda number: number.finding.value.value)
+    assert screen.message == f"{best.head} takes {best.text}."

@@ -255,6 +255,18 @@ def test_on_a_phone_nothing_scrolls_sideways_or_is_clipped(browser, name, reques
     ] == []  # numbers of 90 digits in figures
 
 
+def test_the_first_screen_of_a_phone_has_the_advice(browser, undrawn, tmp_path):
+    from firsttouch.report.page import write_report
+
+    path = write_report([STANDARD.parent / "h200-apps-1"], tmp_path / "report.html")
+    browser.open(path, width=390, height=844, phone=True)
+    assert browser.run("document.querySelector('.advice').getBoundingClientRect().bottom") < 844
+    browser.click("document.querySelector('.contents summary')")
+    assert browser.run(
+        "document.querySelector('.contents').open && !!document.querySelector('.contents .search input')"
+    )
+
+
 def test_on_paper_nothing_is_clipped_and_closed_parts_leave_no_trace(browser, path):
     browser.open(path, width=688, height=980)  # A4 without its margins
     browser.call("Emulation.setEmulatedMedia", media="print")

@@ -179,7 +179,8 @@ def test_the_summary_has_no_columns_of_zeros():
 def test_contents_name_each_question_once(page):
     contents = page[page.index("<nav") : page.index("</nav>")].replace("<li>", " <li>")
     assert " ".join(Elements(contents).text.split()) == (
-        "In short latency allocation wrong data bandwidth codegen sharing migration machine and caveats"
+        "Contents and search In short latency allocation wrong data bandwidth codegen sharing migration "
+        "machine and caveats"
     )
     links = [a["href"] for t, a in Elements(contents).found if t == "a"]
     assert links[:3] + links[-1:] == ["#answer", "#latency", "#allocation", "#answer-machine"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeAlias
 
@@ -35,10 +35,14 @@ OFTEN_ENOUGH = 3
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of advice. The values of its findings are the numbers in the text."""
+    """One sentence of advice. The values of its findings are the numbers in the text.
+
+    estimated: its numbers follow from measured prices; those of the others are themselves measured.
+    """
 
     text: str
     findings: tuple[Finding, ...]
+    estimated: bool = False
 
 
 def sentences(run: Results, device: str | None = None) -> list[Sentence]:
@@ -247,7 +251,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     result = [_sentence("estimate", text, value, device.name, points, **details)]
     for name, choice in advice.settings.named().items():
         result.append(_sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds)))
-    return result
+    return [replace(sentence, estimated=True) for sentence in result]
 
 
 def _named(advice: Advice) -> list[StrategyRow]:

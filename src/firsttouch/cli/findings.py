@@ -32,15 +32,14 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 
 def _first_screen(screen: FirstScreen) -> list[str]:
-    """Title, numbers and advice; each part ends with an empty line."""
+    """Title, advice and numbers; each part ends with an empty line."""
     lines = [screen.title, ""]
+    for heading, texts in screen.advice_by_ground:
+        lines += [*_filled(f"{heading}: {' '.join(texts)}"), ""]
     width = max((len(number.head) for number in screen.numbers), default=0) + 2
     for number in screen.numbers:
         lines += _filled(number.text, f"{number.head:{width}}", " " * width)
-    lines += [""] if screen.numbers else []
-    if screen.advice:
-        lines += [*_filled(" ".join(sentence.text for sentence in screen.advice)), ""]
-    return lines
+    return [*lines, *([""] if screen.numbers else [])]
 
 
 def _findings(answers: Sequence[AnsweredSection], room: int) -> list[str]:

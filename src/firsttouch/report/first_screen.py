@@ -1,18 +1,20 @@
-"""The first screen of the report and of the terminal: the hardware, the numbers that people quote, and advice."""
+"""The first screen of the report and of the terminal: the hardware, advice, numbers that people quote, a picture."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeVar
 
 import msgspec
 
 from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
-from firsttouch.analysis.findings import Finding, Quantity, at_shared
-from firsttouch.analysis.statistics import measured
+from firsttouch.allocators.properties import is_common
+from firsttouch.analysis.findings import Finding, Quantity, at_shared, highest, lowest, quantity
+from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.figures import Bar, Figure
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
@@ -23,14 +25,16 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.sentences import quantity_text, sentences
-from firsttouch.text import count
+from firsttouch.text import count, join_names, label
 from firsttouch.views.headlines import MOST, headlines
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
+MOST_BARS = 8
+"""The most bars of the picture: more would not fit on a first screen."""
 LATENCIES = Bar(
     x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
-    title="The latency of every memory, by the agent that loads",
+    title="The latency of random loads, by agent and memory",
 )  # fmt: skip
 
 
@@ -52,13 +56,23 @@ class KeyNumber:
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """figure, shown: the picture and the records that it shows; None if nothing can be shown."""
+    """figure, shown: the picture and the records that it shows; None if nothing can be shown. message: its title, which
+    says what it shows.
+    """
 
     title: str
     numbers: Sequence[KeyNumber]
     advice: Sequence[Sentence]
     figure: Figure | None
     shown: Sequence[Record]
+    message: str = ""
+
+    @property
+    def advice_by_ground(self) -> list[tuple[str, list[str]]]:
+        """Sentences under headings that say what their numbers are: estimates, or times that were measured."""
+        parts = groupby(self.advice, key=lambda sentence: sentence.estimated)
+        headings = {True: "Advice (estimated)", False: "Advice (measured)"}
+        return [(headings[estimated], [sentence.text for sentence in group]) for estimated, group in parts]
 
     @property
     def findings(self) -> list[Finding]:
@@ -71,16 +85,19 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
     numbers = [_number(f) for f in _derived(lambda: headlines(results.records, results.machine))]
     advice = _derived(lambda: advised(results))
     figure, shown = _latencies(results.records, results.machine)
+    message = "".join(_derived(lambda: [_of_latencies(shown)]))
     if overview is not None:
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: MOST - len(numbers)]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
+        message = next((f"{n.head} takes {n.text}." for n in map(_of_strategy, means)), "")
     if not numbers:
         numbers = [_of_run(f) for f in _derived(lambda: _runs(results))[:MOST]]
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
+        message = next(iter(runs[0].answer.sentences), "")
         figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
-    return FirstScreen(hardware(results.machine), numbers, advice, figure, shown)
+    return FirstScreen(hardware(results.machine), numbers, advice, figure, shown, message)
 
 
 def _derived(derive: Callable[[], list[_Derived]]) -> list[_Derived]:
@@ -133,7 +150,7 @@ def experiment_of(finding: Finding) -> str:
 
 
 def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record]]:
-    """The latency of every memory by every agent, at the size that most of them share."""
+    """The latency of memories by every agent, at the size that most of them share. Of many memories, the usual ones."""
     known = {d.name: d for d in machine.devices}
     own = [d.name for d in machine.devices if d.role == "gpu"][:1]
     hosts = [d.name for d in machine.devices if d.role == "host"]
@@ -145,10 +162,30 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
         and r.factors.get("order") == "random" and r.factors.get("first_touch") == "self"
     ]  # fmt: skip
     loads.sort(key=lambda r: (r.device not in own, r.factors.get("agent") != "gpu"))
+    if len(group_by(loads, "agent", "allocator")) > MOST_BARS:
+        loads = [r for r in loads if is_common(str(r.factors.get("allocator")))]
     shown = at_shared(loads, ("agent", "allocator"))
     if len(shown) < 2:
         return None, []
     return LATENCIES, [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
+
+
+def _of_latencies(records: Sequence[Record]) -> str:
+    """What the picture of latencies shows: for each agent the least and the greatest, with their memories."""
+    if not records:
+        return ""
+    agents = [
+        f"the {str(agent).upper()} {_span([lowest(rows, 'allocator')[0], highest(rows, 'allocator')[0]])}"
+        for (agent,), rows in group_by(records, "agent").items()
+    ]
+    size = label("size", records[0].factors["size"])
+    return f"A random load from {size} of memory takes {join_names(agents)}."
+
+
+def _span(ends: Sequence[Record]) -> str:
+    """The least and the greatest of several latencies, as '142 ns (device) to 1.2 us (pinned)'."""
+    texts = [f"{quantity_text(quantity(r))} ({r.factors['allocator']})" for r in ends]
+    return " to ".join(dict.fromkeys(texts))
 
 
 def _place(record: Record) -> str:

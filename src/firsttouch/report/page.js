@@ -198,7 +198,11 @@
     const said = make("span", { class: "hidden-text", role: "status" });
     const list = make("ol");
     box.append(field, said, list);
-    nav.prepend(box);
+    const contents = nav.querySelector(".contents");
+    if (contents) {
+      contents.querySelector("summary").after(box);
+      contents.open = !matchMedia("(max-width: 64rem)").matches;
+    } else nav.prepend(box);
     const jump = place => {
       if (!place.id) place.setAttribute("tabindex", "-1");
       for (const row of place.closest("table") ? [place.closest("tr")] : []) row.hidden = false;
