@@ -84,6 +84,13 @@ Advice advice_from(const std::string& name) {
     throw std::invalid_argument("'" + name + "' is not memory advice");
 }
 
+TurnMethod turn_method_from(const std::string& name) {
+    static const char* const names[] = {"shared", "prefetched", "copied", "launched", "queued"};
+    for (int i = 0; i < 5; ++i)
+        if (name == names[i]) return static_cast<TurnMethod>(i);
+    throw std::invalid_argument("'" + name + "' is not a way to take turns");
+}
+
 Prefetch prefetch_from(const std::string& name) {
     if (name == "none") return Prefetch::none;
     if (name == "whole") return Prefetch::whole;
@@ -305,6 +312,25 @@ void bind_probe(nb::module_& m) {
         "iterations"_a = 12, "seed"_a, "stop"_a,
         "Measures passes of a kernel over a buffer that an agent initialised, then a read by the CPU.\n\n"
         "Samples: ms of all passes.");
+    m.def(
+        "take_turns",
+        [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& method, bool update,
+           const std::vector<std::string>& advice, int turns, double gap, std::uint64_t seed, const Stop& stop) {
+            TurnsRequest request{.allocator = allocator_from(allocator),
+                                 .bytes = bytes,
+                                 .method = turn_method_from(method),
+                                 .update = update,
+                                 .turns = turns,
+                                 .gap = gap,
+                                 .seed = seed};
+            for (const std::string& name : advice) request.advice.push_back(advice_from(name));
+            nb::gil_scoped_release release;
+            return take_turns(d.lab, request, stop);
+        },
+        "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a = 8, "method"_a = "shared", "update"_a = false,
+        "advice"_a = std::vector<std::string>{}, "turns"_a = 1, "gap"_a = 0.0, "seed"_a, "stop"_a,
+        "Measures turns of a kernel and the CPU over a small new block. Samples: us per turn. gap: seconds between "
+        "turns.");
     m.def(
         "concurrency",
         [](DeviceHandle& d, BufferHandle& array, BufferHandle* second, BufferHandle* copy, const std::string& strategy,

@@ -204,6 +204,31 @@ struct MigrationOutcome : Outcome {
 // copy_in, iteration_0, ..., prefetch_back, cpu_read), medians over repetitions. errors: wrong words after the passes,
 // and wrong sums.
 MigrationOutcome migration(Lab& lab, const MigrationRequest& request, const Stop& stop);
+
+// What a turn does beside a kernel that adds one to every word: shared, the CPU uses the same memory; prefetched, the
+// same with a prefetch to the device before the kernel and one to the CPU after it; copied, the kernel uses device
+// memory, and the device copies to and from host memory; launched, nothing, and the CPU waits; queued, the CPU waits
+// after the last turn only.
+enum class TurnMethod : std::uint8_t { shared, prefetched, copied, launched, queued };
+struct TurnsRequest {
+    Allocator allocator = Allocator::managed;  // of the memory that the CPU uses
+    std::size_t bytes = 8;
+    TurnMethod method = TurnMethod::shared;
+    bool update = false;  // the CPU adds one to every word, otherwise it reads them
+    std::vector<Advice> advice;
+    int turns = 1;
+    double gap = 0;  // seconds between two turns, in which the CPU is busy
+    std::uint64_t seed = 1;
+};
+// A kernel and one thread of the CPU use a small block in turns, each waiting for the other. The block is new in each
+// repetition, and the CPU writes it first. Samples: microseconds per turn, gaps not included. Counters, but for
+// TurnMethod::queued: first_turn_us and slowest_turn_us, medians over repetitions; turn_us, the median of all turns
+// after the first (of the first, if it is the only one), with its 95 % interval turn_low_us and turn_high_us; its parts
+// kernel_us, from the launch until the CPU has waited, and cpu_us; turn_N_us for turns 0, 1, 2, 4, 8, ...; advise_us.
+// errors: wrong words after the last turn, plus turns after which the CPU read wrong words. Throws Unavailable if the
+// device does not take the advice or the prefetch.
+Outcome take_turns(Lab& lab, const TurnsRequest& request, const Stop& stop);
+
 struct AtomicsRequest {
     Element type = Element::u64;
     bool system = true;          // scope of the GPU's atomic adds: the system, otherwise the device

@@ -584,6 +584,23 @@ def migration(
     Samples: ms of all passes.
     """
 
+def take_turns(
+    device: Device,
+    *,
+    allocator: str,
+    bytes: int = 8,
+    method: str = "shared",
+    update: bool = False,
+    advice: Sequence[str] = [],
+    turns: int = 1,
+    gap: float = 0.0,
+    seed: int,
+    stop: Stop,
+) -> Outcome:
+    """
+    Measures turns of a kernel and the CPU over a small new block. Samples: us per turn. gap: seconds between turns.
+    """
+
 def concurrency(
     device: Device,
     array: Buffer,

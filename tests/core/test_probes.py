@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import resource
 from typing import Any
@@ -199,3 +200,32 @@ def test_migration(name: str) -> None:
         assert outcome.errors == 0
         assert [len(steps) for steps in outcome.repetitions] == [len(outcome.repetitions[0])] * len(outcome.samples)
         assert outcome.repetitions[0][-1][0] == "check"
+
+
+@pytest.mark.parametrize("name", [name for name in DEVICES if name != "cpu"])
+@pytest.mark.parametrize("update", [False, True])
+def test_turns(name: str, update: bool) -> None:
+    device = device_of(name)
+    for row in allocators_of(device):
+        if "none" in (row["cpu"], row["gpu"]):
+            continue
+        outcome = _core.take_turns(device, allocator=str(row["name"]), update=update, turns=3, seed=9, stop=once())
+        assert outcome.errors == 0
+        counters = outcome.counters
+        assert {f"turn_{turn}_us" for turn in (0, 1, 2)} <= counters.keys()
+        assert 0 < counters["turn_low_us"] <= counters["turn_us"] <= counters["turn_high_us"]
+        assert counters["first_turn_us"] <= counters["slowest_turn_us"]
+    for method, allocator in (("copied", "malloc"), ("launched", "device"), ("queued", "device")):
+        outcome = _core.take_turns(
+            device, allocator=allocator, method=method, update=update, turns=3, bytes=64, seed=9, stop=once()
+        )
+        assert outcome.errors == 0
+        assert all(sample > 0 for sample in outcome.samples)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bytes": 12}, {"bytes": 0}, {"turns": 0}, {"gap": -1.0}, {"gap": math.nan}, {"method": "sideways"}]
+)
+def test_turns_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"bytes must|turns must|'sideways' is not"):
+        _core.take_turns(device_of(DEVICES[-1]), allocator="device", seed=9, stop=once(), **wrong)

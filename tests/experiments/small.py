@@ -90,5 +90,6 @@ SMALL: Mapping[str, Small] = {
     # One figure is of the processor's counters, which this run leaves out.
     "tlb": Small(["pages=8,64", "stride=4KiB,64KiB"], empty={"cpu": {2}, "opencl:0": {2}}),
     # Three figures are of unified-memory events.
+    "exchange": Small(["turns=1,100"], buffers=False),
     "migration": Small(["size=4MiB", "iterations=4"], empty={"opencl:0": {6, 7, 8}}, buffers=False),
 }

@@ -112,6 +112,12 @@ class Transfer(Experiment):
             PriceSource(price="remote", where={"engine": "kernel", **_WHOLE}, by=_SIDE, names=_BYTES),
             PriceSource(price="host_copy", where={"direction": "h2h", "engine": "cpu", **_WHOLE}, names=_BYTES),
             PriceSource(
+                price="lone_copy",
+                where={"engine": "copy-engine", **_WHOLE},
+                by=_SIDE,
+                names={**_BYTES, "us": "latency_us", "low_us": "latency_low_us", "high_us": "latency_high_us"},
+            ),
+            PriceSource(
                 price="copy_into_new",
                 where={"direction": "d2h", "engine": "copy-engine", **_WHOLE},
                 by={"allocator": "allocator"},

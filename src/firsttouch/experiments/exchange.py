@@ -1,0 +1,259 @@
+"""exchange: a kernel and the CPU use a small block in turns, as an iterative program does with a scalar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from firsttouch import _core
+from firsttouch.allocators.properties import is_common, main_allocator, memory_of, role, shared_or_main_allocator
+from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, extremes, finding, quantity
+from firsttouch.analysis.statistics import group_by
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import KiB, MiB, allocator_names, unreachable
+from firsttouch.experiment.presets import FULL, NOTHING, QUICK, THOROUGH, Count, leave_out, take
+from firsttouch.experiments.migration import measured_allocators
+from firsttouch.figures import Bar, Line
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
+from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
+
+METHODS = {
+    "shared": "the CPU uses the memory of the kernel",
+    "prefetched": "as shared, with a prefetch to the device before the kernel and one to the CPU after it",
+    "copied": "the device copies between its memory and host memory",
+    "launched": "the CPU uses no memory and waits for each kernel",
+    "queued": "the CPU uses no memory and waits for the last kernel",
+}
+ALONE = ("launched", "queued")
+"""Methods in which nothing is exchanged: what the kernels alone take."""
+BASE: dict[str, Scalar] = {"method": "shared", "advice": "none", "operation": "read", "turns": 100, "gap_us": 0,
+                           "size": 8}  # fmt: skip
+"""The base point but for its allocator."""
+WITH_METHOD = {"method", "allocator"}
+MAX_TURNS, MAX_GAP, MAX_SIZE = 10**5, 10**6, MiB
+_TIMES = {name: name for name in ("turn_us", "turn_low_us", "turn_high_us", "first_turn_us", "advise_us")}
+_BY = {name: name for name in ("allocator", "operation", "turns", "gap_us")}
+
+
+def _price(price: str, method: str, **by: str) -> PriceSource:
+    """Points of a method. A parameter that is not given may have any value."""
+    return PriceSource(price=price, where={"method": method}, by={**_BY, **by}, names={"bytes": "size", **_TIMES})
+
+
+def case_of(factors: Factors, device: DeviceInfo) -> str:
+    """Describes a point: its memory at the base point, otherwise what differs from it."""
+    base = {"allocator": shared_or_main_allocator(device), **BASE}
+    words = {"turns": "{} turns", "gap_us": "{} us between turns", "size": "{} B", "operation": "the CPU writes too"}
+    said = [words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value]
+    return ", ".join(said) or factors.text("allocator")
+
+
+class Turns(Experiment):
+    """Turns of a kernel and one CPU thread over one small block. Source: the scalars of iterative solvers."""
+
+    name = "exchange"
+    order = 57
+    question = "What does it cost that a kernel and the CPU use a small block in turns?"
+    metric = Metric("us", "lower")
+    counted = (
+        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word and the "
+        "CPU waits for it; then one thread reads every word, and with operation=update adds one. method=copied: a copy "
+        "to host memory after the kernel, and with update one back. Gaps between turns, in which the CPU is busy, are "
+        "not included. turn_us is the median of the turns after the first, turn_N_us that of turn N; kernel_us is the "
+        "part of a turn until the CPU has waited, cpu_us the rest. Every word is checked in every turn."
+    )
+    source = "Chien et al., MCHPC 2019 (conjugate gradients: two scalars per step)"
+    codebook = Codebook(
+        factors={
+            "method": METHODS,
+            "allocator": {},
+            "advice": dict.fromkeys(("none", *SINGLE_ADVICE, *ADVICE_PAIRS), ""),
+            "operation": {"read": "the CPU reads the words", "update": "the CPU reads them and adds one to each"},
+            "turns": {},
+            "gap_us": {},
+            "size": {},
+        },
+        counters=(
+            CounterEntry(name=r"turn_low_us|turn_high_us|turn(_\d+)?_us", unit="us"),
+            CounterEntry(name="(first_turn|slowest_turn|kernel|cpu|advise)_us", unit="us"),
+            CounterEntry(name="case", unit="word"),
+        ),
+        base=BASE,
+        prices=(
+            _price("exchange", "shared", advice="advice"),
+            _price("prefetched_exchange", "prefetched"),
+            _price("copied_exchange", "copied"),
+            _price("launch", "launched"),
+            PriceSource(price="queued_launch", where={"method": "queued"}, by={"turns": "turns"}),
+        ),
+    )
+    figures = (
+        Bar(x="case", colour="method", log_y=True, y_title="time per turn, us", title="Time of a turn by method"),
+        Line(series="turn_{}_us", x="series", y="value", colour="allocator", dash="method", log_x=True, log_y=True,
+             where={**{name: value for name, value in BASE.items() if name != "method"}},
+             x_title="turn", y_title="time, us", title="Time of each turn"),
+        Line(x="gap_us", colour="turns", dash="advice", log_y=True, x_title="gap between turns, us",
+             y_title="time per turn, us", where={"method": "shared", "operation": "read", "advice": "none"},
+             title="Time of a turn over the gap between turns"),
+    )  # fmt: skip
+    share = 0.5
+    switches_of = ("memory", "copies")
+
+    rules = (
+        take("the base point is always measured", varied=NOTHING),
+        take("kernels alone are measured at the base point", varied=WITH_METHOD, method=ALONE),
+        take("each method is measured", QUICK, varied=({"method"}, WITH_METHOD), common=True),
+        take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
+        take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
+        take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
+        take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
+        take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
+        take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
+        take("few turns are measured with gaps", THOROUGH, varied={"turns", "gap_us"}),
+        take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
+        leave_out("the preset varies one condition at a time, and two where they belong together"),
+    )  # fmt: skip
+
+    def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
+        return {"allocator": shared_or_main_allocator(device), **BASE}
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        return "the CPU alone has nobody to take turns with" if not device.capabilities.runs_kernels else None
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        brief = preset == "quick"
+        of_host = [name for name in allocator_names(device) if role(name) == "host" and is_common(name)]
+        names = dict.fromkeys([*measured_allocators(device), *of_host])
+        return [
+            Factor("method", tuple(METHODS), doc="how the CPU gets at the words"),
+            Factor("allocator", list(names), choices=allocator_names(device),
+                   doc="of the memory that the CPU uses; device memory where it uses none"),
+            Factor("advice", ("none", *SINGLE_ADVICE, *ADVICE_PAIRS), doc="advice to the driver about the block"),
+            Factor("operation", ("read", "update"), doc="what the CPU does in its turn"),
+            Factor("turns", (1, 100) if brief else (1, 2, 10, 100), "count", least=1, most=MAX_TURNS,
+                   doc="turns over one block"),
+            Factor("gap_us", (0, 1000) if brief else (0, 10, 100, 1000, 10_000), "count", most=MAX_GAP,
+                   doc="microseconds from a turn to the next, in which the CPU is busy"),
+            Factor("size", (8,) if brief else (8, 4 * KiB, 64 * KiB), "size", least=8, most=MAX_SIZE, multiple=8,
+                   doc="bytes of the block"),
+        ]  # fmt: skip
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        allocator, method = factors.text("allocator"), factors.text("method")
+        users = {"copied": ("cpu",), **dict.fromkeys(ALONE, ("gpu",))}.get(method, ("gpu", "cpu"))
+        if reason := unreachable(device, allocator, *users):
+            return reason
+        entry = device.allocator(allocator)
+        guided = factors["advice"] != "none" or method == "prefetched"
+        if guided and entry is not None and entry.managed and entry.concurrent is False:
+            return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
+        return None
+
+    def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
+        allocator, method = factors.text("allocator"), factors.text("method")
+        entry = device.allocator(allocator)
+        memory = None if entry is None else memory_of(entry)
+        guided = factors["advice"] != "none" or method == "prefetched"
+        if guided and not (device.capabilities.memory_guidance and memory == "migrating"):
+            return "advice and prefetches are about memory that the driver moves, and need a driver that takes them"
+        if factors["advice"] != "none" and method != "shared":
+            return "advice is measured with method=shared"
+        if method == "copied" and memory != "host":
+            return "copies are to host memory"
+        if method in ALONE and allocator != main_allocator(device):
+            return f"method={method} uses {main_allocator(device)} memory"
+        if method in ALONE and factors["operation"] != "read":
+            return f"the CPU uses no memory with method={method}"
+        if method == "queued" and factors["gap_us"] != 0:
+            return "queued kernels have no gaps"
+        return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        outcome = _core.take_turns(
+            session.device,
+            allocator=point.text("allocator"),
+            bytes=point.size("size"),
+            method=point.text("method"),
+            update=point["operation"] == "update",
+            advice=[] if point["advice"] == "none" else point.text("advice").split("+"),
+            turns=point.count("turns"),
+            gap=point.count("gap_us") * 1e-6,
+            seed=session.seed,
+            stop=session.stop(),
+        )
+        return Measurement.of(outcome, counters={"case": case_of(point.factors, session.info)})
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        usual = [r for r in records if all(r.factors.get(name) == BASE[name] for name in ("advice", "gap_us"))]
+        return [
+            *_methods(usual),
+            *(finding(WAITED, r) for r in usual if r.factors.get("method") == "launched"),
+            *(finding(QUEUED, r) for r in usual if r.factors.get("method") == "queued"),
+            *_varied(ADVICE, records, "advice", "none"),
+            *_varied(GAP, records, "gap_us", 0),
+            *_varied(TURNS, records, "turns", 1),
+        ]
+
+
+_TURN = "a turn of kernel and CPU over {size} of {method} {allocator} memory (CPU: {operation})"
+_WITH = "with {turns} turns, {gap_us} us apart, " + _TURN
+METHOD = Claim(
+    "exchange.method",
+    _WITH + " takes longest: {value}, {ratio} times as long as of {other_method} {other_allocator} memory "
+    "({other_value})",
+)
+METHODS_ALIKE = Claim("exchange.method", _WITH + " takes {value}, and about as long by all measured methods")
+SINGLE = Claim("exchange.method", _WITH + " takes {value}")
+WAITED = Claim("exchange.launch", "a launch for which the CPU waits takes {value} ({turns} launches, {size} of memory)")
+QUEUED = Claim("exchange.queued", "one of {turns} launches that are queued takes {value} ({size} of memory)")
+ADVICE = Claim(
+    "exchange.advice",
+    _WITH + " takes {value} with advice {advice}, {ratio} times as long as with {other_advice} ({other_value})",
+)
+GAP = Claim(
+    "exchange.gap",
+    _TURN + ", {turns} turns {gap_us} us apart, takes {value}, {ratio} times as long as {other_gap_us} us apart "
+    "({other_value})",
+)
+TURNS = Claim(
+    "exchange.turns",
+    _TURN + " takes {value}, averaged over {turns} turns {gap_us} us apart, {ratio} times as long as over "
+    "{other_turns} ({other_value})",
+)
+
+
+def _alike(records: Sequence[Record], *free: str) -> list[list[Record]]:
+    """The records in groups that agree in all factors but the free ones."""
+    names = dict.fromkeys(name for record in records for name in record.factors if name not in free)
+    return list(group_by(records, *names).values())
+
+
+def _methods(records: Sequence[Record]) -> list[Finding]:
+    """The longest and the shortest turn over the same number of bytes, by method and memory."""
+    rows = [r for r in records if r.factors.get("method") not in ALONE]
+    compared = [same for same in _alike(rows, "method", "allocator") if len(same) > 1]
+    if not compared:
+        return [finding(SINGLE, r) for r in rows[:1]]
+    findings = []
+    for same in compared:
+        fastest, slowest = extremes(same)
+        comparison = compare(slowest, fastest)
+        if comparison.is_clear:
+            findings.append(finding(METHOD, slowest, comparison=comparison))
+        else:
+            findings.append(finding(METHODS_ALIKE if are_alike(map(quantity, same)) else SINGLE, slowest))
+    return findings
+
+
+def _varied(claim: Claim, records: Sequence[Record], name: str, usual: Scalar) -> list[Finding]:
+    """The value of a factor that clearly changes a turn most, beside the usual value, for points alike in all else."""
+    changes = []
+    for same in _alike([r for r in records if r.factors.get("method") == "shared"], name):
+        beside = next((r for r in same if r.factors.get(name) == usual), None)
+        compared = [(r, compare(r, beside)) for r in same if beside is not None and r is not beside]
+        changes += [(r, c) for r, c in compared if c.is_clear]
+    if not changes:
+        return []
+    record, comparison = max(changes, key=lambda pair: max(pair[1].ratio.value, 1 / (pair[1].ratio.value or 1)))
+    return [finding(claim, record, comparison=comparison)]
