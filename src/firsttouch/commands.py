@@ -247,13 +247,17 @@ class Report:
         }
 
 
-def report(named: Iterable[Path], form: str, output: Path | None) -> CommandResult[Report]:
-    """Raises NotDrawn if the process that draws failed."""
+def report(named: Iterable[Path], form: str, output: Path | None, modules: Sequence[str] = ()) -> CommandResult[Report]:
+    """modules: files of experiments and applications. Raises NotDrawn if the process that draws failed."""
     from firsttouch.engine.reporting import draw
     from firsttouch.profile.reading import is_profile, profiles_in, read
     from firsttouch.profile.summarise import summarise
     from firsttouch.records.reading import load_results
 
+    if modules:
+        from firsttouch.work import add_any_modules
+
+        add_any_modules(modules)
     named = list(named)
     directories = profiles_in(named)
     if output is None and form == "html" and len(named) == 1 and directories != named:

@@ -177,6 +177,7 @@ def _from_file(path: str) -> ModuleType:
     if (folder := os.path.dirname(path)) not in sys.path:
         sys.path.append(folder)  # what it imports may lie beside it; last, so as to hide nothing
     sys.modules[name] = module
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # no __pycache__ beside files of others
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
@@ -184,6 +185,8 @@ def _from_file(path: str) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         raise UsageError(f"--module '{path}' does not load: {describe_error(error)}") from error
+    finally:
+        sys.dont_write_bytecode = writes_none
     if where := thread_location():
         raise UsageError(
             f"--module '{path}' starts a thread when it is loaded, which goes on ({where}); start none, since it would "

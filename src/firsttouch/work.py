@@ -7,12 +7,13 @@ workers through the interface of engine/work.py. To add a kind of work, add a cl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError
-from firsttouch.modules import require_classes
+from firsttouch.modules import add_modules, require_classes
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.units import format_size
 
@@ -169,6 +170,18 @@ def without_processors(devices: Sequence[DeviceInfo]) -> Sequence[DeviceInfo]:
 
 RUN, APP = ExperimentWork(), ApplicationWork()
 KINDS: Mapping[str, Work] = {work.name: work for work in (RUN, APP)}
+
+
+def add_any_modules(paths: Sequence[str]) -> None:
+    """Loads files with experiments or applications. Raises UsageError if one has neither."""
+    add_modules(paths)
+    for path in paths:
+        for work in KINDS.values():
+            with suppress(UsageError):
+                work.check_modules([path])
+                break
+        else:
+            raise UsageError(f"--module '{path}' defines no experiment and no application")
 
 
 def reportable_experiments() -> dict[str, Experiment]:

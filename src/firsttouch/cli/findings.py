@@ -39,7 +39,10 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     width = max((len(number.head) for number in screen.numbers), default=0) + 2
     for number in screen.numbers:
         lines += _filled(number.text, f"{number.head:{width}}", " " * width)
-    return [*lines, *([""] if screen.numbers else [])]
+    lines += [""] if screen.numbers else []
+    for text in screen.left_out:
+        lines += [*_filled(text), ""]
+    return lines
 
 
 def _findings(answers: Sequence[AnsweredSection], room: int) -> list[str]:

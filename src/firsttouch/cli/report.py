@@ -50,6 +50,10 @@ def command(
             help="html: one page. png, svg: figures. csv: all points or curves.",
         ),
     ] = "html",
+    module: Annotated[
+        list[Path] | None,
+        typer.Option("--module", parser=path, metavar="FILE", help="Experiments or applications of your own."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the paths written as JSON, and nothing else.")] = False,
 ) -> None:
     """Write one self-contained HTML page for one or several directories of results or of profiles; or figures, or a
@@ -60,8 +64,9 @@ def command(
     from firsttouch.engine.reporting import NotDrawn
 
     try:
-        with code_of_modules():
-            result = commands.report(directories, form, output)
+        modules = [str(file.absolute()) for file in module or []]
+        with code_of_modules(modules):
+            result = commands.report(directories, form, output, modules)
     except NotDrawn as error:
         print_stderr(f"firsttouch: the report was not drawn: {error}")
         raise typer.Exit(1) from None

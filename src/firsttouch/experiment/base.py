@@ -307,6 +307,10 @@ class Experiment:
         """
         raise NotImplementedError
 
+    def known_names(self, records: Sequence[Record]) -> set[str]:
+        """Returns the names in these records whose code is available: that of the experiment, and of applications."""
+        return {self.name}
+
     def derive(self, records: Sequence[Record]) -> list[Record]:
         """Returns the records of one device as the report shows them, with values that follow from several records."""
         return list(records)

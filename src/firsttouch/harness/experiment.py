@@ -115,6 +115,9 @@ class Applications(Experiment):
     def __init__(self, known: Mapping[str, type[App]] | None = None) -> None:
         self.known = known or {}
 
+    def known_names(self, records: Sequence[Record]) -> set[str]:
+        return {self.name, *self.known} & {self.name, *(str(r.factors.get("app")) for r in records)}
+
     def derive(self, records: Sequence[Record]) -> list[Record]:
         return derive(records)
 

@@ -13,21 +13,24 @@ from itertools import chain, groupby
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiment.base import Experiment, ReportSection
-from firsttouch.modules import describe_error, error_location
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.sentences import sentences
 
 
 @dataclass(frozen=True)
 class SectionAnswer:
-    """The findings of one section. problem: a sentence that says why there are none."""
+    """The findings of one section. problem: a sentence that says why there are none. left_out: names the points on
+    which the experiment fails; '' if it fails on none.
+    """
 
     findings: Sequence[Finding] = ()
     problem: str = ""
+    left_out: str = ""
 
     @property
     def sentences(self) -> list[str]:
-        return sentences(self.findings) or [self.problem]
+        return [*(sentences(self.findings) or [self.problem]), *([self.left_out] if self.left_out else [])]
 
 
 @dataclass(frozen=True)
@@ -71,39 +74,45 @@ def _sections_on(
     names = list(dict.fromkeys(r.device for r in records))
     devices = sorted(names, key=[*known, *names].index)
     info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
-    sections, problem = _sections(name, records, experiment, info)
+    sections, problem, left_out = _sections(name, records, experiment, info)
+    answers = [SectionAnswer(problem=problem) if problem else _answer(part, experiment, info) for part in sections]
+    if left_out:
+        answers[0] = replace(answers[0], left_out=" ".join(filter(None, (left_out, answers[0].left_out))))
+    titles = [f"{name}: {section.title}" if section.title else name for section in sections]
     return [
-        AnsweredSection(
-            name,
-            f"{name}: {section.title}" if section.title else name,
-            devices,
-            SectionAnswer(problem=problem) if problem else _answer(section, experiment, info),
-            section,
-        )
-        for section in sections
+        AnsweredSection(name, title, devices, answer, section)
+        for title, answer, section in zip(titles, answers, sections, strict=True)
     ]
 
 
 def _sections(
     name: str, records: Sequence[Record], experiment: Experiment | None, info: DeviceInfo | None
-) -> tuple[list[ReportSection], str]:
-    """The sections, and a sentence that says what failed, or ''."""
+) -> tuple[list[ReportSection], str, str]:
+    """The sections, a sentence that says what failed, and one that names the records that were left out; or ''."""
     if experiment is None:
-        return [ReportSection(f"Results of '{name}', an experiment unknown to this version", records, ())], ""
+        return [ReportSection(f"Results of '{name}', an experiment unknown to this version", records, ())], "", ""
     whole = ReportSection(
         experiment.question, records, experiment.figures, counted=experiment.counted, source=experiment.source
     )
-    try:
-        derived = experiment.derive(records)
+
+    def divide(some: Sequence[Record]) -> list[ReportSection]:
+        derived = experiment.derive(some)
         if not (isinstance(derived, list) and all(isinstance(record, Record) for record in derived)):
             raise TypeError("derive() must return a list of records")
         sections = list(experiment.sections(derived, info))
         if not all(isinstance(section, ReportSection) for section in sections):
             raise TypeError("sections() must return ReportSections")
-        return sections or [whole], ""
+        return sections
+
+    try:
+        divided = without_broken(records, divide)
     except (Exception, SystemExit) as error:
-        why = f"These points could not be divided into sections ({_cause(error)}); they are in the table."
-        return [replace(whole, figures=())], why
+        why = f"These points could not be divided into sections ({cause(error)}); they are in the table."
+        return [replace(whole, figures=())], why, ""
+    sections = divided.value or [whole]
+    rest = [record for record, _ in divided.broken]  # their table still has them
+    sections[0] = replace(sections[0], records=[*sections[0].records, *rest]) if rest else sections[0]
+    return sections, "", divided.sentence
 
 
 def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
@@ -114,23 +123,20 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
         return SectionAnswer(problem=f"Nothing was measured{why}.")
     if experiment is None:
         return SectionAnswer(
-            problem="This version of firsttouch has no experiment of that name; its points are in the table."
+            problem="This version of firsttouch has no experiment of that name; its points are in the table. If it is "
+            "your own, name its file with --module."
         )
+
+    def find(some: Sequence[Record]) -> tuple[list[Finding], list[str]]:
+        findings = list((section.findings or experiment.findings)(some, info))
+        return findings, sentences(findings)  # fails if a claim names something that a finding lacks
+
     try:
-        find = section.findings or experiment.findings
-        findings = find(good, info)
-        texts = sentences(findings)  # fails if a claim names something that a finding lacks
+        found = without_broken(good, find)
     except (Exception, SystemExit) as error:
         return SectionAnswer(
-            problem=f"Nothing could be derived from these points ({_cause(error)}); they are in the table."
+            problem=f"Nothing could be derived from these points ({cause(error)}); they are in the table."
         )
-    return (
-        SectionAnswer(findings)
-        if texts
-        else SectionAnswer(problem="These points support no finding; they are in the table.")
-    )
-
-
-def _cause(error: BaseException) -> str:
-    """The type of an error; for an error in a module, also its message and location."""
-    return describe_error(error) if error_location(error) else type(error).__name__
+    findings, texts = found.value
+    problem = "" if texts else "These points support no finding; they are in the table."
+    return SectionAnswer(findings if texts else (), problem, found.sentence)

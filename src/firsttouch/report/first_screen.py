@@ -24,6 +24,7 @@ from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
+from firsttouch.report.broken import without_broken
 from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import count, join_names, label
 from firsttouch.views.headlines import MOST, headlines
@@ -66,6 +67,8 @@ class FirstScreen:
     figure: Figure | None
     shown: Sequence[Record]
     message: str = ""
+    left_out: Sequence[str] = ()
+    """Sentences that name points on which what is shown here fails."""
 
     @property
     def advice_by_ground(self) -> list[tuple[str, list[str]]]:
@@ -82,30 +85,40 @@ class FirstScreen:
 def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstScreen:
     """The first screen of one results directory. answers: its sections with their findings."""
     overview = next((part for part in answers if part.section.overview), None)
-    numbers = [_number(f) for f in _derived(lambda: headlines(results.records, results.machine))]
-    advice = _derived(lambda: advised(results))
-    figure, shown = _latencies(results.records, results.machine)
-    message = "".join(_derived(lambda: [_of_latencies(shown)]))
+    machine, left_out = results.machine, list[str]()
+
+    def derived(derive: Callable[[Sequence[Record]], Sequence[_Derived]]) -> Sequence[_Derived]:
+        return _derived(results.records, derive, left_out)
+
+    numbers = list(derived(lambda records: [_number(f) for f in headlines(records, machine)]))
+    advice = derived(lambda records: advised(replace(results, records=list(records))))
+    figure, shown, message = next(iter(derived(lambda records: [_latencies(records, machine)])), (None, [], ""))
     if overview is not None:
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
         numbers += [_of_strategy(f) for f in means[: MOST - len(numbers)]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
         message = next((f"{n.head} takes {n.text}." for n in map(_of_strategy, means)), "")
     if not numbers:
-        numbers = [_of_run(f) for f in _derived(lambda: _runs(results))[:MOST]]
+        numbers = list(derived(lambda records: [_of_run(f) for f in _runs(records, machine)]))[:MOST]
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
         message = next(iter(runs[0].answer.sentences), "")
         figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
-    return FirstScreen(hardware(results.machine), numbers, advice, figure, shown, message)
+    return FirstScreen(hardware(machine), numbers, advice, figure, shown, message, list(dict.fromkeys(left_out)))
 
 
-def _derived(derive: Callable[[], list[_Derived]]) -> list[_Derived]:
-    """What can be derived from records that someone may have changed; an empty list if that fails."""
+def _derived(
+    records: Sequence[Record], derive: Callable[[Sequence[Record]], Sequence[_Derived]], left_out: list[str]
+) -> Sequence[_Derived]:
+    """What can be derived from records that someone may have changed, without the few on which that fails, which are
+    named in `left_out`; an empty list if it fails without them too.
+    """
     try:
-        return derive()
+        spared = without_broken(records, derive)
     except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError):
         return []
+    left_out += [spared.sentence] if spared.broken else []
+    return spared.value
 
 
 def _number(finding: Finding) -> KeyNumber:
@@ -117,10 +130,10 @@ def _number(finding: Finding) -> KeyNumber:
     return KeyNumber(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
 
 
-def _runs(results: Results) -> list[Finding]:
+def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
     """The times of applications on the first device that ran any, one with its own processor if there is one."""
-    runs = [r for r in results.records if r.experiment == "app"]
-    devices = sorted(results.machine.devices, key=lambda d: d.role != "gpu")
+    runs = [r for r in records if r.experiment == "app"]
+    devices = sorted(machine.devices, key=lambda d: d.role != "gpu")
     ran = {r.device for r in measured(runs)}
     first = next((d.name for d in devices if d.name in ran), None)
     return of_runs(derive(without_candidates([r for r in runs if r.device == first])))
@@ -149,8 +162,10 @@ def experiment_of(finding: Finding) -> str:
     return name
 
 
-def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record]]:
-    """The latency of memories by every agent, at the size that most of them share. Of many memories, the usual ones."""
+def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record], str]:
+    """A picture, its records and its message: the latency of memories by every agent, at the size that most of them
+    share. Of many memories, the usual ones.
+    """
     known = {d.name: d for d in machine.devices}
     own = [d.name for d in machine.devices if d.role == "gpu"][:1]
     hosts = [d.name for d in machine.devices if d.role == "host"]
@@ -166,14 +181,13 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
         loads = [r for r in loads if is_common(str(r.factors.get("allocator")))]
     shown = at_shared(loads, ("agent", "allocator"))
     if len(shown) < 2:
-        return None, []
-    return LATENCIES, [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
+        return None, [], ""
+    placed = [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
+    return LATENCIES, placed, _of_latencies(shown)
 
 
 def _of_latencies(records: Sequence[Record]) -> str:
     """What the picture of latencies shows: for each agent the least and the greatest, with their memories."""
-    if not records:
-        return ""
     agents = [
         f"the {str(agent).upper()} {_span([lowest(rows, 'allocator')[0], highest(rows, 'allocator')[0]])}"
         for (agent,), rows in group_by(records, "agent").items()

@@ -15,6 +15,7 @@ from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically, write_output
+from firsttouch.report import redrawing
 from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
@@ -40,7 +41,9 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     _draw(parts)
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    return environment().from_string(packaged("page.html.j2")).render(chapters=parts, wrong=wrong, **assets())
+    known = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
+    template = environment().from_string(packaged("page.html.j2"))
+    return template.render(chapters=parts, wrong=wrong, known=known, **assets())
 
 
 def _draw(parts: Sequence[Chapter]) -> None:
@@ -118,7 +121,8 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     """Writes the report of one or several results directories, by default to DIR/report.html. Returns its path.
 
     Raises:
-        UsageError: a directory holds no results, or the file cannot be written.
+        UsageError: a directory holds no results, the file cannot be written, or it has sections of experiments that
+            this call does not know.
     """
     from firsttouch.work import reportable_experiments
 
@@ -127,7 +131,10 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     path = output or directories[0] / "report.html"
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
-    page = render(load(directories), reportable_experiments())
+    results, experiments = load(directories), reportable_experiments()
+    known = redrawing.known_names(results.values(), experiments)
+    redrawing.check_replacement(path, directories, results.values(), known)
+    page = render(results, experiments)
     try:
         (write_output if output else write_atomically)(path, encode_text(page))
     except OSError as error:

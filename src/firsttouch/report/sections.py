@@ -16,6 +16,7 @@ from firsttouch.figures import Figure, Timeline
 from firsttouch.records.plausibility import explain
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import AnsweredSection
+from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.events import EventTable, event_table
@@ -281,8 +282,19 @@ def drawings(section: PageSection, palette: Palette) -> list[Drawing]:
     figures = [*section.figures]
     if not any(isinstance(figure, Timeline) for figure in figures):
         figures.append(Timeline())
-    drawn = (draw(figure, ok, context) for figure in figures)
+    drawn = (_drawn(figure, ok, context) for figure in figures)
     return [d for d in drawn if d is not None]
+
+
+def _drawn(figure: Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
+    """A figure without the records that cannot be drawn, which it names; or what tells why it is not drawn at all."""
+    try:
+        spared = without_broken(records, lambda some: draw(figure, some, context))
+    except (Exception, SystemExit) as error:
+        return Drawing(f"A figure could not be drawn ({cause(error)})")
+    if spared.value and spared.sentence:
+        spared.value.notes.append(spared.sentence)
+    return spared.value
 
 
 def _context(section: PageSection, palette: Palette) -> DrawingContext:
@@ -300,8 +312,11 @@ def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None
     if not section.figures:
         return every
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
-    usual_ok = usual(section.figures[0], ok)
-    first = draw(section.figures[0], usual_ok, _context(section, palette))
+    try:
+        usual_ok = without_broken(ok, lambda some: usual(section.figures[0], some)).value
+    except (Exception, SystemExit):
+        return every
+    first = _drawn(section.figures[0], usual_ok, _context(section, palette))
     if first is None or not every:
         return every
     if len(usual_ok) == len(matching(section.figures[0], ok)):

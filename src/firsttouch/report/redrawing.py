@@ -1,0 +1,60 @@
+"""Keeps a page that has more than one drawn now would have, since this call lacks the code of some experiments."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment
+from firsttouch.files import open_regular
+from firsttouch.text import join_names
+
+if TYPE_CHECKING:
+    from firsttouch.records.reading import Results
+
+NAME = "firsttouch-known"
+"""The name of the page's element that lists experiments and applications whose code was available."""
+_LISTED = re.compile(rf'<meta name="{NAME}" content="([A-Za-z0-9_.+ -]*)">')
+_HEAD = 1 << 16
+"""The bytes of a page that are searched for it."""
+
+
+def known_names(results: Iterable[Results], experiments: Mapping[str, Experiment]) -> list[str]:
+    """The experiments and applications of the records whose code is available."""
+    names: set[str] = set()
+    for result in results:
+        for name in {record.experiment for record in result.records} & set(experiments):
+            names |= experiments[name].known_names([r for r in result.records if r.experiment == name])
+    return sorted(names)
+
+
+def check_replacement(
+    path: Path, directories: Sequence[Path], results: Iterable[Results], known: Iterable[str]
+) -> None:
+    """Raises UsageError if the page at `path` has sections of what these records hold and this call does not know."""
+    results = list(results)
+    held = {name for result in results for r in result.records for name in (r.experiment, r.factors.get("app"))}
+    if not (lost := sorted((_listed(path) & {str(name) for name in held}) - set(known))):
+        return
+    modules = [name for result in results if result.request for name in result.request.modules]
+    words = [f"--module {shlex.quote(name)}" for name in dict.fromkeys(modules)] or ["--module FILE"]
+    call = " ".join(["firsttouch report", shlex.join(map(str, directories)), *words])
+    raise UsageError(
+        f"{path} has sections of {join_names(lost)}, of which this call knows no code, so it is kept; type: {call}, or "
+        "write another page with -o FILE"
+    )
+
+
+def _listed(path: Path) -> set[str]:
+    """What the page at `path` lists; nothing if there is no page."""
+    try:
+        with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+            found = _LISTED.search(file.read(_HEAD).decode(errors="replace"))
+    except (OSError, UsageError):
+        return set()
+    return set(found[1].split()) if found else set()

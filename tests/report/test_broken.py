@@ -1,0 +1,115 @@
+"""One record on which the code of an experiment fails costs no section: it is left out, and named with the reason."""
+
+from __future__ import annotations
+
+import pytest
+import sample
+
+from firsttouch.analysis.findings import Claim, Quantity, finding
+from firsttouch.experiment.base import Experiment, ReportSection
+from firsttouch.figures import Bar
+from firsttouch.records.schema import Metric
+from firsttouch.report.broken import without_broken
+from firsttouch.report.first_screen import first_screen
+from firsttouch.report.page import render
+
+STEPS = ("derive", "sections", "findings", "claim", "none")
+
+
+class Own(Experiment):
+    """Fails in one step on records whose counter is missing."""
+
+    name, question, counted, source = "own", "Whose?", "All.", "tests"
+    metric = Metric("ns", "lower")
+    figures = (Bar(x="size", colour=""),)
+
+    def __init__(self, step):
+        self.step = step
+
+    def _use(self, step, records):
+        if step == self.step:
+            for record in records:
+                record.counters["used"]
+
+    def derive(self, records):
+        self._use("derive", records)
+        return list(records)
+
+    def sections(self, records, device):
+        self._use("sections", records)
+        return [ReportSection(self.question, records, self.figures)]
+
+    def findings(self, records, device):
+        self._use("findings", records)
+        if self.step == "claim" and any("used" not in r.counters for r in records):
+            return [finding(Claim("own.odd", "{odd} here"), records, Quantity(1.0))]
+        return [finding(Claim("own.all", "{value} points"), records, str(len(records)))]
+
+
+def records_of(*broken, n=40):
+    return [
+        sample.point("own", "cpu", 5.0 + i, factors={"size": 2**i}, counters={} if i in broken else {"used": 1})
+        for i in range(n)
+    ]
+
+
+def page_of(records, step):
+    results = sample.results()
+    results.records = records
+    return render({"out": results}, {"own": Own(step)})
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("broken", "names"), [((7,), ["128 B"]), ((0, 39), ["1 B", "512 GiB"])])
+def test_the_record_is_left_out_and_named(step, broken, names):
+    page = page_of(records_of(*broken), step)
+    left_out = [] if step == "none" else names
+    assert ("Left out, since the computation fails on" in page) == bool(left_out)
+    assert all(f"size {name} (KeyError)" in page for name in left_out)
+    assert f"{40 - len(left_out) if step in ('findings', 'claim', 'none') else 40} points" in page
+    assert "All 40 measured points" in page
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_fails_on_every_record_is_told_once():
+    page = page_of(records_of(*range(40)), "findings")
+    assert "Nothing could be derived from these points (KeyError)" in page
+    assert "Left out" not in page
+
+
+def test_records_that_were_only_too_few_are_not_blamed():
+    def at_least_three(records):
+        if len(records) < 3 or any("used" not in r.counters for r in records):
+            raise ValueError
+        return len(records)
+
+    for n, broken in ((8, 1), (8, 7), (5, 2)):
+        spared = without_broken(records_of(broken, n=n), at_least_three)
+        assert spared.value == n - 1
+        assert [r.factors["size"] for r, _ in spared.broken] == [2**broken]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_figure_and_the_first_screen_do_without_it_too(monkeypatch):
+    from firsttouch.report import bar
+    from firsttouch.report import first_screen as screens
+
+    class Odd(Exception):
+        pass
+
+    def fail(figure, records, context, draw=bar.draw):
+        if any("used" not in r.counters for r in records):
+            raise Odd
+        return draw(figure, records, context)
+
+    def odd(records, machine):
+        return [r.counters["used"] for r in records][:0]
+
+    monkeypatch.setattr("firsttouch.report.draw.KINDS", {Bar: fail})
+    assert "size 8 B (Odd)" in page_of(records_of(3, n=6), "none")
+    monkeypatch.setattr(screens, "headlines", odd)
+    results = sample.results()
+    results.records = records_of(4, n=6)
+    assert "size 16 B (KeyError)" in " ".join(first_screen(results, []).left_out)
+    assert "A figure could not be drawn (Odd)" in page_of(records_of(*range(6), n=6), "none")
