@@ -65,15 +65,17 @@ def advise(
     app: str | None = None,
     size: int | str | None = None,
     pattern: str | None = None,
+    set: Mapping[str, Any] | None = None,
     module: str | Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """What `firsttouch advise --json` prints: which memory strategy to take, from the records of a run.
 
-    module: files with applications of your own, one of which `app` names.
+    set: settings of the pattern, such as {"kernels": 100}. module: files with applications of your own, one of which
+    `app` names.
     """
     from firsttouch import library
 
-    return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern)
+    return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern, sets=set)
 
 
 def published(search: str | None = None) -> dict[str, Any]:

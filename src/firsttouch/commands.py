@@ -164,6 +164,7 @@ def advise(
     size: int | str | None,
     pattern: str | None,
     modules: Sequence[str],
+    sets: Mapping[str, object] | None = None,
 ) -> CommandResult[Advice]:
     """modules: files of applications. If they hold a single one, it need not be named."""
     from firsttouch.advice import advisor
@@ -173,7 +174,7 @@ def advise(
         known = _applications(modules)
         if modules and app is None:
             app = _only_application(modules, known)
-    advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, apps=known)
+    advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, sets=sets, apps=known)
     return CommandResult(advice, lambda advice: advice.to_builtins())
 
 

@@ -460,6 +460,7 @@ SMALL = {
     "transfer": ["size=4096,1000003", "sdma=0,1"],
     "allocation": ["size=64KiB", "xnack=0,1"],
     "context": ["phase=launch-next"],
+    "exchange": ["turns=2", "gap_us=10", "method=shared,copied,prefetched,queued", "allocator=managed,malloc,device"],
     "atomics": ["elements=1024", "gpu_threads=64", "allocator=device,pinned"],
 }
 

@@ -26,14 +26,13 @@ from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size, parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.patterns import PatternSettings
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
 T = TypeVar("T")
 RUNS = Path("firsttouch-results")
 """The folder in which `firsttouch run` makes directories, if it is given none."""
-SIZE = 1 << 30
-"""The size of a pattern's buffers if none is given."""
 PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times", "timeline"}
 """The factors of a run of an application that sets nothing else."""
 NOT_ESTIMATED = "not estimated"
@@ -81,6 +80,14 @@ class Absent:
     least_ms: float | None = None
 
 
+@dataclass(frozen=True)
+class PatternAsked:
+    """The pattern that an advice is about."""
+
+    name: str
+    settings: PatternSettings
+
+
 @dataclass
 class Advice:
     """Strategies for one program on one device, fastest first.
@@ -103,6 +110,7 @@ class Advice:
     assumptions: list[str] = field(default_factory=list)
     settings: Settings = field(default_factory=Settings)
     take: str = ""
+    pattern: PatternAsked | None = None
 
     def to_builtins(self) -> dict[str, Any]:
         """Plain data, as --json prints it."""
@@ -122,6 +130,7 @@ def advise(
     app: str | None = None,
     size: int | str | None = None,
     pattern: str | None = None,
+    sets: Mapping[str, object] | None = None,
     apps: Mapping[str, type[App]] | None = None,
 ) -> Advice:
     """Advice from result directories of one machine, for an application or a pattern.
@@ -131,6 +140,7 @@ def advise(
         device: the device whose records count; without it, the first that has a memory of its own.
         app, size: an application, and its size in bytes, or 'tiny' or 'default'.
         pattern: one of workload.patterns, instead of an application.
+        sets: settings of the pattern, such as {"kernels": 100, "out": "64MiB"}.
         apps: the applications that are known.
 
     Raises:
@@ -138,6 +148,8 @@ def advise(
     """
     if app is not None and pattern is not None:
         raise UsageError("give an application or a pattern, not both")
+    if app is not None and sets:
+        raise UsageError(f"an application says itself what it does; {', '.join(sets)} is set for patterns")
     results = sorted(map(load_results, map(Path, directories or [newest()])), key=_age)
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
@@ -146,10 +158,12 @@ def advise(
         params, nbytes = _params(kind, size, records, info)
         return _for_app(kind, params, nbytes, results, info, records)
     name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
-    nbytes = SIZE if size is None else _bytes(size)
-    workload = patterns.program_for(name, nbytes)
-    program = f"a program that {patterns.PATTERNS[name].meaning}"
-    return ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
+    chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
+    workload = patterns.program_for(name, settings=chosen)
+    program, nbytes = f"a program that {patterns.PATTERNS[name].meaning(chosen)}", workload.nbytes
+    advice = ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
+    advice.pattern = PatternAsked(name, chosen)
+    return advice
 
 
 def _age(results: Results) -> tuple[str, int, str]:

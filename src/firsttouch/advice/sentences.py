@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import SIMILAR, SIZE, Advice, StrategyRow, choose_device, on_processor, ranked
+from firsttouch.advice.advisor import SIMILAR, Advice, StrategyRow, choose_device, on_processor, ranked
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
@@ -230,14 +230,14 @@ def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
 def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     try:
         prices = MeasuredPrices(run.machine, run.records, device)
-        advice = ranked(patterns.program_for(patterns.USUAL, SIZE), patterns.USUAL, SIZE, prices)
+        advice = ranked(patterns.program_for(patterns.USUAL, patterns.SIZE), patterns.USUAL, patterns.SIZE, prices)
     except UsageError:
         return []
     if len(advice.strategies) < 2 or not advice.fastest_known:
         return []
     points = record_keys(ground for row in advice.strategies for term in row.terms for ground in term.grounds)
     best, others = advice.strategies[0], _named(advice)
-    use = f"{format_size(SIZE)} that the CPU writes, kernels update and the CPU reads back"
+    use = f"{format_size(patterns.SIZE)} that the CPU writes, kernels update and the CPU reads back"
     estimated = f"an estimated {quantity(best.ms, 'ms')} besides the kernels"
     alike = sum(row.ms <= SIMILAR * best.ms for row in advice.strategies) - 1
     if device.capabilities.on_host_processor and alike and not STRATEGIES[best.strategy].duplicated:

@@ -38,6 +38,15 @@ def command(
         str | None,
         typer.Option(metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."),
     ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Of the pattern: kernels, passes (of each over its bytes), in (bytes before the kernels), out (bytes "
+            "that the CPU uses), initialises (cpu or gpu). May be repeated.",
+        ),
+    ] = None,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
@@ -51,9 +60,19 @@ def command(
 
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     """
+    from firsttouch.engine.values import parse_sets
+
     files = [str(file.absolute()) for file in module or []]
     with code_of_modules(files):
-        result = commands.advise(directories or [], device=device, app=app, size=size, pattern=pattern, modules=files)
+        result = commands.advise(
+            directories or [],
+            device=device,
+            app=app,
+            size=size,
+            pattern=pattern,
+            modules=files,
+            sets=parse_sets(sets or []),
+        )
     if as_json:
         print_json(result.data)
     else:

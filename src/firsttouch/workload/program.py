@@ -127,6 +127,11 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [block.declaration for block in self.blocks]
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of its buffers."""
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
     def launches(self) -> int:
         """How many launches it makes."""
         return _launches(self.initialise) + _launches(self.compute)
