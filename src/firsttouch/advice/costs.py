@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from statistics import median
 from typing import Literal, Protocol, TypeAlias
 
@@ -67,13 +68,36 @@ class Time:
         return Time(max(self.value, other.value), max(self.low, other.low), max(self.high, other.high))
 
 
+def non_decreasing(times: Sequence[Time]) -> tuple[Time, ...]:
+    """The nearest times, by least squares, of which no later one is less: neighbours that are out of order get their
+    mean, and bounds that hold those of all of them (Ayer et al. 1955, pool adjacent violators).
+    """
+    pools: list[tuple[Time, int]] = []
+    for time in times:
+        pool, count = time, 1
+        while pools and pools[-1][0].value > pool.value:
+            before, n = pools.pop()
+            mean = (before.value * n + pool.value * count) / (n + count)
+            pool, count = Time(mean, min(before.low, pool.low), max(before.high, pool.high)), n + count
+        pools.append((pool, count))
+    rows = [pool for pool, count in pools for _ in range(count)]
+    lows = [*accumulate(reversed([row.low for row in rows]), min)][::-1]
+    highs = accumulate((row.high for row in rows), max)
+    return tuple(Time(row.value, low, high) for row, low, high in zip(rows, lows, highs, strict=True))
+
+
 @dataclass(frozen=True)
 class Price:
-    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion."""
+    """Nanoseconds by number of bytes: a line through known sizes, continued beyond them in proportion. More bytes never
+    take less time: where measured times fall, as noise lets them, their mean stands for both.
+    """
 
     sizes: tuple[float, ...]
     times: tuple[Time, ...]
     grounds: tuple[Ground, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", non_decreasing(self.times))
 
     def of(self, nbytes: float) -> Time:
         if nbytes <= 0:

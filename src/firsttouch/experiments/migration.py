@@ -42,7 +42,7 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
-from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Words
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -75,6 +75,8 @@ TOUCHES = {
 SPARSE = ("per-4KiB", "per-64KiB", "per-2MiB")
 PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1), "back": ("back", 1),
               "streams-2": ("whole", 2), "streams-4": ("whole", 4)}  # fmt: skip
+_PREFETCHED = ("whole", "back", "streams-2", "streams-4")
+"""Prefetches of the whole buffer, which cross the link once."""
 DUPLICATING = tuple(advice for advice in (*SINGLE_ADVICE, *ADVICE_PAIRS) if "read-mostly" in advice)
 """Advice after which each agent may have a copy of a page."""
 IN_ORDER = {"touch", "order"}
@@ -221,8 +223,10 @@ class Migration(Experiment):
             RATIO: {},
         },
         counters=(
-            CounterEntry(name=r"iteration_\d+_ms|(copy_in|prefetch|advise)_ms", unit="ms", at_most="median"),
-            CounterEntry(name="(initialise|cpu_read|prefetch_back)_ms", unit="ms"),
+            CounterEntry(name="prefetch_ms", unit="ms", at_most="median", moves="size"),
+            CounterEntry(name="prefetch_back_ms", unit="ms", moves="size"),
+            CounterEntry(name=r"iteration_\d+_ms|(copy_in|advise)_ms", unit="ms", at_most="median"),
+            CounterEntry(name="(initialise|cpu_read)_ms", unit="ms"),
             *EVENTS,
             CounterEntry(name=r"touched|record_multiple|bytes_per_touch|iteration_\d+_gpu_fault_groups", unit=""),
             CounterEntry(name="smallest_record|largest_record|ballast_bytes|free_bytes", unit="B"),
@@ -230,6 +234,7 @@ class Migration(Experiment):
             HARDWARE,
         ),
         base=BASE,
+        traffic=(Traffic(where={"starts_on": "cpu", "advice": "none", "prefetch": list(_PREFETCHED)}, through="link"),),
         prices=_PRICES,
     )
     figures = (

@@ -121,7 +121,7 @@ class Tlb(Experiment):
         },
         counters=(
             *CHASE,
-            CounterEntry(name="over_dense_ns", unit="ns", at_most="median"),
+            CounterEntry(name="over_dense_ns", unit="ns", at_most="median", signed=True),
             CounterEntry(name="dense_ns|translated_ns", unit="ns"),
             CounterEntry(name="node_stride|array_bytes", unit="B"),
             CounterEntry(name="misses_per_mib", unit="1/MiB"),

@@ -99,8 +99,8 @@ class Transfer(Experiment):
             "threads": {},
         },
         counters=(
-            CounterEntry(name="latency(_low|_high)?_us", unit="us"),
-            CounterEntry(name="new_pages(_low|_high)?_us", unit="us"),
+            CounterEntry(name="(latency|new_pages)_us", unit="us", moves="size"),
+            CounterEntry(name="(latency|new_pages)_(low|high)_us", unit="us"),
         ),
         traffic=(
             Traffic(where={"direction": "d2d"}, through="memory", passing=2, cacheable=1),  # each is read and written

@@ -33,13 +33,16 @@ class CounterEntry(CodebookEntry, frozen=True):
 
     name: a regular expression. unit: "" for numbers, "word" for words. at_most: what it is a part of, so that it cannot
     exceed it: a counter or a factor, which may refer to groups of the expression, "median" or "max" of the samples, or
-    a number. rounding: by how much it may exceed that, relative to it.
+    a number. rounding: by how much it may exceed that, relative to it. signed: whether it is a difference, which may be
+    below zero. moves: of a time, the factor with the bytes that pass within it what the point's `traffic` says.
     """
 
     name: str
     unit: str
     at_most: str | float | None = None
     rounding: float = 1e-6
+    signed: bool = False
+    moves: str = ""
 
     def names(self, counter: str) -> bool:
         return re.fullmatch(self.name, counter) is not None
@@ -143,6 +146,7 @@ class Codebook(CodebookEntry, frozen=True):
         wrong = [self._where(t.where, "traffic") for t in self.traffic] + [self._where(self.base, "base")]
         wrong += [self._named([s.counter], "a share of a link") for s in self.link_shares]
         wrong += [self._named([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
+        wrong += [self._named([c.moves], c.name) for c in self.counters if c.moves]
         if self.load is not None:
             wrong.append(self._named([self.load.agent, self.load.size], "load"))
         if self.touch is not None:

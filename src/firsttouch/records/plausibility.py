@@ -98,13 +98,17 @@ def _has_infinite(record: Record, _run: JudgedRun) -> bool:
     return not math.isfinite(sum(record.samples) + sum(summary) + sum(counters))
 
 
-_TIMES = ("ns", "us", "ms", "s")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def _is_of_time_or_rate(unit: str) -> bool:
+    head = unit.partition(" ")[0]
+    return head in _SECONDS or head.endswith("/s")
 
 
 def _is_time_or_rate(record: Record) -> bool:
     """True unless neither direction is better, as of a difference."""
-    head = record.unit.partition(" ")[0]
-    return record.better != "neither" and (head in _TIMES or head.endswith("/s"))
+    return record.better != "neither" and _is_of_time_or_rate(record.unit)
 
 
 def _is_count(record: Record) -> bool:
@@ -114,7 +118,16 @@ def _is_count(record: Record) -> bool:
 def _is_not_positive(record: Record, _run: JudgedRun) -> bool:
     """Single samples may be negative where a sample is a difference of two times."""
     summary = _summary(record)
-    return summary.min < 0 if _is_count(record) else min(summary.median, summary.ci_low) <= 0
+    if _is_count(record) and summary.min < 0:
+        return True
+    if _is_time_or_rate(record) and min(summary.median, summary.ci_low) <= 0:
+        return True
+    known = codebook_of(record.experiment)
+    return any(
+        number < 0 and (entry := known.counter(name)) and _is_of_time_or_rate(entry.unit) and not entry.signed
+        for name, value in record.counters.items()
+        if (number := as_number(value)) is not None
+    )
 
 
 def _whole(record: Record, name: str) -> float | None:
@@ -164,6 +177,10 @@ def _at_once(record: Record, run: JudgedRun, touch: FirstTouch, agent: str) -> f
 # ---------------------------------------------------------------------------------------- bandwidth against a peak
 
 
+TINY = 1e-12
+"""The least seconds that a rate is computed with."""
+
+
 class Limit(NamedTuple):
     """What a copy or a stream passes through: the device's memory or the link to it.
 
@@ -184,11 +201,17 @@ class Limit(NamedTuple):
 
 
 def _is_above_peak(record: Record, run: JudgedRun) -> bool:
-    """The unit of the records is 1e9 bytes per second."""
+    """A rate is in 1e9 bytes per second. Times are those of counters that say which bytes pass within them."""
     limits = limit(record, run)
     if limits is None or limits.peak is None:
         return False
-    return _summary(record).median * 1e9 * (limits.passing - limits.cached) > limits.peak
+    rates = [_summary(record).median * 1e9] if record.unit.endswith("/s") else []
+    for name, value in record.counters.items():
+        entry = codebook_of(record.experiment).counter(name)
+        if entry is not None and entry.moves and (time := as_number(value)) is not None:
+            passed = as_number(record.factors.get(entry.moves)) or 0.0
+            rates.append(passed / max(time * _SECONDS[entry.unit], TINY))
+    return any(rate * (limits.passing - limits.cached) > limits.peak for rate in rates)
 
 
 def limit(record: Record, run: JudgedRun) -> Limit | None:
@@ -275,14 +298,15 @@ RULES: Sequence[PlausibilityRule] = (
     PlausibilityRule("not-finite", "all samples and counters are finite numbers", lambda record: True, _has_infinite),
     PlausibilityRule(
         "not-positive",
-        "a time or a rate is above zero, with its whole interval; a number of faults or instructions is not below zero",
-        lambda record: _is_time_or_rate(record) or _is_count(record),
+        "a time or a rate is above zero, with its whole interval; no other time or rate of the point, and no number of "
+        "faults or instructions, is below zero",
+        lambda record: True,
         _is_not_positive,
     ),
     PlausibilityRule(
         "above-peak",
-        "a copy or a stream beyond the caches is not faster than the peak that the machine states for the memory or "
-        "the link it passes through",
+        "a copy, a prefetch or a stream beyond the caches is not faster than the peak that the machine states for the "
+        "memory or the link it passes through",
         lambda record: bool(codebook_of(record.experiment).traffic),
         _is_above_peak,
     ),

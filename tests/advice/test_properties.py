@@ -1,0 +1,155 @@
+"""What holds of advice whatever the records are: of prices, of sizes, of links and of iterations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from firsttouch.advice.advisor import estimates
+from firsttouch.advice.costs import Price, Time
+from firsttouch.advice.measured import MeasuredPrices
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+from firsttouch.workload.patterns import PATTERNS, program_for, settings_for
+from firsttouch.workload.program import Program
+from firsttouch.workspace.strategies import STRATEGIES
+
+RESULTS = Path(__file__).parents[2] / "results"
+RUNS = ("h200-quick", "h200-standard", "xeon-vm-quick")
+GIB = 2**30
+results = cache(load_results)
+
+
+@cache
+def prices(run: str, change: Callable[[Record], Record] | None = None) -> MeasuredPrices:
+    loaded = results(RESULTS / run)
+    device = next(d for d in loaded.machine.devices if d.available and d.capabilities.runs_kernels)
+    return MeasuredPrices(loaded.machine, map(change, loaded.records) if change else loaded.records, device)
+
+
+def times(program: Program, of: MeasuredPrices) -> Mapping[str, float]:
+    """ms of each strategy that is estimated."""
+    return {name: sum(term.ms for term in terms) for name, terms in estimates(program, of)[0].items()}
+
+
+# ------------------------------------------------------------------------------------------------ prices and sizes
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1), st.floats(1, 9)), min_size=1, max_size=9), st.data())
+def test_more_bytes_never_cost_less_whatever_was_measured(rows: list[tuple[float, float, float]], data: Any) -> None:
+    sizes = tuple(float(4096 << k) for k in range(len(rows)))
+    price = Price(sizes, tuple(Time(t, t * low, t * high) for t, low, high in rows), ())
+    less, more = sorted(data.draw(st.tuples(st.floats(0, 2 * sizes[-1]), st.floats(0, 2 * sizes[-1]))))
+    for part in ("value", "low", "high"):
+        assert getattr(price.of(less), part) <= getattr(price.of(more), part) * (1 + 1e-9)
+    time = price.of(more)
+    assert time.low <= time.value * (1 + 1e-9) <= time.high * (1 + 2e-9)
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=9))
+def test_times_in_order_stay_and_the_sum_of_all_does_too(values: list[float]) -> None:
+    def price(of: list[float]) -> list[float]:
+        sizes = tuple(float(n + 1) for n in range(len(of)))
+        return [time.value for time in Price(sizes, tuple(Time(v, v, v) for v in of), ()).times]
+
+    assert price(sorted(values)) == sorted(values)
+    assert sum(price(values)) == pytest.approx(sum(values))
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_no_larger_size_is_cheaper(run: str, pattern: str) -> None:
+    before: dict[str, float] = {}
+    for size in (int(2 ** (k / 4)) for k in range(12 * 4, 20 * 4)):
+        now = times(program_for(pattern, size), prices(run))
+        assert all(ms >= before.get(name, 0.0) * (1 - 1e-9) for name, ms in now.items()), size
+        before.update(now)
+
+
+# ------------------------------------------------------------------------------------------------ impossible counters
+
+
+def altered(tmp_path: Path, experiment: str, counter: str, value: float) -> MeasuredPrices:
+    """Prices of a run in which a counter of all points of an experiment has another value."""
+    for name in ("machine.json", "run.json"):
+        shutil.copy(RESULTS / "h200-standard" / name, tmp_path)
+    lines = [json.loads(line) for line in (RESULTS / "h200-standard/results.jsonl").read_text().splitlines()]
+    changed = 0
+    for record in lines:
+        if record["experiment"] == experiment and counter in record["counters"]:
+            record["counters"][counter], changed = value, changed + 1
+    assert changed
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
+    loaded = load_results(tmp_path)
+    return MeasuredPrices(loaded.machine, loaded.records, next(d for d in loaded.machine.devices if d.name == "cuda:0"))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "counter", "value", "strategy"),
+    [
+        ("migration", "prefetch_ms", -1.0, "managed+prefetch"),
+        ("migration", "prefetch_ms", 0.0, "managed+prefetch"),
+        ("migration", "prefetch_ms", 1e-3, "managed+prefetch"),  # 256 GB/s at the least, over PCIe 5
+        ("migration", "cpu_read_ms", -0.1, "managed"),
+        ("migration", "iteration_0_ms", -5.0, "managed"),
+        ("migration", "iteration_11_ms", 1e6, "managed"),
+        ("transfer", "latency_us", -3.0, "explicit"),
+        ("allocation", "free_ns", -1.0, "pinned"),
+    ],
+)
+def test_a_point_with_an_impossible_counter_is_no_price(
+    tmp_path: Path, experiment: str, counter: str, value: float, strategy: str
+) -> None:
+    terms, absent = estimates(program_for("iterate", GIB), altered(tmp_path, experiment, counter, value))
+    assert strategy not in terms
+    assert any(row.strategy == strategy and row.run.startswith(f"firsttouch run {experiment}") for row in absent)
+
+
+# ------------------------------------------------------------------------------------------------ links and iterations
+
+
+def faster_link(record: Record) -> Record:
+    """A copy that is half as fast again."""
+    if record.experiment != "transfer" or record.summary is None:
+        return record
+    faster = {name: 1.5 * getattr(record.summary, name) for name in ("median", "ci_low", "ci_high")}
+    counters = {
+        name: value / 1.5 if isinstance(value, float) and name.endswith("_us") else value
+        for name, value in record.counters.items()
+    }
+    return msgspec.structs.replace(record, summary=msgspec.structs.replace(record.summary, **faster), counters=counters)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_faster_link_makes_nothing_dearer(run: str, pattern: str) -> None:
+    for size in (2**12, 2**16, 2**20, 2**26, GIB):
+        program = program_for(pattern, size)
+        before, after = times(program, prices(run)), times(program, prices(run, faster_link))
+        assert before.keys() == after.keys()
+        assert all(after[name] <= before[name] * (1 + 1e-9) for name in before), size
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("pattern", ["stream", "iterate", "read-many", "generate"])
+@pytest.mark.parametrize("setting", ["kernels", "passes"])
+def test_more_iterations_never_favour_what_crosses_the_link_each_time(run: str, pattern: str, setting: str) -> None:
+    """In these patterns a duplicated buffer is copied once, however often kernels use it."""
+    before: Mapping[str, float] = {}
+    for number in (1, 2, 3, 10, 100, 1000):
+        now = times(program_for(pattern, settings=settings_for(pattern, 2**26, {setting: number})), prices(run))
+        copied = [name for name in now if STRATEGIES[name].duplicated]
+        for name, ms in now.items():
+            assert ms >= before.get(name, 0.0) * (1 - 1e-9), (number, name)
+            for other in copied if before else ():
+                assert ms - now[other] >= before[name] - before[other] - 1e-9 * (ms + now[other]), (number, name, other)
+        before = now
