@@ -11,6 +11,7 @@ from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import MOST_PROCESSES, summarise
 from firsttouch.profile.summary import ProfileSummary
+from firsttouch.units import format_seconds
 
 PHASES = [
     mark(0.1, "load"),
@@ -113,7 +114,7 @@ def test_processes_that_outlive_the_first_are_told(tmp_path, why, running, words
     summary = summarise(read(write(tmp_path / "p", s.Ended(t=3.99, key=0, status=0), end, whole=False)))
     assert headline(summary).endswith(f" s{words}")
     printed = "\n".join(lines(summary))
-    assert ("still running did after that is not in this profile" in printed) == bool(words)
+    assert ("still running did after that is not in this profile (--follow)" in printed) == bool(words)
 
 
 def test_many_processes_are_counted_and_the_largest_kept(tmp_path):
@@ -160,13 +161,56 @@ def test_nodes_have_what_the_target_uses(tmp_path):
     assert [(c.name, c.first, c.last) for c in summary.counters] == [("cgroup", 5.0, 9.0)]
 
 
+def mapped(t, mib, key=0, others=0):
+    row = s.Mapping("[heap]", 1, 900 * MiB, mib * MiB, 64 * MiB)
+    return s.Mappings(t=t, key=key, rows=[row], others=s.Mapping("", 3, 0, others * MiB, 0) if others else None)
+
+
 def test_mappings_are_those_nearest_to_each_peak(tmp_path):
-    row = s.Mapping("[heap]", 1, 900 * MiB, 700 * MiB, 64 * MiB)
-    lines = [s.Mappings(t=t, key=0, rows=[row]) for t in (0.2, 1.1, 2.9)]
-    lines += [s.Mappings(t=1.0, key=1, rows=[row])]
+    lines = [mapped(0.2, 160), mapped(1.1, 760), mapped(2.9, 700, others=60), mapped(1.0, 200, key=1)]
     mappings = summary_of(tmp_path, *lines, gpus=[gpu()]).mappings
     assert {(m.key, m.t, *m.of) for m in mappings} == {(0, 1.1, "host"), (1, 1.0, "host"), (0, 2.9, "gpu:0")}
-    assert mappings[0].rows[0].resident == 700 * MiB
+    assert mappings[0].rows[0].resident == 760 * MiB
+
+
+@pytest.mark.parametrize(("t", "mib"), [(0.05, 40), (0.8, 640), (1.0, 700), (3.9, 80)])
+def test_mappings_that_were_read_with_less_memory_are_not_those_of_the_peak(tmp_path, t, mib):
+    summary = summary_of(tmp_path, mapped(t, mib))
+    assert summary.mappings == []
+    (row,) = [row for row in summary.unseen if row.layer == "mappings"]
+    assert f"with at most {mib} MiB resident" in row.why
+    assert "not within 10 % of the peak of 1000 MiB" in row.why
+
+
+def test_calls_of_the_mark_command_are_no_part_of_what_they_mark(tmp_path):
+    """The child of 200 MiB is such a call, and another one ended between two ticks."""
+    marks = [mark(1.5, "solve", source="mark", pid=101), mark(2.5, "end", source="mark", pid=102)]
+    brief = s.BriefProcesses(t=2.6, count=3, names={"firsttouch": 1, "sed": 2})
+    extra = [brief, mapped(1.2, 190, key=1), s.Faults(t=3.0, every=1, rows=[(1, 0, "a", 5), (1, 1, "a", 7)])]
+    summary = summary_of(tmp_path, *marks, *extra)
+    plain = summary_of(tmp_path / "plain")
+    assert [row.pid for row in summary.processes] == [100]
+    assert (summary.host.peak.bytes, summary.host.processes) == (800 * MiB, 1)
+    assert (plain.host.peak.bytes, plain.host.processes) == (1000 * MiB, 2)
+    assert summary.minor == 5000 - 149
+    assert (summary.brief.count, summary.brief.names["sed"]) == (2, 2)
+    solve, after = summary.phases
+    assert (solve.name, solve.start, solve.peak, solve.growth) == ("solve", 1.5, 800 * MiB, 0)
+    assert (after.name, after.growth) == ("end", summary.host.at_end - 800 * MiB)
+    assert summary.mappings == []
+    assert sum(row.faults for row in summary.touches.rows) == 5
+    own = summary_of(tmp_path / "own", mark(1.5, "solve", source="mark", pid=100))  # the first process marks itself
+    assert own.host.peak.bytes == 1000 * MiB
+
+
+def test_of_many_found_spans_the_longest_is_shown(tmp_path):
+    teeth = [[i / 100, (100 + (700 * (i % 20) // 20 if i < 150 else 0)) * MiB] for i in range(1000)]
+    rows = [s.Samples(of="total", columns=["resident"], rows=[[4 + t, size] for t, size in teeth])]
+    summary = summary_of(tmp_path, *rows, whole=False)
+    longest = max(summary.phases, key=lambda row: row.seconds)
+    shown = [line for line in lines(summary) if " flat " in line or " rising " in line or " falling " in line]
+    assert len(summary.phases) > len(shown) == 6
+    assert any(f" {format_seconds(longest.seconds)} " in line for line in shown)
 
 
 def test_the_driver_s_count_of_the_target_ends_with_its_processes(tmp_path):

@@ -447,3 +447,23 @@ def test_ranks_write_directories_of_their_own(tmp_path: Path) -> None:
         assert call("--out", str(tmp_path / "out"), "--", "true", env=environment).returncode == 0
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["rank-0", "rank-1"]
     assert read(tmp_path / "out" / "rank-1").header.rank == "1"
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+def test_follow_goes_on_until_every_process_has_ended(tmp_path: Path, by_signal: bool) -> None:
+    """The first process ends at once, a child of it when its input does."""
+    out = tmp_path / "p"
+    script = "exec 3<&0; cat <&3 > /dev/null & exit 3"
+    with start("--follow", "--out", str(out), "--", "bash", "-c", script, stdin=subprocess.PIPE) as running:
+        until(lambda: has_sampled(out) and (first := read(out).first) and first.ended, apart=0.05)
+        assert running.poll() is None
+        if by_signal:
+            running.send_signal(signal.SIGTERM)
+            until(lambda: read(out).end, apart=0.05)
+        running.communicate()
+    profile = read(out)
+    assert (running.returncode, profile.first and profile.first.status) == (3, 3)
+    assert profile.end is not None
+    ended = (profile.end.why, profile.end.status, profile.end.still_running)
+    assert ended == (("ended by SIGTERM", 3, 1) if by_signal else ("the target ended", 3, 0))
+    assert [p.ended is None for p in profile.processes.values()].count(True) == by_signal

@@ -114,3 +114,42 @@ def test_few_readings_are_at_most_one_span(readings):
     for reading in readings:
         curve.add(*reading)
     assert [phase.name for phase in found_phases(curve, 0.0, 2.0)] in ([], ["flat"])
+
+
+@pytest.mark.parametrize("ticks", [5, 8, 12, 20, 50, 200])
+@pytest.mark.parametrize("tick", [0.1, 1.0])
+def test_few_ticks_are_no_stairs(ticks, tick):
+    """A straight line, and straight lines that meet, read a little late at each tick; unchanged readings are absent."""
+    shapes = {
+        ("rising",): lambda i: i,
+        ("falling",): lambda i: ticks - i,
+        ("rising", "flat"): lambda i: min(i, ticks // 2),
+        ("flat", "rising"): lambda i: max(i, ticks // 2),
+        ("rising", "falling"): lambda i: min(i, ticks - i),
+        ("flat", "rising", "flat"): lambda i: ticks * (i > ticks // 2),
+    }
+    for names, shape in shapes.items():
+        if len(names) > 1 and ticks < 20:
+            continue
+        curve, last = Curve(), None
+        for i in range(ticks + 1):
+            value = (10 + 20 * shape(i)) * MiB
+            if value != last:
+                curve.add(i * tick + 0.0005 * (i % 3), value)
+            last = value
+        found = found_phases(curve, 0.0, (ticks + 0.3) * tick, tick)
+        assert tuple(phase.name for phase in found) == names
+        for phase in found[1:]:
+            assert phase.start == pytest.approx(ticks // 2 * tick, abs=2 * tick)
+
+
+def test_the_longest_span_stays_where_there_are_too_many():
+    curve, numbers = Curve(), random.Random(3)
+    for i in range(4000):  # teeth, and a long level part, which changes least
+        tooth = i < 1200 or i >= 2800
+        curve.add(i / 1000, (300 + (200 * (i % 200) / 200 if tooth else numbers.gauss(0, 1))) * MiB)
+    found = found_phases(curve, 0.0, 4.0)
+    assert len(found) <= MOST_SPANS
+    longest = max(found, key=lambda phase: phase.seconds)
+    assert longest.name == "flat"
+    assert (longest.start, longest.end) == (pytest.approx(1.2, abs=0.05), pytest.approx(2.8, abs=0.05))

@@ -81,13 +81,13 @@ def test_a_phase_of_the_figure_leads_to_its_row(tmp_path):
 def test_tables_have_the_numbers_of_the_summary(tmp_path):
     lines = [
         s.Samples(of="process:0", columns=["huge", "anonymous"], rows=[[0.9, 64 * MiB, 700 * MiB]]),
-        s.Mappings(t=1.1, key=0, rows=[s.Mapping("[heap]", 1, 900 * MiB, 700 * MiB, 64 * MiB)]),
+        s.Mappings(t=1.1, key=0, rows=[s.Mapping("[heap]", 1, 900 * MiB, 730 * MiB, 64 * MiB)]),
         s.BriefProcesses(t=1.0, count=30, names={"true": 29, "ls": 1}),
     ]
     text = words(page_of(tmp_path, *MARKS, *lines, gpus=[gpu()]))
     assert "load 100 ms 900 ms 1000 MiB +920 MiB 0 B 0 990 0" in text
     assert "101 child child 500 ms 1.5 s 200 MiB 149 0 killed by SIGKILL" in text
-    assert "[heap] 1 900 MiB 700 MiB 64 MiB" in text
+    assert "[heap] 1 900 MiB 730 MiB 64 MiB" in text
     assert "Read at 1.1 s, the nearest reading to the peak at 1 s (host) and 3 s (gpu:0)." in text
     assert "in huge pages 64 MiB 9 %" in text
     assert (

@@ -85,6 +85,9 @@ def command(
         float | None,
         typer.Option("--duration", parser=duration, metavar="TIME", help="With --pid: end after a time such as 60s."),
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until every process has ended, not only the first one.")
+    ] = False,
     tick: Annotated[
         float | None,
         typer.Option("--interval", parser=interval, metavar="TIME", help="Time between two readings; default: 10ms."),
@@ -145,6 +148,7 @@ def command(
         command=words or [],
         pid=attach or 0,
         duration=lasting,
+        follow=follow,
         interval=INTERVAL if tick is None else tick,
         out=out,
         faults=faults or 0,

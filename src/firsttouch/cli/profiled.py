@@ -104,7 +104,9 @@ def _phases(summary: ProfileSummary) -> Iterator[str]:
     if len(every) > _MOST_PHASES and not summary.phases_found:
         every = summary.phases_by_name
     importance = _growth if summary.phases_found else _seconds
-    rows = sorted(sorted(every, key=importance, reverse=True)[:_MOST_PHASES], key=lambda row: row.start)
+    longest = max(every, key=_seconds, default=None)
+    ranked = sorted(every, key=lambda row: (row is longest, importance(row)), reverse=True)
+    rows = sorted(ranked[:_MOST_PHASES], key=lambda row: row.start)
     if not rows or (summary.phases_found and len(rows) == 1):
         return
     names = [_name(row) for row in rows]
@@ -163,7 +165,9 @@ def _processes(summary: ProfileSummary) -> Iterator[str]:
         return
     yield _row("processes", f"{known}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none")
     if went_on(summary):
-        yield _row("", f"what the {summary.still_running:,} still running did after that is not in this profile")
+        yield _row(
+            "", f"what the {summary.still_running:,} still running did after that is not in this profile (--follow)"
+        )
     largest = sorted(rows, key=lambda row: -(row.peak or 0))[:_MOST_PROCESSES]
     for row in largest if known > 1 else []:
         yield _row("", f"{_size(row.peak):>9}  {row.pid}  {short(_command(row), 60)}")
@@ -262,7 +266,8 @@ def _pages(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _unseen(summary: ProfileSummary) -> Iterator[str]:
-    rows = list({(row.why, row.mend): row for row in summary.unseen}.values())  # two layers may lack the same
+    said = [row for row in summary.unseen if row.layer != "mappings"]  # here are none
+    rows = list({(row.why, row.mend): row for row in said}.values())  # two layers may lack the same
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
         more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""

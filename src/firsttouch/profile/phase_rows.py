@@ -20,7 +20,11 @@ def phases_of(profile: Profile) -> tuple[list[TargetPhase], bool]:
     if profile.phases:
         return profile.phases, False
     curve = profile.curve("total", "resident")
-    return (found_phases(curve, 0.0, profile.seconds), True) if curve is not None and len(curve) else ([], False)
+    if curve is None or not len(curve):
+        return [], False
+    ticks = profile.cost.ticks if profile.cost else 0
+    tick = max(profile.header.interval, profile.seconds / ticks if ticks else 0.0)
+    return found_phases(curve, 0.0, profile.seconds, tick), True
 
 
 def phase_rows(profile: Profile, phases: Sequence[TargetPhase], rises: Sequence[Curve | None]) -> list[PhaseRow]:

@@ -9,9 +9,12 @@ from firsttouch.profile import schema
 from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer, last, near, whole
 from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess, MappingRow, PageSizes, ProcessRow
+from firsttouch.units import format_seconds, format_size
 
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""
+AS_LARGE = 0.1
+"""By which part the memory of a process may differ from that at a peak when mappings are read that are told for it."""
 
 
 def process_rows(profile: Profile) -> list[ProcessRow]:
@@ -74,7 +77,9 @@ def page_sizes(profile: Profile, t: float) -> PageSizes | None:
 
 
 def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -> list[MappedProcess]:
-    """The mappings that were read nearest to each peak, of the processes that were there at it."""
+    """The mappings that were read nearest to each peak, of the processes that were there at it: of those that were read
+    when the process had about as much memory as at the peak.
+    """
     by_key: dict[int, list[schema.Mappings]] = {}
     for line in profile.mappings:
         by_key.setdefault(line.key, []).append(line)
@@ -83,11 +88,41 @@ def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -
     for of, peak in peaks:
         if peak is None:
             continue
-        near = [_nearest(lines, peak.t) for key, lines in by_key.items() if _was_there(profile, key, peak.t)]
+        there = {key: lines for key, lines in by_key.items() if _was_there(profile, key, peak.t)}
+        alike = {key: _as_large(profile, key, lines, peak.t) for key, lines in there.items()}
+        near = [_nearest(lines, peak.t) for lines in alike.values() if lines]
         near.sort(key=lambda line: -sum(row.resident for row in line.rows))
         for line in near[:MOST_MAPPED_PROCESSES]:
             chosen.setdefault(id(line), (line, []))[1].append(of)
     return [_mapped(profile, line, of) for line, of in chosen.values()]
+
+
+def mappings_elsewhere(profile: Profile, host: HostRow, shown: Sequence[MappedProcess]) -> str:
+    """Why the mappings at the host's peak are not known although some were read; '' if they are, or if none were."""
+    if host.peak is None or not profile.mappings or any("host" in mapped.of for mapped in shown):
+        return ""
+    closest = max(profile.mappings, key=_resident_of)
+    return (
+        f"the mappings were read with at most {format_size(_resident_of(closest), 3)} resident, at "
+        f"{format_seconds(closest.t)}, which is not within {100 * AS_LARGE:.0f} % of the peak of "
+        f"{format_size(host.peak.bytes, 3)}"
+    )
+
+
+def _as_large(profile: Profile, key: int, lines: Sequence[schema.Mappings], t: float) -> list[schema.Mappings]:
+    """The readings of a process's mappings when its memory differed by at most AS_LARGE from that at `t`. Their sum may
+    be larger, since it has pages of hugetlbfs, but not smaller.
+    """
+    curve = profile.curve(f"process:{key}", "resident")
+    at_peak = curve.at(t) if curve is not None else None
+    if curve is None or at_peak is None:
+        return []
+    low, high = (1 - AS_LARGE) * at_peak, (1 + AS_LARGE) * at_peak
+    return [line for line in lines if _resident_of(line) >= low and (curve.at(line.t) or 0.0) <= high]
+
+
+def _resident_of(line: schema.Mappings) -> int:
+    return sum(row.resident for row in line.rows) + (line.others.resident if line.others else 0)
 
 
 def _was_there(profile: Profile, key: int, t: float) -> bool:

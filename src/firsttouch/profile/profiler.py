@@ -66,6 +66,7 @@ _BY_KERNEL = 0x80
 class ProfileCall:
     """What to profile: a command, or the process `pid` for at most `duration` seconds.
 
+    follow: until every process that was started has ended, not only the first one.
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
     driver does. inject: whether ranges of NVTX are recorded, by a library too. to_stderr: where the target's stdout
     goes.
@@ -74,6 +75,7 @@ class ProfileCall:
     command: Sequence[str] = ()
     pid: int = 0
     duration: float | None = None
+    follow: bool = False
     interval: float = INTERVAL
     out: Path | None = None
     faults: int = 0
@@ -325,8 +327,23 @@ class _Profiler:
                     os.kill(os.getpid(), signal.SIGSTOP)  # the shell takes the terminal when its own child stops
             elif ended:
                 code = os.waitstatus_to_exitcode(status)
-                self._finish(schema.TARGET_ENDED, code, usage)
+                is_written = self.call.follow and self.sampler is not None
+                if self.call.follow and self.sampler is not None:
+                    self._follow(self.sampler, code, usage)
+                self._finish(self.stop or schema.TARGET_ENDED, code, None if is_written else usage)
                 return code if code >= 0 else 128 - code
+
+    def _follow(self, sampler: Sampler, status: int, usage: resource.struct_rusage) -> None:
+        """Goes on after the first process has ended, until no process is left or a signal comes."""
+        sampler.step()
+        self._write_first(sampler, round(time.monotonic() - sampler.began, 5), status, usage)
+        processes = sampler.processes
+        while not self.stop and not self.writer.failure:
+            if not processes.members:  # the last may have started others between two searches
+                processes.scan(time.monotonic() - sampler.began)
+            if not processes.members:
+                break
+            self._tick(self._end_by_signal)
 
     def _is_stopped_by_terminal(self, number: int) -> bool:
         """Whether this process is to stop with the target. After a stop from elsewhere nobody would let it go on."""
@@ -338,7 +355,8 @@ class _Profiler:
         """Samples a process that somebody else started, until it ends, time is up, or Ctrl-C."""
         assert self.sampler is not None
         until = None if self.call.duration is None else self.sampler.began + self.call.duration
-        while not self.stop and pid in self.sampler.processes.members:
+        members = self.sampler.processes.members
+        while not self.stop and (members if self.call.follow else pid in members):
             self._tick(self._end_by_signal)
             if until is not None and time.monotonic() >= until:
                 self.stop = "the time was up"
@@ -360,7 +378,8 @@ class _Profiler:
         number = signal.Signals(received.si_signo)
         self._terminal_stops |= number == signal.SIGTSTP
         from_terminal = number in _FROM_TERMINAL and received.si_code == _BY_KERNEL
-        if number in (*_HANDED_ON, *_FROM_TERMINAL) and not (from_terminal and self.call.command):
+        is_targets = from_terminal and self.call.command and pass_on != self._end_by_signal
+        if number in (*_HANDED_ON, *_FROM_TERMINAL) and not is_targets:
             with suppress(ProcessLookupError):
                 pass_on(number)
 
@@ -389,14 +408,7 @@ class _Profiler:
         now = time.monotonic()
         t = round(now - sampler.began, 5)
         if usage is not None:
-            # The kernel counts the peak before the program was executed too, which is that of this process.
-            peak = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > self._before else None
-            ended = schema.Ended(t=t, key=0, status=status, peak=peak, with_children=True)
-            ended.minor, ended.major = usage.ru_minflt, usage.ru_majflt
-            if first := sampler.processes.members.get(sampler.root):
-                sampler.processes.end(t, first, ended)
-            else:
-                self.writer.add(ended)
+            self._write_first(sampler, t, status, usage)
         sampler.flush(now, last=True)
         if self.call.trace:
             with suppress(UsageError):  # views say what is wrong with a journal
@@ -405,6 +417,17 @@ class _Profiler:
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status
         self.writer.add(schema.End(t=t, status=code, why=why, still_running=running))
+
+    def _write_first(self, sampler: Sampler, t: float, status: int | None, usage: resource.struct_rusage) -> None:
+        """Writes how the first process ended."""
+        # The kernel counts the peak before the program was executed too, which is that of this process.
+        peak = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > self._before else None
+        ended = schema.Ended(t=t, key=0, status=status, peak=peak, with_children=True)
+        ended.minor, ended.major = usage.ru_minflt, usage.ru_majflt
+        if first := sampler.processes.members.get(sampler.root):
+            sampler.processes.end(t, first, ended)
+        else:
+            self.writer.add(ended)
 
 
 def _in_background() -> bool:

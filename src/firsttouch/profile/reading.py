@@ -16,7 +16,7 @@ import msgspec
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.machine.tree import parse_int
-from firsttouch.profile import schema
+from firsttouch.profile import markers, schema
 from firsttouch.profile.cuda import ProcessJournal
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.journal import read_journals
@@ -146,6 +146,7 @@ def read(directory: Path) -> Profile:
     for mark in marks:
         mark.t = max(0.0, mark.t - header.clock)
     _take_marks(profile, marks)
+    markers.leave_out(profile)
     return profile
 
 

@@ -1,6 +1,7 @@
 """Spans in which memory rises, falls or stays level, for targets that name no phases.
 
-Method: the curve is resampled to at most 1,024 equal steps of time. The piecewise linear function with the least
+Method: the curve is resampled to at most 1,024 equal steps of time, and if it has few ticks, to these, since steps that
+repeat a reading would be stairs. The piecewise linear function with the least
 squared error is found for each number of segments up to 12, by dynamic programming over all places of the change
 points (optimal partitioning; Jackson et al., "An algorithm for optimal partitioning of data on an interval", IEEE
 Signal Processing Letters 12, 2005). The number of segments is the one with the least error plus a penalty for each
@@ -29,6 +30,10 @@ SOURCE = "found"
 RISING, FLAT, FALLING = "rising", "flat", "falling"
 MOST_SPANS = 12
 MOST_STEPS, FEWEST_STEPS = 1024, 256
+FEWEST_OF_TICKS = 4
+"""A curve of so many ticks, but fewer than FEWEST_STEPS, has a step for each tick."""
+_NEAR = 0.6
+"""Ticks around a change point in which a jump is looked for."""
 LEAST_OF_RANGE, LEAST_OF_PEAK = 0.05, 0.02
 """The least change of a span that is not called flat, as a part of the curve's range and of its largest value."""
 _PENALTY = 4.0
@@ -65,9 +70,11 @@ class _CurveSpan:
         return RISING if self.change > 0 else FALLING
 
 
-def found_phases(curve: Curve, start: float, end: float) -> list[TargetPhase]:
+def found_phases(curve: Curve, start: float, end: float, tick: float = 0.0) -> list[TargetPhase]:
     """The spans of a curve from `start` to `end`, at most MOST_SPANS, without gaps between them. Neighbours have
     different names. A curve without significant change is one flat span; without readings it has none.
+
+    tick: seconds between two readings, of which those that equal the one before may be absent.
     """
     readings = list(curve.within(start, end))
     if not readings or end <= start:
@@ -79,11 +86,19 @@ def found_phases(curve: Curve, start: float, end: float) -> list[TargetPhase]:
     )
     if max(values) - min(values) <= least or end <= begin:
         return [TargetPhase(FLAT, begin, end, source=SOURCE)]
-    spans = _joined(list(_with_jumps(_segments(readings, begin, end, least), least)), least)
+    few = math.ceil((end - begin) / tick) if tick > 0 else FEWEST_STEPS
+    if FEWEST_OF_TICKS <= few < FEWEST_STEPS:
+        y, repeated = _by_tick(curve, begin, tick, few), 1.0
+        noise, near = _noise(y), _NEAR * tick
+    else:
+        steps = min(MOST_STEPS, max(FEWEST_STEPS, len(readings)))
+        y, repeated = _resampled(readings, begin, end, steps), max(1.0, steps / len(readings))
+        noise, near = _noise(_resampled(readings, begin, end, FEWEST_STEPS)), 4 * (end - begin) / MOST_STEPS
+    spans = _joined(list(_with_jumps(_segments(y, begin, end, least, repeated), least)), least)
     while len(spans) > MOST_SPANS:
         spans = _joined(_without_least(spans), least)
-    sure = max(2 * least, _SURE * _noise(_resampled(readings, begin, end, FEWEST_STEPS)))
-    return _named(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS))
+    sure = max(2 * least, _SURE * noise)
+    return _named(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS, near))
 
 
 def _noise(y: Numbers) -> float:
@@ -93,13 +108,16 @@ def _noise(y: Numbers) -> float:
     return float(np.median(np.abs(np.diff(y, 2)))) / 0.6745 / math.sqrt(6)
 
 
-def _as_read(curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float) -> Iterator[NamedInterval]:
-    """The names and the ends of spans. An end near a jump is moved to the reading after it, so that one span has all of
-    the jump. What was read at the ends overrules the fitted line where it is sure, or where the signs differ.
+def _as_read(
+    curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float, around: float
+) -> Iterator[NamedInterval]:
+    """The names and the ends of spans. An end within `around` of a jump is moved to the reading after it, so that one
+    span has all of the jump. What was read at the ends overrules the fitted line where it is sure, or where the signs
+    differ.
     """
     ends = [spans[0].start, *(span.end for span in spans)]
     for k in range(1, len(spans)):
-        near = curve.within(ends[k] - 4 * step, ends[k] + 4 * step)
+        near = curve.within(ends[k] - around, ends[k] + around)
         jumps = [(abs(value - last), t) for (_, last), (t, value) in pairwise(near)]
         if jumps and max(jumps)[0] >= sure / 4:
             ends[k] = max(jumps)[1]
@@ -128,12 +146,13 @@ def _named(spans: Iterable[NamedInterval]) -> list[TargetPhase]:
     return phases
 
 
-def _segments(readings: list[tuple[float, float]], start: float, end: float, least: float) -> list[_CurveSpan]:
-    """The segments of the best piecewise linear function, with its values at their ends."""
+def _segments(y: Numbers, start: float, end: float, least: float, repeated: float) -> list[_CurveSpan]:
+    """The segments of the best piecewise linear function, with its values at their ends. repeated: how many steps of y
+    hold one reading, and so tell nothing new.
+    """
     import numpy as np
 
-    steps = min(MOST_STEPS, max(FEWEST_STEPS, len(readings)))
-    y = _resampled(readings, start, end, steps)
+    steps = len(y)
     scale = float(np.abs(y).max()) or 1.0
     costs = _costs(y / scale)
     most = min(MOST_SPANS, steps // 4)
@@ -142,7 +161,6 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
     variance = max(noise**2, (_FLOOR * least / scale) ** 2)
     unexplained = errors[-1] / steps
     doubt = _DOUBT if unexplained > _DOUBT * variance else 1.0
-    repeated = max(1.0, steps / len(readings))  # steps that repeat a reading tell nothing new
     penalty = _PENALTY * math.log(steps) * max(variance, unexplained) * repeated * doubt
     number = min(range(most), key=lambda k: errors[k] + k * penalty)
     bounds = [steps]
@@ -162,6 +180,13 @@ def _segments(readings: list[tuple[float, float]], start: float, end: float, lea
             _CurveSpan(start + first * width, until, *ends, residual * math.sqrt(12 * repeated / (last - first)))
         )
     return segments
+
+
+def _by_tick(curve: Curve, start: float, tick: float, steps: int) -> Numbers:
+    """The reading of each tick: that which holds in the middle of it, since a reading may be somewhat late."""
+    import numpy as np
+
+    return np.array([curve.at(start + (k + 0.5) * tick) for k in range(steps)], dtype=float)
 
 
 def _resampled(readings: list[tuple[float, float]], start: float, end: float, steps: int) -> Numbers:
@@ -241,8 +266,10 @@ def _joined(spans: list[_CurveSpan], least: float) -> list[_CurveSpan]:
 
 
 def _without_least(spans: list[_CurveSpan]) -> list[_CurveSpan]:
-    """The spans, that with the least change joined with its smaller neighbour."""
-    place = min(range(len(spans)), key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))
+    """The spans, that with the least change joined with its smaller neighbour; the longest one stays."""
+    longest = max(range(len(spans)), key=lambda i: spans[i].end - spans[i].start)
+    others = [i for i in range(len(spans)) if i != longest]
+    place = min(others, key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))
     near = [i for i in (place - 1, place + 1) if 0 <= i < len(spans)]
     first = min(place, min(near, key=lambda i: abs(spans[i].change)))
     return [*spans[:first], _merged(*spans[first : first + 2]), *spans[first + 2 :]]

@@ -11,7 +11,13 @@ from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, own_of, rise_of, rise_of_all, why_not_added
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
-from firsttouch.profile.process_rows import brief_processes, mappings_at_peaks, page_sizes, process_rows
+from firsttouch.profile.process_rows import (
+    brief_processes,
+    mappings_at_peaks,
+    mappings_elsewhere,
+    page_sizes,
+    process_rows,
+)
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.readings import around, integer, last, near, peak_of, whole
 from firsttouch.profile.summary import (
@@ -48,6 +54,7 @@ def summarise(profile: Profile) -> ProfileSummary:
     seen = process_rows(profile)
     when = host.peak.t if host.peak else profile.seconds
     trace = _trace(profile, phases, gpus)
+    mapped = mappings_at_peaks(profile, host, gpus)
     return ProfileSummary(
         directory=str(profile.directory),
         command=header.command,
@@ -76,10 +83,10 @@ def summarise(profile: Profile) -> ProfileSummary:
         pages=page_sizes(profile, when),
         nodes=[_node(profile, node, when) for node in header.nodes],
         counters=_counters(profile),
-        mappings=mappings_at_peaks(profile, host, gpus),
+        mappings=mapped,
         touches=_touches(profile),
         trace=trace,
-        unseen=_unseen(profile, trace),
+        unseen=_unseen(profile, trace, mappings_elsewhere(profile, host, mapped)),
         cost=_cost(profile),
     )
 
@@ -193,7 +200,7 @@ def _touches(profile: Profile) -> Touches | None:
     )
 
 
-def _unseen(profile: Profile, trace: TraceSummary | None) -> list[Unseen]:
+def _unseen(profile: Profile, trace: TraceSummary | None, mappings: str) -> list[Unseen]:
     """What could not be seen: layers that are absent or incomplete, GPUs without memory by process, notices."""
     unseen = [Unseen(layer=s.layer, why=s.why, mend=s.mend) for s in profile.header.layers if s.why or not s.active]
     unseen += [
@@ -201,6 +208,7 @@ def _unseen(profile: Profile, trace: TraceSummary | None) -> list[Unseen]:
         for gpu in profile.header.gpus
         if gpu.by_process
     ]
+    unseen += [Unseen(layer="mappings", why=mappings)] if mappings else []
     if profile.end is None:
         why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
         unseen.append(Unseen(layer="", why=why))

@@ -1,0 +1,87 @@
+"""Takes the calls of `firsttouch mark` out of a profile: they are no part of what they mark, and each has the memory of
+a Python.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firsttouch.profile.curves import Curve
+
+if TYPE_CHECKING:
+    from firsttouch.profile.reading import Profile, ProfiledProcess
+
+SOURCE = "mark"
+_NAME = "firsttouch"
+"""By what the kernel calls a process of the command."""
+_CLEARLY = 1.5
+"""How many times the memory of each call the kernel's peak of one process must be to be that of another one."""
+_LEVELS = ("resident", "pss", "processes")
+"""Columns of the total that have no part of a process that has ended. Page faults stay counted."""
+
+
+def leave_out(profile: Profile) -> None:
+    """Removes the processes that made marks by `firsttouch mark`, and their part of the sums."""
+    marks = [mark for mark in profile.marks if mark.source == SOURCE]
+    by_pid: dict[int, list[ProfiledProcess]] = {}
+    for process in profile.processes.values():
+        by_pid.setdefault(process.pid, []).append(process)
+    calls = {p.key: p for m in marks for p in by_pid.get(m.pid, []) if p is not profile.first and _was_there(p, m.t)}
+    unread = sum(not any(_was_there(p, m.t) for p in by_pid.get(m.pid, [])) for m in marks)
+    for line in profile.brief:
+        taken = min(unread, line.names.get(_NAME, 0), line.count)
+        unread, line.count = unread - taken, line.count - taken
+        line.names = {**line.names, _NAME: line.names.get(_NAME, 0) - taken} if taken else line.names
+    profile.brief = [line for line in profile.brief if line.count]
+    if not calls:
+        return
+    for column, curve in profile.columns("total").items():
+        profile.curves["total", column] = _without(profile, column, curve, calls)
+    faults = {column: sum(_faults(profile, call, column) for call in calls.values()) for column in ("minor", "major")}
+    if (first := profile.first) is not None:  # what the kernel states of it has the processes that it waited for
+        first.minor, first.major = (_less(getattr(first, c), faults[c]) for c in ("minor", "major"))
+    if profile.largest is not None and profile.largest <= _CLEARLY * max(p.peak or 0 for p in calls.values()):
+        profile.largest = None
+    profile.mappings = [line for line in profile.mappings if line.key not in calls]
+    for sampled in profile.faults:
+        sampled.rows = [row for row in sampled.rows if row[1] not in calls]
+        sampled.counted = _less(sampled.counted, sum(faults.values()))
+    for key in calls:
+        del profile.processes[key]
+    profile.curves = {(of, column): curve for (of, column), curve in profile.curves.items() if _key(of) not in calls}
+
+
+def _was_there(process: ProfiledProcess, t: float) -> bool:
+    return process.started <= t and (process.ended is None or t <= process.ended)
+
+
+def _key(of: str) -> int | None:
+    number = of.rpartition("process:")[2] if "process:" in of else ""
+    return int(number) if number.isdecimal() else None
+
+
+def _less(value: int | None, part: int) -> int | None:
+    return None if value is None else max(0, value - part)
+
+
+def _faults(profile: Profile, call: ProfiledProcess, column: str) -> int:
+    """The page faults of a call, as the kernel stated them at its end or as they were read last."""
+    curve = profile.curve(f"process:{call.key}", column)
+    stated: int | None = getattr(call, column)
+    return stated if stated is not None else int(curve.values[-1]) if curve is not None and len(curve) else 0
+
+
+def _without(profile: Profile, column: str, total: Curve, calls: dict[int, ProfiledProcess]) -> Curve:
+    """A sum over processes without those of `calls`, which are read at the same times as it."""
+    parts = [(call, profile.curve(f"process:{key}", "resident" if column == "processes" else column))
+             for key, call in calls.items()]  # fmt: skip
+    result = Curve()
+    for t, value in total:
+        for call, curve in parts:
+            if curve is None or not len(curve) or t < curve.times[0]:
+                continue
+            if column in _LEVELS and call.ended is not None and t >= call.ended:
+                continue
+            value -= 1 if column == "processes" else curve.at(t) or 0.0
+        result.add(t, max(0.0, value))
+    return result
