@@ -1,9 +1,15 @@
-"""Times a comparison of many results directories: 100 of 5,000 points each in at most 10 s and 1 GiB.
+"""Times a comparison of many results directories, and counts how often a comparison of few is right.
 
     python benchmarks/compare_many.py [DIRECTORIES [POINTS]]
 
-The records are those of results/h200-standard, repeated under further factors; each directory varies them by 1 %.
-Exits with status 1 if a limit is exceeded.
+100 directories of 5,000 points each take at most 10 s and 1 GiB. The records are those of results/h200-standard,
+repeated under further factors; each directory varies them by 1 %.
+
+    python benchmarks/compare_many.py RUN RUN RUN RUN RUN RUN...
+
+Compares runs of one machine in pairs, and three against three drawn at random: at most 2 % of the points differ, and at
+most 1 of 20 fails at 10 %. Then it makes an experiment of three of them slower by 10 %, which is found in 9 of 10. Both
+exit with status 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -16,11 +22,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import cycle, islice
+from collections.abc import Sequence
+from itertools import combinations, cycle, islice
 from pathlib import Path
+
+import msgspec
+
+from firsttouch.comparison.compare import compare_sides
+from firsttouch.comparison.runs import ComparedPoint, ComparedRun, read
+from firsttouch.comparison.sides import Sides
+from firsttouch.comparison.table import Side
 
 SOURCE = Path(__file__).parents[1] / "results" / "h200-standard"
 SECONDS, BYTES = 10.0, 2**30
+TRIALS = 60
 
 
 def write(target: Path, records: list[dict], seed: int) -> None:
@@ -46,7 +61,56 @@ def repeated(points: int) -> list[dict]:
     ]
 
 
+def slower(run: ComparedRun, experiment: str, factor: float) -> ComparedRun:
+    points = []
+    for p in run.points:
+        definition = run.definitions[p.definition]
+        if definition.experiment == experiment:
+            *values, samples = p.value
+            by = 1 / factor if definition.better == "higher" else factor
+            p = ComparedPoint(p.definition, p.device, p.factors, (*(v * by for v in values), samples), p.disturbed)
+        points.append(p)
+    return msgspec.structs.replace(run, points=points)
+
+
+def count(draws: Sequence[tuple[Sequence[ComparedRun], Sequence[ComparedRun]]], name: str) -> bool:
+    """Compares sides that are equal. Returns whether few enough of them differ."""
+    points = differing = failing = 0
+    for before, after in draws:
+        comparison = compare_sides(Sides([Side("before", [*before]), Side("after", [*after])], []), 0.1)
+        points += len(comparison.differences.points)
+        differing += sum(point.differs for point in comparison.differences.points)
+        failing += comparison.exit_status
+    print(f"{name}: {differing:,} of {points:,} points differ ({100 * differing / points:.2f} %), {failing} of "
+          f"{len(draws)} fail at 10 %")  # fmt: skip
+    return differing <= 0.02 * points and failing <= 0.05 * len(draws)
+
+
+def rates(names: Sequence[str]) -> int:
+    runs, rng = [read(name) for name in names], random.Random(1)
+    pairs = list(combinations(runs, 2))
+    draws = [rng.sample(runs, 6) for _ in range(TRIALS)]
+    triples = [(draw[:3], draw[3:]) for draw in draws]
+    good = count([([a], [b]) for a, b in rng.sample(pairs, min(len(pairs), TRIALS))], "one a side")
+    good &= count(triples, "three a side")
+    found = tried = 0
+    for experiment in dict.fromkeys(definition.experiment for run in runs for definition in run.definitions):
+        hits = 0
+        for before, after in triples:
+            slow = [slower(run, experiment, 1.1) for run in after]
+            comparison = compare_sides(Sides([Side("before", [*before]), Side("after", slow)], []))
+            hits += any(g.worse for g in comparison.groups if g.experiment == experiment) or any(
+                p.worse for p in comparison.differences.points if p.column.definition.experiment == experiment
+            )
+        print(f"{experiment}: a slow-down of 10 % is found in {hits} of {TRIALS}")
+        found, tried = found + hits, tried + TRIALS
+    print(f"all: found in {100 * found / tried:.0f} %")
+    return int(not good or found < 0.9 * tried)
+
+
 def main() -> int:
+    if any(Path(text).is_dir() for text in sys.argv[1:]):
+        return rates(sys.argv[1:])
     given = [int(text) for text in sys.argv[1:]]
     directories, points = [*given, *(100, 5000)[len(given) :]]
     records = repeated(points)

@@ -137,7 +137,7 @@ class Compared:
     not_drawn: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        from firsttouch.comparison.compare import plain
+        from firsttouch.comparison.plain import plain
 
         return plain(self.comparison) | ({"report": str(self.page)} if self.page else {})
 

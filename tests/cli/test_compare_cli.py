@@ -24,13 +24,15 @@ def test_one_run_a_side_is_not_judged_by_a_limit(slow):
     assert "one run a side cannot tell a change from what differs from run to run" in " ".join(done.stdout.split())
     assert "slow0 is not judged by the limit: one run a side cannot tell." in done.stdout
     assert "Nothing is clearly worse" not in done.stdout
+    assert f"  for i in 2 3; do firsttouch run --device cpu --device opencl:0 --out {CPU}" in done.stdout
 
 
 def test_a_regression_ends_with_status_1_and_is_named(slow):
     done = call("compare", CPU, slow, "--fail-over", "5%")
-    first, *lines = done.stdout.splitlines()
+    lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
-    assert " slower and " in first
+    assert lines[:3] == ["Conditions that differ", "runs  1 (xeon-vm-quick), 2 (slow0)".ljust(len(lines[1])), ""]
+    assert "CPU latency 10 % slower; other CPU experiments the same within 2 %" in " ".join(lines)
     assert any(line.startswith("- latency on cpu as a whole: slower, 1.1") for line in lines)
     assert call("compare", CPU, slow, "--fail-over", "20%").returncode == 0
 

@@ -25,6 +25,7 @@ MOST_TABLES = 5
 MOST_POINTS = 3
 """The most points of one experiment that are printed."""
 MOST_LISTED = 10
+MOST_CONDITIONS = 6
 PLAIN_WIDTH = 120
 """The width of the output if neither a terminal nor COLUMNS determines it."""
 
@@ -93,32 +94,41 @@ def command(
 
 def _show(comparison: ResultsComparison) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.words import answers, condition_values, notes, short_names
+    from firsttouch.comparison.words import answers, notes, what_to_type
 
     console = Console(soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PLAIN_WIDTH
+    _conditions(console, comparison)
     sentences = answers(comparison)
     for sentence in sentences[: MOST_LISTED + 1]:
         console.print(sentence)
     _more(console, len(sentences) - MOST_LISTED - 1, "side")
+    if calls := what_to_type(comparison):
+        console.print("Three runs a side can tell; two more of each:")
+        for call in calls:
+            console.print(f"  {call}", soft_wrap=True)
     _regressions(console, comparison)
     _experiments(console, comparison)
     _points(console, comparison)
-    if comparison.conditions:
-        console.print("\nConditions that differ", style="bold")
-        grid, short = _grid(2), short_names(comparison)
-        for condition in comparison.conditions[:MOST_LISTED]:
-            grid.add_row(
-                condition.name,
-                condition_values(condition.values, condition.name, [short[name] for name in comparison.names]),
-            )
-        console.print(grid)
-        _more(console, len(comparison.conditions) - MOST_LISTED, "condition")
     if remarks := notes(comparison):
         console.print()
     for sentence in remarks:
         console.print(f"- {sentence}")
+
+
+def _conditions(console: Console, comparison: ResultsComparison) -> None:
+    from firsttouch.comparison.words import condition_rows
+
+    if not (rows := condition_rows(comparison)):
+        return
+    console.print("Conditions that differ", style="bold")
+    grid = _grid(2)
+    for row in rows[:MOST_CONDITIONS]:
+        grid.add_row(*row)
+    console.print(grid)
+    _more(console, len(rows) - MOST_CONDITIONS, "condition")
+    console.print()
 
 
 def _regressions(console: Console, comparison: ResultsComparison) -> None:
@@ -130,7 +140,7 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
     limit = f"{100 * comparison.limit:g} %"
     if reason := not_judged(comparison):
         console.print(reason)
-    elif not comparison.regressions:
+    if not comparison.regressions and not comparison.single:
         console.print(f"Nothing is clearly worse by more than {limit}.")
     if not comparison.regressions:
         return

@@ -1,46 +1,28 @@
-"""Compares the sides of a call, and turns the outcome into plain data for --json and Python."""
+"""Compares the sides of a call."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import msgspec
-
-from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference, find
-from firsttouch.comparison.runs import Definition, Unreadable, factors_of
+from firsttouch.comparison.conditions import DifferingCondition, differing
+from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
+from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align
 from firsttouch.errors import UsageError
-from firsttouch.records.schema import Scalar
 from firsttouch.text import count, join_names
-
-IMPORTANT = (
-    *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
-    *("kernel.release", "kernel.boot_options", "cpu.model", "cpu.", "clock of", "throttled", "run.", "firsttouch"),
-    *("environment.", "numa.", "links.", "gpu", "memory."),
-)
-"""Beginnings of the names of conditions, those that explain most differences first."""
-
 
 Regression: TypeAlias = Difference | ExperimentDifference | Missing
 
 
 @dataclass(frozen=True)
-class DifferingCondition:
-    """A condition that is not the same on all sides. values: one for each side, None if it is not known there."""
-
-    name: str
-    values: list[Scalar]
-
-
-@dataclass(frozen=True)
 class ResultsComparison:
-    """of_devices: whether the sides are the devices of one machine. limit: the fraction by which a side may be worse.
-    regressions: what exceeds it.
+    """of_devices: whether the sides are the devices of one machine. single: the sides that are one run, as the first
+    is. limit: the fraction by which a side may be worse. regressions: what exceeds it.
     """
 
     sides: list[Side]
@@ -49,6 +31,7 @@ class ResultsComparison:
     differences: Differences
     conditions: list[DifferingCondition]
     of_devices: bool
+    single: list[int]
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
 
@@ -107,27 +90,33 @@ def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparis
     Raises:
         UsageError: fewer than two sides can be read, or they have no point in common.
     """
-    sides = read_sides(specs)
+    return compare_sides(read_sides(specs), limit)
+
+
+def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison:
+    """As `compare`, of what is already read."""
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
-    differences = find(table, _single(sides))
+    single = _single(sides)
+    differences = find(table, single)
     return ResultsComparison(
         sides.sides,
         sides.unreadable,
         table,
         differences,
-        _conditions(sides, table),
+        [] if sides.of_devices else differing(sides.sides, table.devices),
         sides.of_devices,
+        single,
         limit,
-        [] if limit is None else _regressions(differences, table, limit),
+        [] if limit is None else regressions(differences, table, limit),
     )
 
 
 def _single(sides: Sides) -> list[int]:
     """The sides that are one run, as is the first: nothing says how much a further run of either would differ."""
     runs = [len(side.runs) for side in sides.sides]
-    return [] if sides.of_devices or runs[0] != 1 else [i for i, n in enumerate(runs) if n == 1 and i]
+    return [i for i, n in enumerate(runs) if i and n == runs[0] == 1 and len(runs) < FLEET]
 
 
 def limit_of(text: str) -> float:
@@ -153,7 +142,7 @@ def _why_nothing(sides: Sides, table: AlignedPoints) -> str:
     return f"{names} have no point in common; run the same experiments on both, with the same --preset and --set"
 
 
-def _regressions(differences: Differences, table: AlignedPoints, limit: float) -> list[Regression]:
+def regressions(differences: Differences, table: AlignedPoints, limit: float) -> list[Regression]:
     """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed. Of many sides
     only experiments as a whole: among all their points, some are far off by chance.
     """
@@ -161,122 +150,3 @@ def _regressions(differences: Differences, table: AlignedPoints, limit: float) -
     groups = [g for g in differences.groups if g.worse and g.ratio and abs(math.log(g.ratio)) > most]
     points = [] if differences.fleet else [d for d in differences.points if d.worse and d.size > most]
     return [*groups, *sorted(points, key=lambda d: -d.size), *table.lost]
-
-
-# ---------------------------------------------------------------------------------------------------- conditions
-
-
-def _conditions(sides: Sides, table: AlignedPoints) -> list[DifferingCondition]:
-    if sides.of_devices:
-        return []
-    by_side = []
-    for side, renamed in zip(sides.sides, table.devices, strict=True):
-        names = {own: slot for slot, own in renamed.items()}
-        merged: dict[str, dict[Scalar, None]] = {}
-        for run in side.runs:
-            for name, value in run.conditions.items():
-                merged.setdefault(_on_first(name, names), {})[value] = None
-        by_side.append({name: _joined(list(values)) for name, values in merged.items()})
-    conditions = [
-        DifferingCondition(name, [side.get(name) for side in by_side])
-        for name in dict.fromkeys(name for side in by_side for name in side)
-    ]
-    topics = [{name.partition(".")[0] for name in side} for side in by_side]
-    differing = [c for c in conditions if _differs(c, topics)]
-    return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
-
-
-def _differs(condition: DifferingCondition, topics: Sequence[set[str]]) -> bool:
-    """True if a condition is not the same on all sides, apart from sides that state nothing on its topic."""
-    topic = condition.name.partition(".")[0]
-    return len({repr(v) for v, stated in zip(condition.values, topics, strict=True) if topic in stated}) > 1
-
-
-def _on_first(name: str, slots: dict[str, str]) -> str:
-    """The name of a condition of a device, with the device's name on the first side."""
-    for prefix in ("device ", "clock of ", "throttled points of "):
-        if name.startswith(prefix):
-            device, comma, unit = name.removeprefix(prefix).partition(",")
-            return f"{prefix}{slots.get(device, device)}{comma}{unit}"
-    return name
-
-
-def _joined(values: Sequence[Scalar]) -> Scalar:
-    return values[0] if len(values) == 1 else ", ".join("unknown" if v is None else str(v) for v in values)
-
-
-# ---------------------------------------------------------------------------------------------------- plain data
-
-
-def plain(comparison: ResultsComparison) -> dict[str, Any]:
-    """The comparison as plain data, for --json and Python."""
-    names, table = comparison.names, comparison.table
-    return {
-        "base": comparison.base,
-        "sides": [
-            {
-                "name": side.name,
-                "directories": [run.name for run in side.runs],
-                "host": side.runs[0].host if side.runs else "",
-                "published": [msgspec.to_builtins(value) for value in side.stated],
-                "devices": {d.name: d.title for run in side.runs for d in run.devices},
-                "points": sum(len(run.points) for run in side.runs),
-                "renamed": table.devices[i],
-                "without_counterpart": dict(table.alone[i]),
-            }
-            for i, side in enumerate(comparison.sides)
-        ],
-        "unreadable": [{"name": bad.name, "reason": bad.reason} for bad in comparison.unreadable],
-        "conditions": [
-            {"name": c.name, "values": dict(zip(names, c.values, strict=True))} for c in comparison.conditions
-        ],
-        "not_compared": [
-            {"experiment": name, "definitions": [_definition(d) for d in definitions]}
-            for name, definitions in table.redefined.items()
-        ],
-        "experiments": [_group(group, names) for group in comparison.groups],
-        "points": [_point(d, names) for group in comparison.groups for d in comparison.points_of(group)],
-        "cannot_tell": [names[side] for side in comparison.cannot_tell],
-        "regressions": [_regression(r, names) for r in comparison.regressions],
-    }
-
-
-def _definition(definition: Definition) -> dict[str, Any]:
-    return {name: getattr(definition, name) for name in ("unit", "version", "better")}
-
-
-def _group(group: ExperimentDifference, names: Sequence[str]) -> dict[str, Any]:
-    return asdict(group) | {"side": names[group.side]}
-
-
-def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:
-    definition = d.column.definition
-    return {
-        "experiment": definition.experiment,
-        "device": d.column.device,
-        "factors": factors_of(d.column.factors),
-        "unit": definition.unit,
-        "better": definition.better,
-        "metric_version": definition.version,
-        "side": names[d.side],
-        "base": asdict(d.base),
-        "value": asdict(d.value),
-        "ratio": d.ratio,
-        "low": d.low,
-        "high": d.high,
-        "verdict": d.verdict,
-        "worse": d.worse,
-    }
-
-
-def _regression(regression: Regression, names: Sequence[str]) -> dict[str, Any]:
-    if isinstance(regression, ExperimentDifference):
-        return {"kind": "experiment", **_group(regression, names)}
-    if isinstance(regression, Difference):
-        return {"kind": "point", **_point(regression, names)}
-    return {
-        "kind": "failed",
-        **regression._asdict(),
-        "side": names[regression.side],
-        "factors": factors_of(regression.factors),
-    }

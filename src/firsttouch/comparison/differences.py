@@ -4,23 +4,24 @@ A side's value of a point is the median of its runs. Its interval holds the inte
 runs would vary by: the spread between the runs of the side, or the typical spread of the experiment on that device if
 that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
 are positive. Two values differ if their intervals are apart. One run on each side cannot tell: its interval is that of
-its samples, which leaves out what differs from run to run.
+its samples, which leaves out what differs from run to run. Neither can runs of which those of one side only were
+disturbed by other programs; where a side has undisturbed values of a point, those alone count.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
-of them. With devices of one run, the order of the ratios gives its interval. With several runs on a side, each run
-has its median ratio, and the interval also holds what these vary by from run to run, times Student's t. From FLEET
-sides on, each is compared with the median of all, and the spread over the sides is the yardstick.
+of them (between_runs.py). With one run a side, the order of the ratios gives its interval. From FLEET sides on, each is
+compared with the median of all, and the spread over the sides is the yardstick.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from firsttouch.comparison.between_runs import chances, intervals, not_by_chance, shift, student
 from firsttouch.comparison.table import AlignedPoints, Column
 from firsttouch.text import SECONDS
 
@@ -44,14 +45,15 @@ MAD = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 LEAST_SHIFT = math.log(1.01)
 """An experiment as a whole is called different only beyond 1 %, because a run has conditions that no interval knows."""
-_T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-_T98 = {1: 31.82, 2: 6.965, 3: 4.541, 4: 3.747, 5: 3.365, 6: 3.143, 7: 2.998, 8: 2.896, 9: 2.821}
-"""Student's t of two-sided 95 % and 98 % intervals by degrees of freedom."""
 _LARGEST = 700.0
 """The largest logarithm of which the exponential is a number."""
 SAME, FASTER, SLOWER, HIGHER, LOWER = "no clear difference", "faster", "slower", "higher", "lower"
 CANNOT_TELL = "cannot tell"
 """The verdict on intervals that are apart where each side is one run: how far a further run would be is unknown."""
+
+
+Group: TypeAlias = tuple[str, str]
+"""An experiment and a device."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +164,28 @@ class _Comparison:
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
         self.positive = (least > 0) if known.size else np.zeros(0, dtype=bool)
         self.value, self.low, self.high = (self._scaled(a) for a in (table.value, table.low, table.high))
-        self.groups: dict[tuple[str, str], list[int]] = {}
+        self.groups: dict[Group, list[int]] = {}
         for i, column in enumerate(table.columns):
             self.groups.setdefault(column.group, []).append(i)
-        self._middles: dict[tuple[str, str], Floats] = {}
+        self.spoilt = self._leave_out_disturbed()
+        self._middles: dict[Group, Floats] = {}
         """With many sides: the median shift of a group's points on each side."""
+
+    def _leave_out_disturbed(self) -> NDArray[np.bool_]:
+        """Leaves out disturbed values where the side has others. Returns for each side the points that have none."""
+        import numpy as np
+
+        table = self.table
+        spoilt = np.zeros((len(table.sides), self.value.shape[1]), dtype=bool)
+        if table.disturbed is None:
+            return spoilt
+        for s, rows in enumerate(table.sides):
+            disturbed, known = table.disturbed[rows], np.isfinite(self.value[rows])
+            quiet = (known & ~disturbed).any(axis=0)
+            spoilt[s] = known.any(axis=0) & ~quiet
+            for values in (self.value, self.low, self.high):
+                values[rows] = np.where(disturbed & quiet, np.nan, values[rows])
+        return spoilt
 
     def _scaled(self, values: Floats) -> Floats:
         import numpy as np
@@ -195,6 +214,8 @@ class _Comparison:
         for side in others:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
+            if not self.fleet and side not in self.single:
+                signs = np.where(self._not_by_chance(side), signs, 0)
             shown = shared & (signs != 0) if self.fleet else shared
             for i in np.flatnonzero(shown):
                 bounds = [(base[i], base_low[i], base_high[i]), (centre[side, i], low[side, i], high[side, i])]
@@ -203,6 +224,17 @@ class _Comparison:
                 )
             groups += self._judge(side, centre, base, signs, shared)
         return Differences(self.fleet, groups, points)
+
+    def _not_by_chance(self, side: int) -> NDArray[np.bool_]:
+        import numpy as np
+
+        first, second = (self.value[self.table.sides[s]] for s in (0, side))
+        probable = np.full(self.value.shape[1], np.nan)
+        for places in self.groups.values():
+            for kind in (True, False):  # logarithms and other values have different scales
+                alike = [i for i in places if self.positive[i] == kind]
+                probable[alike] = chances(first[:, alike], second[:, alike])
+        return not_by_chance(probable)
 
     def _intervals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """For each side: the medians of its runs, the bounds of their intervals, and how many runs have the point."""
@@ -226,24 +258,24 @@ class _Comparison:
             typical[ratios] = np.nanmedian(deviation[:, ratios]) if ratios else np.nan
         spread = np.fmax(deviation, typical)
         freedom = np.maximum(np.maximum(runs - 1, 0).sum(axis=0), 2)
-        half = spread * _quantiles(_T95, freedom) / np.sqrt(np.maximum(runs, 1))
+        quantiles = np.vectorize(lambda n: student(int(n), 0.95), otypes=[float])(freedom)
+        half = spread * quantiles / np.sqrt(np.maximum(runs, 1))
         return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
 
     def _judge(
         self, side: int, centre: Floats, base: Floats, signs: NDArray[np.int64], shared: NDArray[np.bool_]
     ) -> Iterable[ExperimentDifference]:
-        for (experiment, device), places in self.groups.items():
-            compared = [i for i in places if shared[i]]
-            if not compared:
-                continue
-            ratios = [i for i in compared if self.positive[i]]
-            middle, low, high = self._of_group((experiment, device), side, centre, base, ratios)
+        compared = {group: [i for i in places if shared[i]] for group, places in self.groups.items()}
+        compared = {group: places for group, places in compared.items() if places}
+        bounds = self._of_groups(side, centre, base, compared)
+        for (experiment, device), places in compared.items():
+            middle, low, high = bounds[experiment, device]
             sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
             definition = self.table.columns[places[0]].definition
-            verdict, worse = self._verdict(side, places[0], sign)
+            verdict, worse = self._verdict(side, places, sign)
             counts: dict[str, int] = {}
-            for i in compared:
-                word = self._verdict(side, i, int(signs[i]))[0]
+            for i in places:
+                word = self._verdict(side, [i], int(signs[i]))[0]
                 counts[word] = counts.get(word, 0) + 1
             median, least, most = (_unscaled(v, True) for v in (middle, low, high))
             yield ExperimentDifference(
@@ -252,7 +284,7 @@ class _Comparison:
                 better=definition.better,
                 unit=definition.unit,
                 side=side,
-                points=len(compared),
+                points=len(places),
                 counts=counts,
                 ratio=median,
                 low=least,
@@ -261,22 +293,40 @@ class _Comparison:
                 worse=worse,
             )
 
-    def _verdict(self, side: int, i: int, sign: int) -> tuple[str, bool | None]:
-        if sign and side in self.single:
+    def _verdict(self, side: int, places: Sequence[int], sign: int) -> tuple[str, bool | None]:
+        """The verdict on a point, or on the points of an experiment as a whole."""
+        unlike = 0 if self.fleet else (self.spoilt[0] ^ self.spoilt[side])[places].sum()
+        if sign and (side in self.single or 2 * unlike > len(places)):
             return CANNOT_TELL, None
-        definition = self.table.columns[i].definition
+        definition = self.table.columns[places[0]].definition
         return judge(definition.unit, definition.better, sign)
 
+    def _of_groups(
+        self, side: int, centre: Floats, base: Floats, compared: Mapping[Group, Sequence[int]]
+    ) -> dict[Group, tuple[float, float, float]]:
+        """The median logarithm of each experiment's ratios, and its bounds; NaN where they are not known."""
+        bounds = {}
+        for group, places in compared.items():
+            ratios = [i for i in places if self.positive[i]]
+            bounds[group] = self._of_group(group, side, centre, base, ratios) if ratios else (math.nan,) * 3
+        if not self.fleet and any(len(self.table.sides[s]) > 1 for s in (0, side)):
+            first, second = (self.value[self.table.sides[s]] for s in (0, side))
+            shifts = {}
+            for group, places in compared.items():
+                ratios = [i for i in places if self.positive[i]]
+                if ratios and (found := shift(first[:, ratios], second[:, ratios])) is not None:
+                    shifts[group] = found
+                else:
+                    bounds[group] = (bounds[group][0], math.nan, math.nan)
+            bounds |= dict(zip(shifts, intervals(list(shifts.values())), strict=True))
+        return bounds
+
     def _of_group(
-        self, group: tuple[str, str], side: int, centre: Floats, base: Floats, places: Sequence[int]
+        self, group: Group, side: int, centre: Floats, base: Floats, places: Sequence[int]
     ) -> tuple[float, float, float]:
-        """The median logarithm of the ratios, and its bounds; NaN where there are too few to have some."""
+        """As `_of_groups`, of one experiment with one run a side or with many sides."""
         import numpy as np
 
-        if not places:
-            return math.nan, math.nan, math.nan
-        if not self.fleet and any(len(self.table.sides[s]) > 1 for s in (0, side)):
-            return self._of_runs(side, places)
         shifts = centre[side, places] - base[places]
         middle = float(np.nanmedian(shifts))
         if self.fleet:
@@ -289,24 +339,6 @@ class _Comparison:
             far = FAR_GROUP * (1 + FEW / len(known)) * spread
             return middle, middle - far, middle + far
         return middle, *_median_bounds(sorted(shifts[np.isfinite(shifts)]), 0.995)
-
-    def _of_runs(self, side: int, places: Sequence[int]) -> tuple[float, float, float]:
-        """As `_of_group`, with several runs on a side. Only points that every run has can tell runs apart."""
-        import numpy as np
-
-        first, second = (self.value[self.table.sides[s]][:, places] for s in (0, side))
-        whole = np.isfinite(first).all(axis=0) & np.isfinite(second).all(axis=0)
-        first, second = first[:, whole], second[:, whole]
-        if not whole.any():
-            return math.nan, math.nan, math.nan
-        base = np.median(first, axis=0)
-        of_first, of_second = (np.median(runs - base, axis=1) for runs in (first, second))
-        middle = float(of_second.mean() - of_first.mean())
-        freedom = len(of_first) + len(of_second) - 2
-        spread = math.sqrt(sum(float(((runs - runs.mean()) ** 2).sum()) for runs in (of_first, of_second)) / freedom)
-        half = _quantile(_T98, freedom) * spread * math.sqrt(1 / len(of_first) + 1 / len(of_second))
-        low, high = _median_bounds(sorted(np.median(second, axis=0) - base), 0.98)
-        return middle, min(low, middle - half), max(high, middle + half)  # NaN stays
 
     def _difference(
         self,
@@ -321,7 +353,7 @@ class _Comparison:
             SideValue(_unscaled(v, positive) or 0.0, _unscaled(low, positive), _unscaled(high, positive), n)
             for (v, low, high), n in zip(bounds, runs, strict=True)
         )
-        verdict, worse = self._verdict(side, i, sign)
+        verdict, worse = self._verdict(side, [i], sign)
         ratio = low = high = None
         if positive:
             (mine, mine_low, mine_high), (theirs, their_low, their_high) = bounds
@@ -350,18 +382,6 @@ def _median_bounds(ordered: Sequence[float], level: float) -> tuple[float, float
     if n >= 1000:  # the normal approximation
         below = int(n / 2 - NormalDist().inv_cdf((1 + level) / 2) / 2 * math.sqrt(n))
     return (float(ordered[below]), float(ordered[n - 1 - below])) if 0 <= below < n / 2 else (math.nan, math.nan)
-
-
-def _quantile(quantiles: dict[int, float], freedom: int) -> float:
-    limit, slope = (1.96, 2.7) if quantiles is _T95 else (2.326, 5.0)
-    return quantiles.get(freedom, limit + slope / freedom)
-
-
-def _quantiles(quantiles: dict[int, float], freedom: Floats) -> Floats:
-    import numpy as np
-
-    values: Floats = np.vectorize(lambda n: _quantile(quantiles, int(n)), otypes=[float])(freedom)
-    return values
 
 
 def _unscaled(value: float, positive: bool) -> float | None:

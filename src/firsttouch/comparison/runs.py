@@ -8,23 +8,24 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import TypeAlias
 
 import msgspec
 
+from firsttouch.comparison.conditions import of_run
 from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.processes import python_module
 from firsttouch.records.reading import RESULTS, Results, load_results
-from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, Selection
+from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar
 
+_MOST_NAMED = 8
 MANY = 16
 """From this many directories on, several processes read them."""
 
@@ -42,12 +43,13 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ComparedPoint(msgspec.Struct, array_like=True):
-    """One measured point. factors: canonical JSON."""
+    """One measured point. factors: canonical JSON. disturbed: other programs used the processors meanwhile."""
 
     definition: int
     device: str
     factors: str
     value: Interval
+    disturbed: bool = False
 
 
 class Lost(msgspec.Struct, array_like=True):
@@ -80,6 +82,8 @@ class ComparedRun(msgspec.Struct, array_like=True):
     identity: dict[str, Scalar] = {}
     """What runs of one machine have in common."""
     warnings: list[str] = []
+    command: str = ""
+    """The call that measures the same again, without --out; '' if it is not known."""
 
 
 class Unreadable(msgspec.Struct, array_like=True):
@@ -109,11 +113,12 @@ def of_results(name: str, results: Results) -> ComparedRun:
         if r.is_measured:
             definition = (r.experiment, r.unit, r.metric_version, r.better)
             place = definitions.setdefault(definition, len(definitions))
-            points.append(ComparedPoint(place, r.device, factors, _interval(r)))
+            disturbed = bool(getattr(r, "is_disturbed", False))
+            points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
         else:
             lost.append(Lost(r.experiment, r.device, factors, _why(r)))
     devices = _devices(results)
-    conditions = _conditions(results, devices)
+    conditions = of_run(results, {device.name: device.title for device in devices})
     identity = _identity(results.machine)
     return ComparedRun(
         name,
@@ -125,6 +130,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
         conditions,
         identity,
         results.warnings,
+        "" if results.request is None else _command(results.request),
     )
 
 
@@ -193,6 +199,19 @@ def _refuse_if_written(directory: Path) -> None:
         os.close(descriptor)
 
 
+def _command(request: Request) -> str:
+    """The call of a run. One of most experiments names none, which measures all."""
+    named = request.experiments if request.kind == "app" or len(request.experiments) <= _MOST_NAMED else []
+    words = ["firsttouch", request.kind, *named]
+    for device in request.devices:
+        words += ["--device", device]
+    words += [] if request.preset == "quick" else ["--preset", request.preset]
+    for name, values in request.set.items():
+        words += ["--set", f"{name}={','.join(map(str, values))}"]
+    words += [f"--{flag}" for flag in ("events", "counters") if getattr(request, flag)]
+    return shlex.join(words)
+
+
 def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
@@ -228,65 +247,6 @@ def _identity(machine: Machine) -> dict[str, Scalar]:
 
 
 _IDENTIFYING = (("cpu", "model"), ("cpu", "sockets"), ("cpu", "cores_online"), ("nvidia", "gpus"))
-
-# ---------------------------------------------------------------------------------------------------- conditions
-
-_PASSING = re.compile(
-    r"(free|used|available|reclaimable|cached|dirty|load|processes|surplus|reserved|committed)(_|$)|_(free|used)_bytes$|"
-    r"(^|_)(now|sm|memory|core|current)_mhz$|power_w$|temperature|busy|performance_state|uuid|pci_bus|throttle|_reason$|"
-    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids"
-)
-"""Facts that change from moment to moment, or name one of several equal parts."""
-
-
-def _conditions(results: Results, devices: Sequence[ComparedDevice]) -> dict[str, Scalar]:
-    """What may differ between two runs besides what they measured, by name: 'nvidia.driver', 'run.preset', ..."""
-    machine, request = results.machine, results.request
-    conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
-    conditions |= _of_request(request, results.records)
-    conditions |= {f"device {device.name}": device.title for device in devices}
-    conditions |= _clocks(results.records)
-    conditions |= _facts(machine)
-    return conditions
-
-
-def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
-    presets = dict.fromkeys(r.preset for r in records)
-    seeds = dict.fromkeys(r.seed for r in records)
-    conditions: dict[str, Scalar] = {
-        "run.preset": ", ".join(filter(None, presets)) or None,
-        "run.seed": ", ".join(map(str, seeds)) or None,
-    }
-    if request is not None:
-        calls: tuple[Request | Selection, ...] = (*request.earlier, request)
-        conditions |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
-        sets: dict[str, dict[Scalar, None]] = {}
-        for call in calls:
-            for name, values in call.set.items():
-                sets.setdefault(name, {}).update(dict.fromkeys(values))
-        conditions |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
-    return conditions
-
-
-def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
-    """The median clock of each device during its points, to 1 %, and the number of throttled points."""
-    clocks: dict[str, list[float]] = {}
-    throttled: dict[str, int] = {}
-    for r in records:
-        if r.clocks_after is not None and r.clocks_after.core_mhz:
-            clocks.setdefault(r.device, []).append(r.clocks_after.core_mhz)
-            throttled[r.device] = throttled.get(r.device, 0) + bool(r.throttled)
-    conditions: dict[str, Scalar] = {f"clock of {name}, MHz": float(f"{median(v):.2g}") for name, v in clocks.items()}
-    return conditions | {f"throttled points of {name}": n for name, n in throttled.items()}
-
-
-def _facts(machine: Machine) -> dict[str, Scalar]:
-    return {
-        f"{topic}.{name}": value
-        for topic, facts in machine.facts.items()
-        for name, value in facts.items()
-        if not _PASSING.search(name)
-    }
 
 
 def factors_of(text: str) -> Factors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -96,6 +96,8 @@ class AlignedPoints:
     lost: list[Missing] = field(default_factory=list)
     devices: list[dict[str, str]] = field(default_factory=list)
     """For each side: its devices that stand for a device of another name on the sides before it."""
+    disturbed: NDArray[np.bool_] | None = None
+    """The values that were measured while other programs used the processors; None if there are none."""
 
 
 @dataclass
@@ -123,13 +125,15 @@ class _Alignment:
         self.columns: dict[PointKey, int] = {}
         self.definitions: list[Definition] = []
         self.rows: list[list[tuple[int, Interval]]] = []
+        self.disturbed: list[set[int]] = []
         self.redefined: dict[str, dict[Definition, None]] = {}
         self.slots: list[ComparedDevice] = []
 
     def add_run(self, run: ComparedRun, side: _SideRows) -> None:
         names = assign_slots(run.devices, self.slots)
         side.renamed |= {slot: name for name, slot in names.items() if slot != name}
-        values = []
+        values: list[tuple[int, Interval]] = []
+        disturbed: set[int] = set()
         for point in run.points:
             definition = run.definitions[point.definition]
             key = (definition.experiment, names[point.device], with_peer(point.factors, names))
@@ -138,13 +142,15 @@ class _Alignment:
                 self.definitions.append(definition)
             if definition == self.definitions[place]:
                 values.append((place, point.value))
+                if point.disturbed:
+                    disturbed.add(place)
             else:
                 different = self.redefined.setdefault(definition.experiment, {})
                 different |= {self.definitions[place]: None, definition: None}
         for lost in run.lost:
             if lost.why in SHOULD_NOT_BE_LOST:
                 side.failed[lost.experiment, names[lost.device], with_peer(lost.factors, names)] = lost.why
-        self._add_row(values, side)
+        self._add_row(values, side, disturbed)
 
     def add_published(self, values: Sequence[PublishedValue], side: _SideRows) -> None:
         """The values of a paper, after all runs."""
@@ -153,10 +159,11 @@ class _Alignment:
         stated, side.unmatched = _stated(values, list(self.columns), self.definitions, roles, measured)
         self._add_row(stated, side)
 
-    def _add_row(self, values: list[tuple[int, Interval]], side: _SideRows) -> None:
+    def _add_row(self, values: list[tuple[int, Interval]], side: _SideRows, disturbed: Collection[int] = ()) -> None:
         side.rows.append(len(self.rows))
         side.columns.update(place for place, _ in values)
         self.rows.append(values)
+        self.disturbed.append(set(disturbed))
 
     def table(self, sides: Sequence[_SideRows]) -> AlignedPoints:
         """The columns that at least two sides have."""
@@ -178,7 +185,14 @@ class _Alignment:
                 if key in self.columns and self.columns[key] not in side.columns
             ],
             devices=[side.renamed for side in sides],
+            disturbed=self._marks(kept),
         )
+
+    def _marks(self, kept: Sequence[int]) -> NDArray[np.bool_] | None:
+        import numpy as np
+
+        marks = [[place in disturbed for place in kept] for disturbed in self.disturbed]
+        return np.array(marks, dtype=bool) if any(self.disturbed) else None
 
     def _numbers(self, kept: Mapping[int, int]) -> tuple[Floats, Floats, Floats]:
         """The medians and their bounds. kept: the places of the columns that stay, and where they come."""

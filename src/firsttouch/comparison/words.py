@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
+from firsttouch.comparison.conditions import WARNING
 from firsttouch.comparison.differences import (
     CANNOT_TELL,
     FASTER,
@@ -17,6 +20,7 @@ from firsttouch.comparison.differences import (
     ExperimentDifference,
     SideValue,
 )
+from firsttouch.comparison.headline import ratios_seen, summary
 from firsttouch.comparison.runs import factors_of
 from firsttouch.comparison.table import Column, Missing, Side
 from firsttouch.records.schema import Scalar
@@ -24,6 +28,7 @@ from firsttouch.text import RATIO, compact, count, join_names, label, named, qua
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
+_SUFFIXES = ("-", ".", "-run", "-again")
 
 
 def answers(comparison: ResultsComparison) -> list[str]:
@@ -51,7 +56,7 @@ def answers(comparison: ResultsComparison) -> list[str]:
 
 
 def headline(comparison: ResultsComparison, side: int) -> str:
-    """The answer for one side: how many of its points differ, and how."""
+    """The answer for one side: what matters, then how many of its points differ, and how."""
     groups, short = [g for g in comparison.differences.groups if g.side == side], short_names(comparison)
     total, tally = sum(g.points for g in groups), Counter[str]()
     for group in groups:
@@ -59,31 +64,53 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
     what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
-    if apart := tally[CANNOT_TELL]:
+    if side in comparison.single:
+        seen = ratios_seen(comparison, side)
         return (
-            f"{what}: one run a side cannot tell a change from what differs from run to run. {apart:,} {of_all} are "
-            "further apart than their samples vary. Compare three runs a side, joined by commas."
+            f"{what}: one run a side cannot tell a change from what differs from run to run. "
+            + (f"By the median of each experiment: {seen}. " if seen else "")
+            + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary."
         )
-    if not differing:
-        return f"{what}: no clear difference in any {of_all}."
-    return f"{what}: {join_names([*differing, f'{tally[SAME]:,} without a clear difference'])}, {of_all}."
+    counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference"]) + f", {of_all}"
+    what += ", by the median of each experiment"
+    return f"{what}: {summary(comparison, side)}. {counts if differing else f'No clear difference in any {of_all}'}."
 
 
-def short_names(comparison: ResultsComparison) -> dict[str, str]:
-    """A short name for each side, and for the base: the last part of its path, where that tells it from the others."""
-    last = {side.name: _short(side) for side in comparison.sides}
-    short = {name: text if list(last.values()).count(text) == 1 else name for name, text in last.items()}
+def what_to_type(comparison: ResultsComparison) -> list[str]:
+    """The calls that measure what is missing to tell the sides apart: two more runs of each."""
+    if not comparison.single or comparison.of_devices:
+        return []
+    sides = [comparison.sides[i] for i in (0, *comparison.single)]
+    names = [_directory(side) for side in sides]
+    free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
+    suffix = next(free, "-further")
+    calls = []
+    for side, name in zip(sides, names, strict=True):
+        command = side.runs[0].command or "firsttouch run"
+        calls.append(f"for i in 2 3; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
+    three = [shlex.quote(",".join((name, f"{name}{suffix}2", f"{name}{suffix}3"))) for name in names]
+    return [*calls, f"firsttouch compare {' '.join(three)}"]
+
+
+def _directory(side: Side) -> str:
+    """The first directory of a side, or the paper's name."""
+    return side.runs[0].name.rstrip("/") if len(side.runs) > 1 else side.name.rstrip("/")
+
+
+def short_names(comparison: ResultsComparison, *, runs: bool = True) -> dict[str, str]:
+    """A short name for each side, and for the base: the last parts of its path that tell it from the others.
+
+    runs: whether it says how many runs a side has.
+    """
+    paths = [_directory(side).split("/") for side in comparison.sides]
+    parts = next(
+        (n for n in range(1, max(map(len, paths)) + 1) if len({tuple(p[-n:]) for p in paths}) == len(paths)), 0
+    )
+    short = {}
+    for side, path in zip(comparison.sides, paths, strict=True):
+        several = f" ({len(side.runs)} runs)" if runs and len(side.runs) > 1 else ""
+        short[side.name] = "/".join(path[-parts:]) + several if parts else side.name
     return {comparison.base: comparison.base, **short}
-
-
-def _short(side: Side) -> str:
-    if len(side.runs) > 1:
-        return f"{_last(side.runs[0].name)} ({len(side.runs)} runs)"
-    return _last(side.name)
-
-
-def _last(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2] or path
 
 
 def group_title(group: ExperimentDifference) -> str:
@@ -150,22 +177,32 @@ def conditions_by_column(columns: Iterable[Column]) -> dict[Column, str]:
     return texts
 
 
-def condition_text(name: str, value: Scalar) -> str:
-    last = name.rpartition(".")[2]
-    return "not stated" if value is None else label(last, value)
+def condition_rows(comparison: ResultsComparison) -> list[tuple[str, str]]:
+    """Each condition that differs: its name, and its values with the sides that have them."""
+    short = short_names(comparison, runs=False)
+    names = [short[name] for name in comparison.names]
+    return [
+        ("warning" if c.name.startswith(WARNING) else c.name, _condition_values(c.values, c.name, names))
+        for c in comparison.conditions
+    ]
 
 
-def condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) -> str:
-    """The values of a condition, each with the sides that have it: '570.86 (A), 580.12 (B)'."""
+def _condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) -> str:
+    """The values of a condition, each with the sides that have it: '570.86 (A), 580.12 (B)'; a sentence once."""
+    if name.startswith(WARNING):
+        having_it = [side for value, side in zip(values, names, strict=True) if value is not None]
+        return f"{_sides(having_it)} only: {next(value for value in values if value is not None)}"
     having: dict[str, list[str]] = {}
     for value, side in zip(values, names, strict=True):
-        having.setdefault(condition_text(name, value), []).append(side)
-    parts = []
-    for text, sides in sorted(having.items(), key=lambda item: -len(item[1])):
-        who = join_names(sides) if len(sides) <= _MOST_VALUES else count(len(sides), "side")
-        parts.append(f"{text} ({who})")
+        text = "not stated" if value is None else label(name.rpartition(".")[2], value)
+        having.setdefault(text, []).append(side)
+    parts = [f"{text} ({_sides(sides)})" for text, sides in sorted(having.items(), key=lambda item: -len(item[1]))]
     more = f", and {len(parts) - _MOST_VALUES} more values" if len(parts) > _MOST_VALUES + 1 else ""
     return ", ".join(parts[: _MOST_VALUES if more else None]) + more
+
+
+def _sides(sides: Sequence[str]) -> str:
+    return join_names(sides) if len(sides) <= _MOST_VALUES else count(len(sides), "side")
 
 
 def notes(comparison: ResultsComparison) -> list[str]:
@@ -207,8 +244,17 @@ def notes(comparison: ResultsComparison) -> list[str]:
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     short = short_names(comparison)
-    sides = join_names([short[comparison.names[side]] for side in comparison.cannot_tell])
-    return f"{sides} is not judged by the limit: one run a side cannot tell." if sides else ""
+    single = [short[comparison.names[side]] for side in comparison.cannot_tell if side in comparison.single]
+    sentences = [f"{join_names(single)} is not judged by the limit: one run a side cannot tell."] if single else []
+    for side in comparison.cannot_tell:
+        if side not in comparison.single:
+            groups = [g for g in comparison.differences.groups if g.side == side]
+            n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
+            sentences.append(
+                f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: on one side, every run "
+                "measured them while other programs used the processors. Measure again on a quiet machine."
+            )
+    return " ".join(sentences)
 
 
 def missing_text(lost: Missing, names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from firsttouch.comparison.table import Column, with_peer
 from firsttouch.comparison.words import (
     GROUP_HEADS,
     answers,
-    condition_values,
+    condition_rows,
     conditions_by_column,
     group_cells,
     group_title,
@@ -96,10 +96,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         ],
         more=max(0, len(rows) - MOST_POINTS),
         sections=sections,
-        conditions=[
-            (c.name, condition_values(c.values, c.name, [short[name] for name in comparison.names]))
-            for c in comparison.conditions
-        ],
+        conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
     )  # fmt: skip
 

@@ -1,0 +1,172 @@
+"""The conditions of runs, and which of them differ between the sides of a comparison.
+
+What spoils a measurement is a condition like any other. `measuring_conditions` is the one place that says what that is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from firsttouch.machine.measurement_warnings import measurement_warnings
+from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection, as_number
+from firsttouch.units import format_number
+
+if TYPE_CHECKING:
+    from firsttouch.comparison.table import Side
+    from firsttouch.records.reading import Results
+
+WARNING = "warning: "
+"""Begins the name of a condition that is a sentence on what spoils measurements; the sentence is its value."""
+RUNS = "runs"
+"""The condition that tells how many runs a side has."""
+VARYING: Mapping[str, float] = {"cpu.load_1min": 0.5}
+"""Numbers that change from moment to moment and still matter, with the least difference that does."""
+IMPORTANT = (
+    *(WARNING, "cpu.load_1min", RUNS, "firsttouch", "run."),
+    *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
+    *("cpu.governor", "environment.", "kernel.release", "kernel.boot_options", "cpu.model", "cpu."),
+    *("clock of", "throttled", "numa.", "links.", "gpu", "memory."),
+)
+"""Beginnings of the names of conditions, those that explain most differences first."""
+_PASSING = re.compile(
+    r"(free|used|available|reclaimable|cached|dirty|load|processes|surplus|reserved|committed)(_|$)|_(free|used)_bytes$|"
+    r"(^|_)(now|sm|memory|core|current)_mhz$|power_w$|temperature|busy|performance_state|uuid|pci_bus|throttle|_reason$|"
+    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids"
+)
+"""Facts that change from moment to moment, or name one of several equal parts."""
+_NUMBER = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?")
+
+
+@dataclass(frozen=True)
+class DifferingCondition:
+    """A condition that is not the same on all sides. values: one for each side, None if it is not known there."""
+
+    name: str
+    values: list[Scalar]
+
+
+def measuring_conditions(machine: Machine) -> dict[str, Scalar]:
+    """What may have spoilt the measurements of a run, one sentence each.
+
+    The name of each is its sentence without numbers, so that two loads are one condition with two values.
+    """
+    return {f"{WARNING}{_NUMBER.sub('#', text)}": text for text in measurement_warnings(machine.facts)}
+
+
+def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
+    """What may differ between two runs besides what they measured, by name: 'nvidia.driver', 'run.preset', ...
+
+    devices: the titles of the devices with records.
+    """
+    machine = results.machine
+    conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
+    conditions |= _of_request(results.request, results.records)
+    conditions |= {f"device {name}": title for name, title in devices.items()}
+    conditions |= _clocks(results.records)
+    return conditions | _facts(machine) | measuring_conditions(machine)
+
+
+def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
+    presets = dict.fromkeys(r.preset for r in records)
+    seeds = dict.fromkeys(r.seed for r in records)
+    conditions: dict[str, Scalar] = {
+        "run.preset": ", ".join(filter(None, presets)) or None,
+        "run.seed": ", ".join(map(str, seeds)) or None,
+    }
+    if request is not None:
+        calls: tuple[Request | Selection, ...] = (*request.earlier, request)
+        conditions |= {"run.events": any(c.events for c in calls), "run.counters": any(c.counters for c in calls)}
+        sets: dict[str, dict[Scalar, None]] = {}
+        for call in calls:
+            for name, values in call.set.items():
+                sets.setdefault(name, {}).update(dict.fromkeys(values))
+        conditions |= {f"run.set {name}": ", ".join(map(str, values)) for name, values in sets.items()}
+    return conditions
+
+
+def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
+    """The median clock of each device during its points, to 1 %, and the number of throttled points."""
+    clocks: dict[str, list[float]] = {}
+    throttled: dict[str, int] = {}
+    for r in records:
+        if r.clocks_after is not None and r.clocks_after.core_mhz:
+            clocks.setdefault(r.device, []).append(r.clocks_after.core_mhz)
+            throttled[r.device] = throttled.get(r.device, 0) + bool(r.throttled)
+    conditions: dict[str, Scalar] = {f"clock of {name}, MHz": float(f"{median(v):.2g}") for name, v in clocks.items()}
+    return conditions | {f"throttled points of {name}": n for name, n in throttled.items()}
+
+
+def _facts(machine: Machine) -> dict[str, Scalar]:
+    named = {f"{topic}.{name}": value for topic, facts in machine.facts.items() for name, value in facts.items()}
+    return {name: value for name, value in named.items() if name in VARYING or not _passes(name)}
+
+
+def _passes(name: str) -> bool:
+    return bool(_PASSING.search(name.partition(".")[2]))
+
+
+# ---------------------------------------------------------------------------------------------------- of sides
+
+
+def differing(sides: Sequence[Side], renamed: Sequence[Mapping[str, str]]) -> list[DifferingCondition]:
+    """The conditions that are not the same on all sides, those that explain most differences first.
+
+    renamed: for each side, its devices that stand for a device of another name (AlignedPoints.devices).
+    """
+    values: list[dict[str, list[Scalar]]] = []
+    for side, slots in zip(sides, renamed, strict=True):
+        names, merged = {own: slot for slot, own in slots.items()}, dict[str, list[Scalar]]()
+        for run in side.runs:
+            for name, value in run.conditions.items():
+                merged.setdefault(_on_first(name, names), []).append(value)
+        values.append(merged | ({RUNS: [len(side.runs)]} if side.runs else {}))
+    topics = [{_topic(name) for name in side} for side in values]
+    found = [
+        DifferingCondition(name, [_joined(name, side.get(name, [None])) for side in values])
+        for name in dict.fromkeys(name for side in values for name in side)
+        if _differs(name, [side.get(name, [None]) for side, had in zip(values, topics, strict=True)
+                           if _topic(name) in had])
+    ]  # fmt: skip
+    return sorted(found, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
+
+
+def _topic(name: str) -> str:
+    """What a side states something about: one that states nothing on a topic differs in nothing of it."""
+    return "cpu" if name.startswith(WARNING) else name.partition(".")[0]
+
+
+def _differs(name: str, stated: Sequence[Sequence[Scalar]]) -> bool:
+    """Whether a condition differs. stated: for each side that states anything on the topic, the values of its runs."""
+    if name.startswith(WARNING):
+        return len({any(value is not None for value in values) for values in stated}) > 1
+    if (least := VARYING.get(name)) is not None:
+        numbers = [n for values in stated for value in values if (n := as_number(value)) is not None]
+        return bool(numbers) and max(numbers) - min(numbers) >= least
+    return len({repr(_joined(name, values)) for values in stated}) > 1
+
+
+def _on_first(name: str, slots: Mapping[str, str]) -> str:
+    """The name of a condition of a device, with the device's name on the first side."""
+    for prefix in ("device ", "clock of ", "throttled points of "):
+        if name.startswith(prefix):
+            device, comma, unit = name.removeprefix(prefix).partition(",")
+            return f"{prefix}{slots.get(device, device)}{comma}{unit}"
+    return name
+
+
+def _joined(name: str, values: Sequence[Scalar]) -> Scalar:
+    """The values of the runs of a side as one."""
+    if name.startswith(WARNING):
+        return next((value for value in values if value is not None), None)
+    different = list(dict.fromkeys(values))
+    if len(different) == 1:
+        return different[0]
+    if name in VARYING and all(as_number(value) is not None for value in values):
+        numbers = [as_number(value) or 0.0 for value in values]
+        return " to ".join(format_number(bound, 3) for bound in (min(numbers), max(numbers)) if math.isfinite(bound))
+    return ", ".join("unknown" if value is None else str(value) for value in different)

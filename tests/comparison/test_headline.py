@@ -1,0 +1,110 @@
+"""The first sentence of a comparison says what matters, by kind of device and of experiment, and claims no more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from runs import another_run, copy, slower
+
+from firsttouch.comparison.compare import compare
+from firsttouch.comparison.plain import plain
+from firsttouch.comparison.words import answers, condition_rows, what_to_type
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("before")
+    return ",".join(copy(folder / str(i), another_run(i)) for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            (),
+            r"^after \(3 runs\) against before \(3 runs\), by the median of each experiment: CPU "
+            r"the same within [2-9] %; CPU kernels the same within \d %\. No clear difference in any of 442 points\.",
+        ),
+        (
+            (slower("latency", 1.3),),
+            ": CPU latency 30 % slower; other CPU exp.* same .*; CPU-kernel latency 30 % slower; ",
+        ),
+        ((slower("latency", 1.3), slower("tlb", 1.3)), "CPU loads 30 % slower; other CPU experiments the same within "),
+        (
+            (slower("transfer", 1 / 1.7),),
+            r"CPU copies 1\.7 times as fast; .*\d faster and \d+ without .*, of 442 points",
+        ),
+        (
+            (slower("bandwidth", 1 / 1.1), slower("atomics", 1 / 1.38)),
+            "CPU atomics and bandwidth 10 to 3[78] % faster; ",
+        ),
+        ((slower("latency", 1.013),), ": CPU the same within "),
+        ((slower("faultcount", 1 / 3),), "CPU counts of faults 0.33 times as high; "),
+    ],
+)
+def test_what_matters_comes_first(changes, said, before, tmp_path):
+    after = ",".join(copy(tmp_path / "after" / str(i), another_run(i, 0.002), *changes) for i in range(3))
+    (sentence,) = answers(compare([before, after]))
+    sentence = sentence.replace("after/0", "after").replace("before0/0", "before")
+    assert re.search(said, sentence), sentence
+    assert not re.search(r"(?<!within) \b[01] % ", sentence)
+
+
+def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy(Path("a b"), another_run(1, 0.2))
+    copy(Path("after"), another_run(2, 0.2))
+    Path("after-3").mkdir()
+    comparison = compare(["a b", "after/"])
+    (sentence,) = answers(comparison)
+    assert re.search(
+        r"cannot tell .* By the median of each experiment: CPU.* [\d.]+ to [\d.]+ times as fast, ", sentence
+    )
+    assert not re.search(r"same|clear difference|faster|slower", sentence)
+    run = "firsttouch run --device cpu --device opencl:0 --out"
+    calls = [f"for i in 2 3; do {run} {name}$i; done" for name in ("'a b.'", "after.")]
+    assert what_to_type(comparison) == [*calls, "firsttouch compare 'a b,a b.2,a b.3' after,after.2,after.3"]
+    assert plain(comparison)["to_tell"] == what_to_type(comparison)
+    assert what_to_type(compare(["a b,after", "after"])) == []
+
+
+def facts(**changes):
+    """Changes facts of a machine: cpu_load_1min=5 is the fact load_1min of the topic cpu."""
+
+    def change(machine):
+        for name, value in changes.items():
+            topic, _, fact = name.partition("_")
+            machine["facts"].setdefault(topic, {})[fact] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "text"),
+    [
+        ({"cpu_load_1min": 4.5}, "cpu.load_1min", r"1.31 \(before\), 4.5 \(after\)"),
+        ({"cpu_load_1min": 1.4}, None, ""),
+        ({"cpu_governor": "powersave"}, "cpu.governor", r"not stated \(before\), powersave \(after\)"),
+        ({"cpu_governor": "powersave"}, "warning", r"after only: The CPU frequency governor is 'powersave'"),
+        ({"memory_ksm": True}, "warning", r"after only: Kernel same-page merging runs"),
+        ({"environment_MALLOC_ARENA_MAX": "1"}, "environment.MALLOC_ARENA_MAX", r"not stated \(before\), 1 \(after\)"),
+    ],
+)
+def test_conditions_that_differ_are_told_load_included(changes, name, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    copy(Path("before"), machine=facts(environment_HOME="/", cpu_load_1min=1.31))
+    copy(Path("after"), machine=facts(environment_HOME="/", **{"cpu_load_1min": 1.31, **changes}))
+    rows = condition_rows(compare(["before", "after"]))
+    assert (rows == []) if name is None else any(n == name and re.match(text, t) for n, t in rows), rows
+
+
+def test_the_number_of_runs_and_their_loads_are_conditions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, load in enumerate((0.1, 0.4, 3.0)):
+        copy(Path(f"b{i}"), machine=facts(cpu_load_1min=load))
+    rows = dict(condition_rows(compare(["b0,b1", "b2"])))
+    assert rows["cpu.load_1min"] == "0.1 to 0.4 (b0), 3 (b2)"
+    assert rows["runs"] == "2 (b0), 1 (b2)"
+    assert rows["warning"].startswith("b2 only: The load average was 3 on 2 usable cores")
