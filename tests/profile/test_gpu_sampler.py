@@ -174,6 +174,7 @@ def test_memory_that_is_not_stated_is_none_and_has_a_reason(play: Play) -> None:
     sampler = play([{"total": 1, "memory": "Not Supported", "name": "NVIDIA GB10"}])
     (gpu,), states = sampler.start()
     assert (gpu.total, gpu.before.used, gpu.before.free, gpu.source) == (None, None, None, "NVML")
+    assert gpu.shares_host_memory
     assert only(states) == LayerState(
         "gpus", False, "NVML does not state the memory of gpu:0 (NVIDIA GB10): Not Supported"
     )

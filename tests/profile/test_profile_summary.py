@@ -223,6 +223,24 @@ def test_the_driver_s_count_of_the_target_ends_with_its_processes(tmp_path):
     assert [(p.pid, p.peak.bytes) for p in row.processes] == [(100, 200 * MiB), (101, 150 * MiB)]
 
 
+@pytest.mark.parametrize(
+    ("free", "known", "said"),
+    [
+        ([[0.0, 60 << 30], [2.0, 50 << 30], [3.0, 55 << 30]], {}, "10 GiB less was available to all programs at 2 s"),
+        ([[0.0, 60 << 30]], {}, "its driver does not state how much."),
+        ([], {}, "its driver does not state how much."),
+        ([[0.0, 60 << 30], [2.0, 50 << 30]], {"before": s.GpuMemory(5 * MiB)}, "they are not added."),
+        ([[0.0, 60 << 30], [2.0, 50 << 30]], {"shares_host_memory": False}, ""),
+    ],
+)
+def test_a_gpu_in_the_host_s_memory_says_what_the_host_knows(tmp_path, free, known, said):
+    device = gpu(**{"before": s.GpuMemory(), "shares_host_memory": True, **known})
+    rows = s.Samples(of="machine", columns=["mem_available"], rows=free)
+    summary = summary_of(tmp_path, rows, gpus=[gpu("gpu:1"), device])
+    assert summary.gpus[1].shared.endswith(said if "less" not in said else f"{said} than at the start.")
+    assert (summary.gpus[1].shared.partition(";")[0] in " ".join(" ".join(lines(summary)).split())) or not said
+
+
 def test_memory_that_is_not_known_is_none(tmp_path):
     summary = summary_of(tmp_path, gpus=[gpu(before=s.GpuMemory(), by_process="NVML told foreign pids")])
     assert (summary.gpus[0].before, summary.gpus[0].rise, summary.gpus[0].own) == (None, None, None)

@@ -76,11 +76,15 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
     for gpu in summary.gpus:
         if gpu.rise is None:
             yield _row(gpu.name, f"unknown ({gpu.model}, {gpu.source})")
+            if gpu.shared:
+                yield _row("", gpu.shared)
             continue
         about = f"({', '.join(word for word in (gpu.model, gpu.source) if word)})"
         at = f"{format_seconds(gpu.rise.t)}{_within(gpu.rise.phase)}"
         if gpu.only_own:
             yield _row(gpu.name, f"{format_size(gpu.rise.bytes, 3)} of the target's processes at {at} {about}")
+            if gpu.shared:
+                yield _row("", gpu.shared)
             continue
         if not gpu.rise.bytes:
             yield _row(gpu.name, f"no rise over {_size(gpu.before)} before {about}")

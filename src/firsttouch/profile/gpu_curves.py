@@ -6,6 +6,7 @@ from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.reading import Profile
+from firsttouch.units import format_seconds, format_size
 
 
 def rise_of(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
@@ -59,6 +60,22 @@ def gpu_curves(profile: Profile, gpu: str) -> dict[int, Curve]:
         if column == "used" and of.startswith(start) and len(curve)
         if (key := parse_int(of.removeprefix(start))) is not None
     }
+
+
+def in_host_memory(profile: Profile, gpu: schema.ProfiledGpu) -> str:
+    """What is known of the memory of a GPU that uses the host's and whose driver states none of it; '' for others."""
+    if not gpu.shares_host_memory or rise_of_all(profile, gpu) is not None:
+        return ""
+    free = profile.curve("machine", "mem_available")
+    text = f"{gpu.name} uses the host's memory, and its driver does not state how much"
+    if free is None or len(free) < 2:
+        return f"{text}."
+    least = min(free.values)
+    t = free.times[free.values.index(least)]
+    return (
+        f"{text}; of the host's, {format_size(free.values[0] - least, 3)} less was available to all programs at "
+        f"{format_seconds(t)} than at the start."
+    )
 
 
 def why_not_added(gpu: schema.ProfiledGpu) -> str:

@@ -35,6 +35,8 @@ _COMPUTE = "ComputeRunningProcesses"
 _LONGEST_SLEEP = 0.05
 _LISTS = (_COMPUTE, "GraphicsRunningProcesses")
 _LIST_VERSIONS = ("", "_v2")
+_OF_HOST = "Not Supported"
+"""Why NVML states no memory of a GPU that uses the host's, such as GB10 and Thor."""
 _FOREIGN = "NVML names processes by ids that do not exist in this PID namespace"
 _NO_SIZES = "NVML lists the processes but not their memory"
 
@@ -95,6 +97,7 @@ class Watched:
             before=GpuMemory(used=used, free=free, reserved=reserved),
             source="NVML" if self._versions or self.unstated else "NVML, where used includes what the driver reserves",
             by_process=self.by_process,
+            shares_host_memory=self.unstated == _OF_HOST,
             node=node if isinstance(node, int) and node >= 0 else None,
         )
 

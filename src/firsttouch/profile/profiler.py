@@ -295,7 +295,10 @@ class _Profiler:
         self.writer.add(first)
         self.writer.flush()
         marker = str(self.directory.absolute()) if call.inject and call.command else ""
-        self.sampler = Sampler(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker)
+        untold = any(gpu.shares_host_memory and gpu.before.used is None for gpu in profiled)
+        self.sampler = Sampler(
+            call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker, host_tells_of_gpu=untold
+        )
 
     def _sampling(self, pid: int) -> None:
         """Begins to read the target, which has been executed."""

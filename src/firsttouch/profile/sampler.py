@@ -15,7 +15,7 @@ from firsttouch.profile.faults import FaultRecorder
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.perf import PerfBatch, TargetEvents
 from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
-from firsttouch.profile.slow import SlowReader
+from firsttouch.profile.slow import HOST_APART, HOST_APART_IF_SHARED, SlowReader
 from firsttouch.profile.tree import Processes
 
 FLUSH_APART = 0.5
@@ -45,6 +45,8 @@ class Sampler:
     marker: str = ""
     detailed: bool = True
     """Whether to read what is read now and then (profile/slow.py), under the target's memory lock."""
+    host_tells_of_gpu: bool = False
+    """Whether a GPU uses the host's memory and its driver does not state how much."""
     root: int = 0
     _ticks: tuple[int, int] = (0, 0)
 
@@ -52,7 +54,8 @@ class Sampler:
         self._pace = pace = Pace(self.interval)
         self._gpu_tracks: dict[str, Track] = {}
         self.processes = Processes(self.tree, self.writer, pace, self.marker)
-        self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began)
+        apart = HOST_APART_IF_SHARED if self.host_tells_of_gpu else HOST_APART
+        self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began, apart)
         self.faults: FaultRecorder | None = None
         if self.perf is not None and self.perf.every:
             self.faults = FaultRecorder(self.perf.every, self.processes.key_of, self.perf.attached)

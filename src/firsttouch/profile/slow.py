@@ -20,8 +20,8 @@ SHARE, MOST, AT_FIRST = 0.004, 0.015, 0.012
 """The parts of the time, and the seconds that may be spent besides SHARE."""
 FIRST, LEAST_APART, LATER_APART = 2.0, 0.1, 0.25
 """Seconds between two reads in the first seconds, and later."""
-HOST_APART = 2.0
-"""Seconds between two readings of the counters of the host."""
+HOST_APART, HOST_APART_IF_SHARED = 2.0, 0.25
+"""Seconds between two readings of the counters of the host, and where only they tell of the memory of a GPU."""
 RISE = 1.1
 """How much the memory of the target must have risen before its mappings are read again."""
 _SECONDS_PER_BYTE, _LEAST_RATE, _LARGE = 4e-11, 1e-12, 1 << 25
@@ -39,8 +39,16 @@ T = TypeVar("T")
 class SlowReader:
     """Reads the slow counters of the processes in turn, the mappings when memory has risen, and those of the host."""
 
-    def __init__(self, tree: Tree, writer: Writer, pace: Pace, nodes: list[schema.Node], began: float) -> None:
-        self.lock_seconds = 0.0
+    def __init__(
+        self,
+        tree: Tree,
+        writer: Writer,
+        pace: Pace,
+        nodes: list[schema.Node],
+        began: float,
+        host_apart: float = HOST_APART,
+    ) -> None:
+        self.lock_seconds, self._host_apart = 0.0, host_apart
         self._tree, self._writer, self._pace, self._began = tree, writer, pace, began
         self._nodes = [node.node for node in nodes] if len(nodes) > 1 else []
         self._rate = _SECONDS_PER_BYTE
@@ -52,7 +60,7 @@ class SlowReader:
     def step(self, now: float, processes: Processes, root: int) -> None:
         """Reads what is due. root: the pid whose control group is read."""
         if now >= self._host_next:
-            self._host_next = now + HOST_APART
+            self._host_next = now + self._host_apart
             self._read_host(now, root)
         if now < self._next or not processes.members:
             return

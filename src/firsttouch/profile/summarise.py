@@ -8,7 +8,7 @@ from dataclasses import replace
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
-from firsttouch.profile.gpu_curves import gpu_curves, own_of, rise_of, rise_of_all, why_not_added
+from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.process_rows import (
@@ -134,7 +134,7 @@ def _gpu(profile: Profile, gpu: schema.ProfiledGpu, rise: Curve | None) -> GpuRo
         only_own=rise is not None and rise_of_all(profile, gpu) is None,
         processes=sorted(rows, key=lambda row: -row.peak.bytes)[:MOST_PROCESSES],
         by_process=gpu.by_process,
-        shared=why_not_added(gpu),
+        shared=in_host_memory(profile, gpu) or why_not_added(gpu),
     )
 
 
