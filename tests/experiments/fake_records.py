@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firsttouch.analysis.conditions import under_conditions
 from firsttouch.analysis.findings import Finding
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Record, Scalar, Summary
@@ -31,7 +32,8 @@ def a_record(
 
 
 def findings_of(experiment: str, records: list[Record]) -> list[Finding]:
-    return list(all_experiments()[experiment].findings(records, CPU))
+    known = all_experiments()[experiment]
+    return under_conditions(lambda rows: known.findings(rows, CPU), records, known.codebook.factors)
 
 
 def sentences_of(experiment: str, records: list[Record]) -> str:

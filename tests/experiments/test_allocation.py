@@ -60,7 +60,7 @@ def test_costs_with_overlapping_intervals_are_not_ranked() -> None:
     ("least", "largest", "spread", "words"),
     [
         (20.0, 70.0, 0.01, "grows with size for mmap"),
-        (20.0, 22.0, 0.05, "hardly changes for mmap"),
+        (20.0, 22.0, 0.05, "changes less than threefold for mmap"),
         (20.0, 22.0, 0.6, "is not told apart here for mmap"),
         (22.0, 20.0, 0.6, "is not told apart here for mmap"),
         (70.0, 20.0, 0.01, "falls with size for mmap"),

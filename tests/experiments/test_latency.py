@@ -47,7 +47,7 @@ def test_the_memory_side_cache_of_an_apu_is_named() -> None:
 
 def test_the_slowest_memory_is_named_with_its_size_only_where_it_is_clearly_slower() -> None:
     slow = loads({64 * MIB: 1450.0}, "registered")
-    assert "Over 64 MiB, loads by the CPU from registered memory are the slowest: 1.45 us" in sentences_of(
+    assert "Over 64 MiB, random loads by the CPU from registered memory are the slowest: 1.45 us" in sentences_of(
         "latency", loads(CACHES | RISING) + slow
     )
     alike = loads({64 * MIB: 108.0}, "registered", spread=0.1)

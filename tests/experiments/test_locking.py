@@ -78,7 +78,7 @@ def test_findings_give_the_time_of_a_critical_section():
     ]
     words = " ".join(sentences(Locking().findings(locks, DISCRETE)))
     assert "takes 5 us on pinned memory when CPU and GPU compete; 75 % of the sections are the CPU's." in words
-    assert "With one agent alone it takes 25 ns for the CPU." in words
+    assert "With one agent alone, on pinned memory, it takes 25 ns for the CPU." in words
     assert "slowest on managed memory: 20 us, 4 times as long as on pinned memory." in words
 
 

@@ -268,7 +268,7 @@ def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
         "1,024 touches in order, per-64KiB, move 64 MiB, 64 KiB a touch (1 MiB fault and 63 MiB speculative), in "
         "transfers of 4 KiB to 1 MiB, each a multiple of 4 KiB; the total is the same in every repetition." in answer
     )
-    assert "Recording events makes the same points take 1.5 (1 to 2) times as long." in answer
+    assert "Recording events makes the same points take 1.5 (1 to 2) times as long, over 2 pairs." in answer
 
 
 def test_a_fault_after_a_prefetch_is_a_finding() -> None:

@@ -287,7 +287,7 @@ def test_the_farthest_node_is_named_apart_from_devices() -> None:
         "A random load from 256 MiB of malloc memory of node1 takes node0 180 ns, 1.8 times as long as from its own "
         "(100 ns)."
     )
-    assert near == "The shortest between two NUMA nodes: 150 ns, node1 in memory of node0."
+    assert near == "The shortest between two NUMA nodes: 150 ns, node1 in 256 MiB of memory of node0."
     gpus, nodes = experiment.sections(experiment.derive(rows), None)
     assert nodes.question == "How long does one load from another NUMA node's memory take?"
     assert {(r.counters[BY], r.counters[OWNER]) for r in nodes.records} == {
@@ -312,7 +312,7 @@ def test_the_farthest_memory_is_compared_with_the_devices_own() -> None:
         "A random load from 256 MiB of device memory of hip:0 takes hip:1 900 ns, 1.5 times as long as from its own "
         "(600 ns)."
     )
-    assert near == "The shortest between two devices: 750 ns, hip:0 in memory of hip:1."
+    assert near == "The shortest between two devices: 750 ns, hip:0 in 256 MiB of memory of hip:1."
     (section,) = experiment.sections(experiment.derive(rows), None)
     heat = next(f for f in section.figures if isinstance(f, Heat))
     assert heat.where == {"allocator": "device", "size": 256 * MIB}

@@ -18,6 +18,8 @@ Condition: TypeAlias = Scalar | tuple[Scalar, ...]
 """A factor's value, or several values for which a finding holds."""
 
 
+EVERY = "*"
+"""In the names of a claim: it is about all points, whatever their factors are."""
 CLEAR_RATIO = 1.25
 """The least ratio of two values that is reported as a difference, and the most of two that are called alike."""
 
@@ -43,12 +45,14 @@ class Claim:
     id: a stable id, "experiment.what", which scripts may rely on. text: a sentence without its full stop, with
     placeholders for {value}, {ratio}, {other_value}, any condition ({allocator}), any condition of the comparison
     ({other_allocator}) and any detail. head: text that is printed once before adjacent findings of this claim with the
-    same head, whose texts follow it as a list.
+    same head, whose texts follow it as a list. names: factors that the text names otherwise than by a placeholder of
+    their name; EVERY if it says that it is about all points (conditions.py).
     """
 
     id: str
     text: str
     head: str = ""
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Finding:
     """One claim about some points of one device.
 
     value: text if the result is not a number. conditions: the device, the factors that all the points share, and what
-    else the claim names. points: keys of the records. details: further quantities that the claim names.
+    else the claim names. points: keys of the records. details: further quantities that the claim names. stated: the
+    conditions that the sentence gives besides those that the claim names (conditions.py).
     """
 
     claim: Claim
@@ -80,6 +85,7 @@ class Finding:
     points: tuple[str, ...]
     details: Mapping[str, Quantity] = field(default_factory=dict)
     comparison: Comparison | None = None
+    stated: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 def keys(records: Iterable[Record]) -> tuple[str, ...]:
@@ -204,21 +210,3 @@ def extremes(records: Iterable[Record]) -> tuple[Record, Record]:
 def lowest(records: Iterable[Record], by: str) -> list[Record]:
     """The record with the least median for each value of a factor, in ascending order."""
     return sorted((min(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of)
-
-
-def highest(records: Iterable[Record], by: str) -> list[Record]:
-    """The record with the greatest median for each value of a factor, in descending order."""
-    return sorted((max(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of, reverse=True)
-
-
-def fastest_over_slowest(claim: Claim, records: Iterable[Record], by: str) -> list[Finding]:
-    """Compares the values of a factor with the highest and the lowest rate, at the size that most of them share.
-
-    Returns nothing if the difference is not clear: if the intervals overlap, or the ratio is below CLEAR_RATIO.
-    """
-    ranked = highest(at_shared(records, (by,)), by)
-    if len(ranked) < 2:
-        return []
-    comparison = compare(ranked[0], ranked[-1])
-    differs = comparison.is_clear and comparison.ratio.value > CLEAR_RATIO
-    return [finding(claim, ranked[0], comparison=comparison)] if differs else []

@@ -11,10 +11,11 @@ from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import DeviceInfo, Record
 
 _ID, _HEAD = "latency.level", "memory levels seen by the {agent} in {allocator} memory:"
-ENDS = Claim(_ID, "{level}: {value} up to {reach}", _HEAD)
-STATED = Claim(_ID, "{level} ({stated_bytes} stated): {value} up to {reach}", _HEAD)
-LAST = Claim(_ID, "{level}: {value}", _HEAD)
-RISING = Claim(_ID, "memory: {value} at {size}, with no plateau", _HEAD)
+_CURVE = ("size", "order", "first_touch")
+ENDS = Claim(_ID, "{level}: {value} up to {reach}", _HEAD, _CURVE)
+STATED = Claim(_ID, "{level} ({stated_bytes} stated): {value} up to {reach}", _HEAD, _CURVE)
+LAST = Claim(_ID, "{level}: {value}", _HEAD, _CURVE)
+RISING = Claim(_ID, "memory: {value} at {size}, with no plateau", _HEAD, _CURVE)
 LEVEL_FACTOR = sqrt(2)
 """Loads that take less than this many times as long as those of a level mostly still hit that level."""
 

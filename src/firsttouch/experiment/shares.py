@@ -35,14 +35,16 @@ FIGURE = Line(
 
 CLAIM = "shares.best"
 _TIMES = "{speedup} times as fast as the GPU alone"
-FASTER = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES} ({{low}} to {{high}})")
+_NAMES = ("allocator", "cpu_half", "strategy", "gpu_share")
+FASTER = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES} ({{low}} to {{high}})", names=_NAMES)
 NO_FASTER = Claim(
     CLAIM,
     "{where}: no share is clearly faster than the GPU alone; {best}, the fastest in the search, is {speedup} times as "
     "fast ({low} to {high})",
+    names=_NAMES,
 )
-ONCE = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES}, by one run of each")
-GPU_ALONE = Claim(CLAIM, "{where}: no share is faster than the GPU alone")
+ONCE = Claim(CLAIM, f"{{where}}: best share {{best}}: {_TIMES}, by one run of each", names=_NAMES)
+GPU_ALONE = Claim(CLAIM, "{where}: no share is faster than the GPU alone", names=_NAMES)
 
 
 def share_of(factors: Factors) -> float | None:

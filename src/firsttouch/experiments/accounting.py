@@ -143,7 +143,7 @@ COUNTERS = {
 """Names of groups of counters in findings. The counters of a group differ by noise only; the figures show each one.
 """
 _TAKEN = ("accounting.taken", "blocks of {size} take physical memory:")
-TAKEN_WHEN = Claim(_TAKEN[0], "{allocator} {value} (seen in {counters})", _TAKEN[1])
+TAKEN_WHEN = Claim(_TAKEN[0], "{allocator} {value} (seen in {counters})", _TAKEN[1], ("toucher",))
 TAKEN_BY = Claim(_TAKEN[0], "{allocator}, first touched by the {toucher}, {value} (seen in {counters})", _TAKEN[1])
 
 

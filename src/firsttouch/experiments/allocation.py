@@ -11,7 +11,7 @@ from firsttouch.analysis.findings import (
     Claim,
     Finding,
     are_alike,
-    at_shared,
+    are_apart,
     compare,
     extremes,
     finding,
@@ -19,7 +19,8 @@ from firsttouch.analysis.findings import (
     quantity,
     ratio_of,
 )
-from firsttouch.analysis.statistics import distinct, group_by, median_of
+from firsttouch.analysis.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
+from firsttouch.analysis.statistics import distinct, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
 from firsttouch.experiment.presets import (
@@ -178,48 +179,58 @@ class Allocation(Experiment):
         usual = _most_chunks(records)
         allocated = [r for r in usual if r.factors.get("call", "allocate") == "allocate"]
         freed = [r for r in usual if r.factors.get("call") == "free"]
-        large = at_shared(allocated, ("allocator",))
-        small = at_shared(allocated, ("allocator",), pick=min)
+        large = comparable(allocated, ("allocator",))
+        small = comparable(allocated, ("allocator",), pick=min)
         return [
             *_compared(large),
             *(_compared(small) if small != large else []),
             *_growth(allocated),
-            *_compared_frees(at_shared(freed, ("allocator",))),
+            *_compared_frees(comparable(freed, ("allocator",))),
             *_slowest_free(freed, allocated),
             *(finding(FREE_TOUCHED, r, agent=a) for r in usual if (a := TOUCHED.get(str(r.factors.get("call"))))),
         ]
 
 
+_CALL = ("call",)
 RANGE = Claim(
     "allocation.range",
-    "allocating {size} costs most with {allocator}: {value} a call, {ratio} times as much as with {other_allocator} "
-    "({other_value})",
+    "allocating {size} costs most with {allocator}{unclear}: {value} a call, {ratio} times as much as with "
+    "{other_allocator} ({other_value})",
+    names=_CALL,
 )
-ALIKE = Claim("allocation.range", "allocating {size} costs {value} a call with any allocator")
+ALIKE = Claim(
+    "allocation.range", "allocating {size} costs {value} a call with any allocator", names=("call", "allocator")
+)
 UNTOLD = Claim(
     "allocation.range",
     "allocating {size} costs {value} a call with {allocator} and {other_value} with {other_allocator}, not told apart "
     "here",
+    names=_CALL,
 )
-SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call")
+SINGLE = Claim("allocation.cost", "allocating {size} with {allocator} costs {value} a call", names=_CALL)
 FREE_RANGE = Claim(
     "allocation.free",
-    "freeing {size} costs most with {allocator}: {value} a call, {ratio} times as much as with {other_allocator} "
-    "({other_value})",
+    "freeing {size} costs most with {allocator}{unclear}: {value} a call, {ratio} times as much as with "
+    "{other_allocator} ({other_value})",
+    names=_CALL,
 )
 FREE_RATIO = Claim(
     "allocation.free_ratio",
     "freeing {size} of {allocator} memory takes {value}, {ratio} times as long as allocating it ({other_value})",
+    names=_CALL,
 )
 FREE_TOUCHED = Claim(
-    "allocation.free_touched", "freeing {size} of {allocator} memory that the {agent} has touched takes {value}"
+    "allocation.free_touched",
+    "freeing {size} of {allocator} memory that the {agent} has touched takes {value}",
+    names=_CALL,
 )
 _GROWTH = ("allocation.growth", "from {least_size} to {most_size} the cost")
-GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1])
-FLAT = Claim(_GROWTH[0], "hardly changes for {allocator}", _GROWTH[1])
-FALLS = Claim(_GROWTH[0], "falls with size for {allocator}", _GROWTH[1])
-GROWTH_UNTOLD = Claim(_GROWTH[0], "is not told apart here for {allocator}", _GROWTH[1])
-_CHANGES = {"grows": GROWS, "falls": FALLS, "hardly changes": FLAT, "not told apart": GROWTH_UNTOLD}
+_BY_SIZE = ("call", "size")
+GROWS = Claim(_GROWTH[0], "grows with size for {allocator}", _GROWTH[1], _BY_SIZE)
+FLAT = Claim(_GROWTH[0], "changes less than threefold for {allocator}", _GROWTH[1], _BY_SIZE)
+FALLS = Claim(_GROWTH[0], "falls with size for {allocator}", _GROWTH[1], _BY_SIZE)
+GROWTH_UNTOLD = Claim(_GROWTH[0], "is not told apart here for {allocator}", _GROWTH[1], _BY_SIZE)
+_CHANGES = {"grows": GROWS, "falls": FALLS, "changes less than threefold": FLAT, "not told apart": GROWTH_UNTOLD}
 """By what the cost does, in the order of the findings."""
 
 
@@ -229,15 +240,23 @@ def _compared(rows: Sequence[Record]) -> list[Finding]:
         return [finding(SINGLE, row) for row in rows]
     cheapest, most_expensive = extremes(rows)
     comparison = compare(most_expensive, cheapest)
-    claim = RANGE if comparison.is_clear else ALIKE if are_alike(map(quantity, rows)) else UNTOLD
-    return [finding(claim, most_expensive, comparison=comparison)]
+    if comparison.is_clear:
+        return _ends(RANGE, rows)
+    return [finding(ALIKE if are_alike(map(quantity, rows)) else UNTOLD, most_expensive, comparison=comparison)]
+
+
+def _ends(claim: Claim, rows: Sequence[Record]) -> list[Finding]:
+    """The most expensive allocators against the cheapest, with those that are tied with either."""
+    cheapest, most_expensive = extremes(rows)
+    most = tied(rows, most_expensive)
+    comparison = compare_groups(most_expensive, tied(rows, cheapest), "allocator")
+    unclear = rivals(rows, most_expensive, "allocator")
+    return [finding(claim, most, comparison=comparison, allocator=names_in(most, "allocator"), unclear=unclear)]
 
 
 def _most_chunks(records: Sequence[Record]) -> list[Record]:
     """Of the records that differ in the number of blocks alone, those with the most."""
-    names = dict.fromkeys(name for record in records for name in record.factors if name != "chunks")
-    groups = group_by(records, *names).values()
-    return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups]
+    return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups_apart_from(records, "chunks")]
 
 
 def _compared_frees(rows: Sequence[Record]) -> list[Finding]:
@@ -245,8 +264,7 @@ def _compared_frees(rows: Sequence[Record]) -> list[Finding]:
     if len(rows) < 2:
         return []
     cheapest, most_expensive = extremes(rows)
-    comparison = compare(most_expensive, cheapest)
-    return [finding(FREE_RANGE, most_expensive, comparison=comparison)] if comparison.is_clear else []
+    return _ends(FREE_RANGE, rows) if compare(most_expensive, cheapest).is_clear else []
 
 
 def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[Finding]:
@@ -267,7 +285,7 @@ def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[
 def _growth(records: Sequence[Record]) -> list[Finding]:
     """Which allocators' cost grows from blocks of GROWTH_FROM bytes to the largest."""
     by_ends: dict[tuple[str, float, float], list[Record]] = {}
-    for rows in group_by(records, "allocator").values():
+    for rows in groups_apart_from(records, "size"):
         curve = sorted((r for r in rows if number(r, "size") >= GROWTH_FROM), key=lambda r: number(r, "size"))
         if len(curve) > 1:
             ends = (number(curve[0], "size"), number(curve[-1], "size"))
@@ -286,11 +304,11 @@ def _growth(records: Sequence[Record]) -> list[Finding]:
 
 
 def _change(first: Record, last: Record) -> str:
-    """What the cost does from one size to another. That it hardly changes must be shown by both intervals."""
-    if median_of(last) >= GROWTH_RATIO * median_of(first):
+    """What the cost does from one size to another, as far as both intervals show it."""
+    ratio, is_apart = ratio_of(quantity(last), quantity(first)), are_apart(quantity(first), quantity(last))
+    if is_apart and median_of(last) >= GROWTH_RATIO * median_of(first):
         return "grows"
-    if median_of(first) >= GROWTH_RATIO * median_of(last):
+    if is_apart and median_of(first) >= GROWTH_RATIO * median_of(last):
         return "falls"
-    ratio = ratio_of(quantity(last), quantity(first))
     low, high = ratio.low or ratio.value, ratio.high or ratio.value
-    return "hardly changes" if low > 1 / GROWTH_RATIO and high < GROWTH_RATIO else "not told apart"
+    return "changes less than threefold" if low > 1 / GROWTH_RATIO and high < GROWTH_RATIO else "not told apart"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import caches_on_cpu, main_allocator
-from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding
+from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, compare, counter, finding
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -25,6 +26,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.text import count
 from firsttouch.units import format_size
 
 GROUP = 64
@@ -251,14 +253,21 @@ _ALONE = (
     "the {agent} alone increments random elements of an array of {elements} ({type}, {allocator} memory) at {value} "
     "with {threads} threads"
 )
-ALONE = Claim("atomics.alone", _ALONE)
-ALONE_AND_CONTENDED = Claim("atomics.alone", _ALONE + ", and a single element at {other_value}")
+_THREADS = ("cpu_threads", "gpu_threads", "reading")
+ALONE = Claim("atomics.alone", _ALONE, names=_THREADS)
+ALONE_AND_CONTENDED = Claim(
+    "atomics.alone",
+    _ALONE + ", and a single element at {other_value} with {other_threads} threads",
+    names=("elements", *_THREADS),
+)
 TOGETHER = Claim(
     "atomics.together",
     "the {agent} {value}",
-    "when CPU and GPU update together, each reaches this share of its rate alone:",
+    "when CPU and GPU update together, each reaches this share of its rate alone, over {over}:",
+    (EVERY,),
 )
-READING = Claim("atomics.reading", "rates read during a run are {value} of those read only at its ends")
+READING = Claim("atomics.reading", "rates read during a run are {value} of those read only at its ends, over {over}",
+                names=(EVERY,))  # fmt: skip
 
 
 def _alone(records: Sequence[Record], agent: str) -> list[Finding]:
@@ -269,9 +278,13 @@ def _alone(records: Sequence[Record], agent: str) -> list[Finding]:
     best = max(curve, key=median_of)
     same = {name: value for name, value in best.factors.items() if name not in ("elements", f"{agent}_threads")}
     single = [r for r in curve if r.factors["elements"] == 1 and same.items() <= r.factors.items()]
-    comparison = compare(best, max(single, key=median_of)) if single and best.factors["elements"] != 1 else None
-    claim = ALONE_AND_CONTENDED if comparison else ALONE
-    return [finding(claim, best, comparison=comparison, agent=agent, threads=best.factors[f"{agent}_threads"])]
+    threads = f"{agent}_threads"
+    if not single or best.factors["elements"] == 1:
+        return [finding(ALONE, best, agent=agent, threads=best.factors[threads])]
+    comparison = compare(best, max(single, key=median_of))
+    conditions = {**comparison.conditions, "threads": comparison.conditions[threads]}
+    comparison = replace(comparison, conditions=conditions)
+    return [finding(ALONE_AND_CONTENDED, best, comparison=comparison, agent=agent, threads=best.factors[threads])]
 
 
 def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> list[Finding]:
@@ -280,7 +293,8 @@ def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> l
     ratios = [100 * r.counter(name) for r in rows]
     if not ratios:
         return []
-    return [finding(claim, rows, Quantity(median(ratios), "%", min(ratios), max(ratios)), agent=agent)]
+    value, over = Quantity(median(ratios), "%", min(ratios), max(ratios)), count(len(rows), "point")
+    return [finding(claim, rows, value, agent=agent, over=over)]
 
 
 def _mismatch(outcome: _core.Outcome) -> str:

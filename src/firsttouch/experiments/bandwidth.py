@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, at_largest, fastest_over_slowest, finding, highest
+from firsttouch.analysis.findings import Claim, Finding, at_largest, finding
+from firsttouch.analysis.ranking import best_over_worst, groups_apart_from, names_in, tied
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -274,10 +275,10 @@ class Bandwidth(Experiment):
         memory = [r for r in records if r.factors["arrays"] == "memory"] or list(records)
         rows = [r for r in memory if r.factors["kernel"] == "triad"] or memory
         by_agent = group_by(rows, "agent").values()
-        best = sorted((highest(at_largest(of), "agent")[0] for of in by_agent), key=median_of, reverse=True)
+        best = sorted((max(at_largest(of), key=median_of) for of in by_agent), key=median_of, reverse=True)
         return [
-            *map(_best, best),
-            *(f for of in by_agent for f in fastest_over_slowest(RANGE, of, "allocator")),
+            *(_best(r, rows) for r in best),
+            *(f for of in by_agent for f in best_over_worst(RANGE, of, "allocator")),
         ]
 
 
@@ -294,17 +295,28 @@ CPU = Claim(
     "bandwidth.best",
     "the CPU runs {kernel} over arrays of {size} in {allocator} memory at {value}, with {stores} stores and "
     "{cpu_threads} threads",
+    names=("agent", "arrays", "threads"),
 )
-GPU = Claim("bandwidth.best", "the GPU runs {kernel} over arrays of {size} in {allocator} memory at {value}")
+GPU = Claim(
+    "bandwidth.best",
+    "the GPU runs {kernel} over arrays of {size} in {allocator} memory at {value}",
+    names=("agent", "arrays"),
+)
 RANGE = Claim(
     "bandwidth.range",
-    "over arrays of {size} the {agent} is {ratio} times as fast in {allocator} memory ({value}) as in "
+    "in a {kernel} over arrays of {size} the {agent} is {ratio} times as fast in {allocator} memory ({value}) as in "
     "{other_allocator} memory ({other_value})",
+    names=("arrays",),
 )
 
 
-def _best(record: Record) -> Finding:
+def _best(record: Record, others: Sequence[Record]) -> Finding:
+    """The fastest of one agent, and those of other memory that are tied with it under the same conditions."""
+    alike = next(rows for rows in groups_apart_from(others, "allocator") if record in rows)
+    rows = tied(alike, record)
+    allocator = names_in(rows, "allocator")
     if record.factors["agent"] == "gpu":
-        return finding(GPU, record)
+        return finding(GPU, rows, allocator=allocator)
     threads = record.counters.get("threads", record.factors["threads"])
-    return finding(CPU, record, cpu_threads=int(threads) if isinstance(threads, float) else threads)
+    used = int(threads) if isinstance(threads, float) else threads
+    return finding(CPU, rows, allocator=allocator, cpu_threads=used)

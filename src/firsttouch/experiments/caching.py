@@ -309,8 +309,9 @@ def _why_no_loads(loads: str, device: DeviceInfo) -> str | None:
     return f"kernels of {device.name} have one kind of load"
 
 
-CACHED = Claim("caching.cached", "the {agent} caches {allocator} memory")
-NOT_CACHED = Claim("caching.cached", "the {agent} does not cache {allocator} memory")
+_REREAD = ("pattern", "padding", "threads", "loads", "size")
+CACHED = Claim("caching.cached", "the {agent} caches {allocator} memory", names=_REREAD)
+NOT_CACHED = Claim("caching.cached", "the {agent} does not cache {allocator} memory", names=_REREAD)
 _SLOWER = (
     "takes {value} where entries share lines, {ratio} times as long as where they are {other_padding} apart "
     "({other_value})"
@@ -320,9 +321,10 @@ _ALIKE = "takes {value}, whether entries share lines or are {other_padding} apar
 _UNTOLD = "takes {value} where entries share lines, not told apart here from the {other_value} of {other_padding} apart"
 _TEXTS = (_SLOWER, _FASTER, _ALIKE, _UNTOLD)
 _WHERE = "with {threads} threads of the {agent} on {allocator} memory, an update"
-SHARING = tuple(Claim("caching.sharing", f"{_WHERE} {text}") for text in _TEXTS)
+_LINES = ("pattern", "padding", "loads")
+SHARING = tuple(Claim("caching.sharing", f"{_WHERE} {text}", names=_LINES) for text in _TEXTS)
 _PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an entry"
-SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}") for text in _TEXTS)
+SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}", names=(*_LINES, "threads")) for text in _TEXTS)
 
 
 def _cached(records: Sequence[Record]) -> list[Finding]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from firsttouch import _core
 from firsttouch.allocators.properties import main_allocator
@@ -289,21 +289,26 @@ def _quickest(records: Sequence[Record]) -> Finding:
     quickest, _ = extremes([r for r in records if number(r, "size") == least])
     curve = [r for r in records if r.factors[INTERFACE] == quickest.factors[INTERFACE]]
     grows = proportional_from(curve)
-    bus = [q for r in records if (q := counter(r, "bus_gbs", "GB/s"))]
-    if not bus:
+    if not any(counter(r, "bus_gbs", "GB/s") for r in records):
         return finding(ITSELF, quickest)
-    best = {"bus": max(bus, key=lambda q: q.value)}
+    most, most_of = max(((q, r) for r in records if (q := counter(r, "bus_gbs", "GB/s"))), key=lambda p: p[0].value)
+    named: dict[str, Any] = {"bus_size": format_size(most_of.count("size")), "bus_interface": most_of.text(INTERFACE)}
+    best = {"bus": most}
     parties = "devices of one process" if quickest.factors.get(PROCESSES) == ONE else "processes"
     if grows is None:
-        return finding(QUICKEST, quickest, details=best, parties=parties)
-    return finding(GROWS, quickest, details=best, begins=format_size(grows), parties=parties)
+        return finding(QUICKEST, quickest, details=best, parties=parties, **named)
+    return finding(GROWS, quickest, details=best, begins=format_size(grows), parties=parties, **named)
 
 
 _HEAD = "quickest operations of {ranks} {parties}:"
-QUICKEST = Claim("collective.quickest", "{operation} {value} for {size} ({interface}); bus at most {bus}", _HEAD)
+_BUS = "bus at most {bus} ({bus_size}, {bus_interface})"
+QUICKEST = Claim(
+    "collective.quickest", f"{{operation}} {{value}} for {{size}} ({{interface}}); {_BUS}", _HEAD, (PROCESSES,)
+)
 GROWS = Claim(
     "collective.quickest",
-    "{operation} {value} for {size} ({interface}), in proportion to the size from {begins}; bus at most {bus}",
+    f"{{operation}} {{value}} for {{size}} ({{interface}}), in proportion to the size from {{begins}}; {_BUS}",
     _HEAD,
+    (PROCESSES,),
 )
 ITSELF = Claim("collective.itself", "{operation} of a process with itself takes {value} for {size} ({interface})")

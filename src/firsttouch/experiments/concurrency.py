@@ -14,12 +14,14 @@ from firsttouch.analysis.findings import (
     Finding,
     Quantity,
     are_alike,
+    are_apart,
     at_largest,
     compare,
     finding,
     quantity,
     ratio_of,
 )
+from firsttouch.analysis.ranking import not_told_apart
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
@@ -200,7 +202,16 @@ class Concurrency(Experiment):
             return []
         best = min(rows, key=median_of)
         alone = Quantity(_sum_of_times_alone(best), "ms")
-        findings = [finding(BEST, best, details={"alone": alone}, memory=_memory(best), division=_division(best))]
+        findings = [
+            finding(
+                BEST,
+                best,
+                details={"alone": alone},
+                memory=_memory(best),
+                division=_division(best),
+                unclear=_rivals(rows, best),
+            )
+        ]
         findings += [f for r in rows for f in shares.best_found(r, f"{_memory(r)} memory, {r.factors['strategy']}")]
         divided = [r for r in rows if min(_times_alone(r)) > 0]
         at_once = [r for r in divided if r.factors["strategy"] != "lockstep"]
@@ -213,20 +224,34 @@ class Concurrency(Experiment):
         return findings
 
 
+_DIVIDED = ("allocator", "cpu_half", "gpu_share", "cpu_threads")
+"""The factors of the memory and of the division of the work, in words."""
 BEST = Claim(
     "concurrency.best",
-    "an iteration is fastest on {memory} memory, {strategy}{division}: {value}; both agents alone, one after the "
-    "other, take {alone}",
+    "an iteration is fastest on {memory} memory, {strategy}{division}{unclear}: {value}; both agents alone, one "
+    "after the other, take {alone}",
+    names=_DIVIDED,
 )
 _SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns:")
-SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}{division}", _SPEEDUP[1])
-NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}{division}", _SPEEDUP[1])
+_ORDER = ("strategy", *_DIVIDED)
+SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}{division}", _SPEEDUP[1], _ORDER)
+NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}{division}", _SPEEDUP[1], _ORDER)
 _OVERLAP = "overlap is greatest on {memory} memory, {strategy}{division}: {value}"
-OVERLAP = Claim("concurrency.overlap", _OVERLAP)
+OVERLAP = Claim("concurrency.overlap", _OVERLAP, names=_DIVIDED)
 BELOW_LIMIT = Claim(
-    "concurrency.overlap", f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}"
+    "concurrency.overlap",
+    f"{_OVERLAP}; two agents that do not slow each other down would reach {{limit}}",
+    names=_DIVIDED,
 )
-AT_LIMIT = Claim("concurrency.overlap", f"{_OVERLAP}, at the limit for agents that do not slow each other down")
+AT_LIMIT = Claim(
+    "concurrency.overlap", f"{_OVERLAP}, at the limit for agents that do not slow each other down", names=_DIVIDED
+)
+
+
+def _rivals(records: Sequence[Record], best: Record) -> str:
+    """Which others are not told apart from the fastest, in words."""
+    others = [r for r in records if r is not best and not are_apart(quantity(r), quantity(best))]
+    return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in others])
 
 
 def _speedup(record: Record, in_turns: Record) -> Finding:

@@ -157,8 +157,9 @@ BEFORE_FIRST_KERNEL = ("library", "context", "compile-cold", "launch-first")
 TOTAL = Claim(
     "context.total",
     "a new program spends {value} before its first kernel has run; the longest phase is {phase}, {longest} ({what})",
+    names=("phase",),
 )
-CACHED = Claim("context.cached", "with the compiled kernel in the cache it spends {value}")
+CACHED = Claim("context.cached", "with the compiled kernel in the cache it spends {value}", names=("phase",))
 PHASE = Claim("context.phase", "phase {phase} takes {value} ({what})")
 
 

@@ -19,12 +19,12 @@ from firsttouch.analysis.findings import (
     Finding,
     Quantity,
     are_alike,
-    at_shared,
     compare,
     extremes,
     finding,
     quantity,
 )
+from firsttouch.analysis.ranking import comparable, groups_apart_from, names_in, rivals, tied
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -182,7 +182,7 @@ class FaultCount(Experiment):
         return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        rows = at_shared(records, ("allocator", *AGENT_FACTORS))
+        rows = comparable(records, ("allocator", *AGENT_FACTORS))
         if not rows:
             return []
         fewest, most = extremes(rows)
@@ -191,31 +191,45 @@ class FaultCount(Experiment):
             medians = [median_of(r) for r in rows]
             claim = ALIKE if are_alike(map(quantity, rows)) else UNTOLD
             return [finding(claim, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
-        return [_extreme(FEWEST, fewest), _extreme(MOST, most, comparison)]
+        return [_extreme(FEWEST, fewest, rows), _extreme(MOST, most, rows, comparison)]
 
 
 _RANGE = ("faultcount.range", "CPU page faults over arrays of {size}:")
-_USE = "{allocator} first touched by the {first_touch}{streamed}, {value}{pages}"
-FEWEST = Claim(_RANGE[0], f"fewest with {_USE}", _RANGE[1])
-MOST = Claim(_RANGE[0], f"most with {_USE}", _RANGE[1])
+_USE = "{allocator}{unclear} first touched by the {first_touch}{streamed}, {value}{pages}"
+_WHOSE = ("allocator", "first_touch", "streamed_by")
+FEWEST = Claim(_RANGE[0], f"fewest with {_USE}", _RANGE[1], _WHOSE)
+MOST = Claim(_RANGE[0], f"most with {_USE}", _RANGE[1], _WHOSE)
 ALIKE = Claim(
     "faultcount.alike",
     "CPU page faults over arrays of {size}: {value}, much the same for every allocator and first touch",
+    names=_WHOSE,
 )
 
 
 UNTOLD = Claim(
     "faultcount.alike",
     "CPU page faults over arrays of {size}: {value}; allocators and first touches are not told apart here",
+    names=_WHOSE,
 )
 
 
-def _extreme(claim: Claim, record: Record, comparison: Comparison | None = None) -> Finding:
+def _extreme(claim: Claim, record: Record, others: Sequence[Record], comparison: Comparison | None = None) -> Finding:
+    """The record, and others of the same agents and pages that are tied with it."""
+    alike = [r for of in groups_apart_from(others, "allocator") if record in of for r in of]
+    named = tied([r for r in alike if r.counters.get("page_bytes") == record.counters.get("page_bytes")], record)
     page = record.counters.get("page_bytes")
     pages = f" on {format_size(page)} pages" if isinstance(page, int) else ""
     by = record.factors.get("streamed_by")
     streamed = f" and streamed by the {str(by).upper()}" if by not in (None, record.factors["first_touch"]) else ""
-    return finding(claim, record, comparison=comparison, pages=pages, streamed=streamed)
+    return finding(
+        claim,
+        named,
+        comparison=comparison,
+        pages=pages,
+        streamed=streamed,
+        allocator=names_in(named, "allocator"),
+        unclear=rivals(alike, record, "allocator"),
+    )
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, at_shared, compare, extremes, finding
+from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding, number
 from firsttouch.analysis.levels import levels
+from firsttouch.analysis.plateaus import is_beyond_caches
+from firsttouch.analysis.ranking import comparable, names_in, rivals, tied
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -166,24 +168,39 @@ class Latency(Experiment):
         if not curves:
             return []
         main = max(curves.values(), key=len)
-        return [finding(LARGEST, at_largest(main)), *levels(main, device), *_slowest(curves, main)]
+        return [finding(LARGEST, at_largest(main)), *levels(main, device), *_slowest(curves, main, device)]
 
 
-LARGEST = Claim("latency.largest", "a random load by the {agent} from {size} of {allocator} memory takes {value}")
+_USUAL = ("order", "first_touch")
+LARGEST = Claim(
+    "latency.largest", "a random load by the {agent} from {size} of {allocator} memory takes {value}", names=_USUAL
+)
 SLOWEST = Claim(
     "latency.slowest",
-    "over {size}, loads by the {agent} from {allocator} memory are the slowest: {value}, {ratio} times as long as "
-    "by the {other_agent} from {other_allocator} memory",
+    "over {size}, random loads by the {agent} from {allocator} memory are the slowest{unclear}: {value}, {ratio} times "
+    "as long as by the {other_agent} from {other_allocator} memory ({other_value})",
+    names=_USUAL,
 )
 
 
-def _slowest(curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[Record]) -> list[Finding]:
-    """Compares the slowest loads with those of the main curve, at the largest size that most curves have."""
-    at = at_shared((r for curve in curves.values() for r in curve), ("agent", "allocator"))
+def _slowest(
+    curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[Record], device: DeviceInfo | None
+) -> list[Finding]:
+    """Compares the slowest loads with those of the main curve, at the largest size that most curves have: beyond the
+    device's caches, if several have such a size.
+    """
+    rows = [r for curve in curves.values() for r in curve]
+    beyond = [r for r in rows if device is not None and is_beyond_caches(number(r, "size"), device.facts)]
+    by = ("agent", "allocator")
+    at = comparable(beyond, by)
+    at = at if len(at) > 1 else comparable(rows, by)
     mine = [r for r in at if r in main]
     _, slowest = extremes(at)
     if not mine or slowest in mine:
         return []
-    comparison = compare(slowest, mine[0])
-    says = comparison.is_clear and comparison.ratio.value > CLEAR_RATIO
-    return [finding(SLOWEST, slowest, comparison=comparison)] if says else []
+    alike = [r for r in at if r.factors["agent"] == slowest.factors["agent"]]
+    named, comparison = tied((r for r in alike if r not in mine), slowest), compare(slowest, mine[0])
+    if not comparison.is_clear or comparison.ratio.value <= CLEAR_RATIO:
+        return []
+    unclear = rivals(alike, slowest, "allocator")
+    return [finding(SLOWEST, named, comparison=comparison, allocator=names_in(named, "allocator"), unclear=unclear)]

@@ -225,12 +225,19 @@ CONTENDED = Claim(
     "locking.contended",
     f"{_SECTION} takes {{value}} on {{allocator}} memory when CPU and GPU compete; {{share}} of the sections are the "
     "CPU's",
+    names=("rivals",),
 )
-ALONE = Claim("locking.alone", "{value} for the {rivals}", "with one agent alone it takes")
+ALONE = Claim(
+    "locking.alone",
+    "{value} for the {rivals}",
+    "with one agent alone, on {allocator} memory, it takes",
+    ("rivals", "outside", "gpu_group_threads"),
+)
 ALONE_BEST = Claim("locking.alone", f"{_SECTION} takes the {{rivals}} alone {{value}} on {{allocator}} memory")
 SLOWEST = Claim(
     "locking.slowest",
     "it is slowest on {allocator} memory: {value}, {ratio} times as long as on {other_allocator} memory",
+    names=("rivals", "outside", "gpu_group_threads"),
 )
 
 
@@ -238,6 +245,7 @@ IN_GROUPS = Claim(
     "locking.groups",
     "on {allocator} memory, with {outside} accesses between sections, a section of the GPU alone takes {value} with "
     "{gpu_group_threads} competing threads in each group, {ratio} times as long as with one ({other_value})",
+    names=("rivals", "gpu_group_threads"),
 )
 
 

@@ -40,7 +40,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
 from firsttouch.records.schema import NODE, PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, SIDES, between_devices, by_kind, is_own, parties_of
+from firsttouch.views.pairs import BY, OWNER, PARTIES, SIDES, between_devices, by_kind, is_own, parties_of
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
@@ -259,8 +259,14 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
 
 
 _HEAD = "fastest copies to {target} memory of another {party}, over {size}:"
-BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner})", _HEAD)
+_OUTWARD = (*PARTIES, "direction")
+BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner})", _HEAD, _OUTWARD)
 RANGE = Claim(
-    "p2p-copy.best", "{engine} {value} ({by} to {owner}; least {other_value}, {slow_by} to {slow_owner})", _HEAD
+    "p2p-copy.best",
+    "{engine} {value} ({by} to {owner}; least {other_value}, {slow_by} to {slow_owner})",
+    _HEAD,
+    _OUTWARD,
 )
-ALONE = Claim("p2p-copy.alone", "a single copy of {size} takes at least {value} ({engine}, {by} to {owner})")
+ALONE = Claim(
+    "p2p-copy.alone", "a single copy of {size} takes at least {value} ({engine}, {by} to {owner})", names=_OUTWARD
+)

@@ -19,7 +19,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, between_devices, by_kind, parties_of
+from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, parties_of
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,10 @@ def _fastest(records: Sequence[Record]) -> Finding:
 
 
 _HEAD = "fastest kernels in {allocator} memory of another {party}, over {size}:"
-BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner})", _HEAD)
+BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner})", _HEAD, PARTIES)
 RANGE = Claim(
     "p2p-direct.best",
     "{kernel} {value} ({by} in that of {owner}; least {other_value}, {slow_by} in that of {slow_owner})",
     _HEAD,
+    PARTIES,
 )

@@ -15,7 +15,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Record
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, between_devices, by_kind, own_of, parties_of
+from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, own_of, parties_of
 
 
 class P2pLatency(PairExperiment):
@@ -99,6 +99,12 @@ def _named(claim: Claim, record: Record, comparison: Comparison | None = None) -
 
 
 _LOAD = "a random load from {size} of {allocator} memory of {owner} takes {by} {value}"
-FARTHEST = Claim("p2p-latency.farthest", _LOAD)
-FARTHER = Claim("p2p-latency.farthest", _LOAD + ", {ratio} times as long as from its own ({other_value})")
-NEAREST = Claim("p2p-latency.nearest", "the shortest between two {party}s: {value}, {by} in memory of {owner}")
+FARTHEST = Claim("p2p-latency.farthest", _LOAD, names=PARTIES)
+FARTHER = Claim(
+    "p2p-latency.farthest", _LOAD + ", {ratio} times as long as from its own ({other_value})", names=PARTIES
+)
+NEAREST = Claim(
+    "p2p-latency.nearest",
+    "the shortest between two {party}s: {value}, {by} in {size} of memory of {owner}",
+    names=PARTIES,
+)

@@ -43,7 +43,18 @@ from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, SIDES, between_devices, by_kind, is_own, matrix, owner, parties_of
+from firsttouch.views.pairs import (
+    BY,
+    OWNER,
+    PARTIES,
+    SIDES,
+    between_devices,
+    by_kind,
+    is_own,
+    matrix,
+    owner,
+    parties_of,
+)
 
 
 class P2pMessage(PairExperiment):
@@ -228,11 +239,20 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
 
 
 _HEAD = "fastest messages of {size} between two processes:"
-BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory)", _HEAD)
+BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory)", _HEAD, PARTIES)
 RANGE = Claim(
     "p2p-message.best",
     "{interface} {value} ({by} to {owner}, {target} memory; least {other_value}, {slow_by} to {slow_owner})",
     _HEAD,
+    PARTIES,
 )
-ITSELF = Claim("p2p-message.itself", "a process on {by} sends messages of {size} to itself at {value} ({interface})")
-ALONE = Claim("p2p-message.alone", "a message of {size} alone takes at least {value} ({interface}, {by} to {owner})")
+ITSELF = Claim(
+    "p2p-message.itself",
+    "a process on {by} sends messages of {size} to itself at {value} ({interface})",
+    names=PARTIES,
+)
+ALONE = Claim(
+    "p2p-message.alone",
+    "a message of {size} alone takes at least {value} ({interface}, {by} to {owner})",
+    names=PARTIES,
+)

@@ -288,18 +288,20 @@ COST = Claim(
     "pagefault.cost",
     "{value} {toucher} ({rate})",
     "the first {touch} each of {pages} pages of {page_bytes} of {allocator} memory costs, per page:",
+    ("scenario", "threads", "access", "page_size"),
 )
 SINGLE = Claim(
     "pagefault.single",
     "{value} {toucher} (95th percentile {p95})",
     "a single first {touch} a page of {page_bytes} of {allocator} memory takes on average:",
+    ("scenario", "threads", "access", "page_size", "pages"),
 )
 
 
 def _costs(records: Iterable[Record]) -> list[Finding]:
     """What the first touch of the most pages costs each toucher, by memory and access."""
     findings = []
-    for rows in group_by(records, "allocator", "page_size", "access", "xnack").values():
+    for rows in group_by(records, "allocator", "page_size", "access").values():
         for same in group_by(rows, "scenario", "threads").values():
             most = max(same, key=lambda r: number(r, "pages"))
             rate = replace(ratio_of(Quantity(1e9, "", 1e9, 1e9), quantity(most)), unit="pages/s")

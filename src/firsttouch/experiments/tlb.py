@@ -298,16 +298,21 @@ class Tlb(Experiment):
         return [*shown, *_entries(curves, with_knees), *_misses(records)]
 
 
+_CHASE = ("method", "pages")
 _REACH = ("tlb.reach", "TLB reach for loads by the {agent} from {allocator} memory, one every {stride}:")
-REACH = Claim(_REACH[0], "{level} {value} ({bytes}), beyond which a load takes {extra} more", _REACH[1])
+REACH = Claim(_REACH[0], "{level} {value} ({bytes}), beyond which a load takes {extra} more", _REACH[1], _CHASE)
 ENTRY = Claim(
-    "tlb.entry", "{bound} {value} of {allocator} memory", "one entry of the first-level TLB covers, for the {agent}:"
+    "tlb.entry",
+    "{bound} {value} of {allocator} memory",
+    "one entry of the first-level TLB covers, for the {agent}:",
+    (*_CHASE, "stride"),
 )
 NO_KNEE = Claim(
     "tlb.none",
     "no TLB level of the {agent} ends within {value} of {allocator} memory, one every {stride} ({bytes})",
+    names=_CHASE,
 )
-MISSES = Claim("tlb.misses", "{value} with {allocator} memory", "dTLB misses of a triad's loads:")
+MISSES = Claim("tlb.misses", "{value} with {allocator} memory", "dTLB misses of a triad's loads:", ("method", "agent"))
 
 
 def _curves(records: Iterable[Record]) -> Curves:

@@ -17,13 +17,13 @@ from firsttouch.analysis.findings import (
     compare,
     counter,
     extremes,
-    fastest_over_slowest,
     finding,
     keys,
     number,
     ratio_of,
     shared,
 )
+from firsttouch.analysis.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -251,7 +251,7 @@ class Transfer(Experiment):
         known = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
         return [
             *map(_fastest, known),
-            *(f for rows in known for f in fastest_over_slowest(RANGE, rows, "allocator")),
+            *(f for rows in known for f in best_over_worst(RANGE, rows, "allocator")),
             *_alone(records),
             *_into_new_pages(records),
         ]
@@ -259,10 +259,10 @@ class Transfer(Experiment):
 
 DIRECTIONS = ("h2d", "d2h", "d2d", "h2h")
 _FASTEST = ("transfer.fastest", "fastest copies of the largest size:")
-FASTEST = Claim(_FASTEST[0], "{direction} {value} over {size} ({allocator}, {engine})", _FASTEST[1])
+FASTEST = Claim(_FASTEST[0], "{direction} {value} over {size} ({allocator}, {engine}){unclear}", _FASTEST[1])
 PEAK = Claim(
     _FASTEST[0],
-    "{direction} {value} over {size} ({allocator}, {engine}), and up to {other_value} over {other_size} "
+    "{direction} {value} over {size} ({allocator}, {engine}){unclear}, and up to {other_value} over {other_size} "
     "({other_allocator}, {other_engine})",
     _FASTEST[1],
 )
@@ -285,11 +285,15 @@ NEW_PAGES = Claim(
 
 def _fastest(rows: Sequence[Record]) -> Finding:
     """The fastest copy of the largest size, and of any size if that is clearly faster, as copies within a cache are."""
-    best, peak = extremes(at_largest(rows))[1], extremes(rows)[1]
-    comparison = compare(best, peak)
+    best = extremes(at_largest(rows))[1]
+    alike = next(of for of in groups_apart_from(rows, "allocator", "engine", "size") if best in of)
+    peak = extremes(alike)[1]
+    rows = [r for r in at_largest(alike) if r.factors["engine"] == best.factors["engine"]]
+    named, comparison, unclear = tied(rows, best), compare(best, peak), rivals(rows, best, "allocator")
+    allocator = names_in(named, "allocator")
     if comparison.is_clear and comparison.ratio.value * CLEAR_RATIO < 1:
-        return finding(PEAK, best, comparison=comparison)
-    return finding(FASTEST, best)
+        return finding(PEAK, named, comparison=comparison, allocator=allocator, unclear=unclear)
+    return finding(FASTEST, named, allocator=allocator, unclear=unclear)
 
 
 def _alone(records: Sequence[Record]) -> list[Finding]:

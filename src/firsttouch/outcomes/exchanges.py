@@ -33,12 +33,17 @@ FIGURE = Bar(
 RUN = Claim("app.run", "{value} for a run of {app} by {count}, messages in {buffers} memory", "{interface}:")
 BEST_RUN = Claim("app.best_run", "{value} by {count}, {interface}, messages in {buffers} memory", "{app}:")
 BEST_ALONE = Claim("app.best_run", "{value} by one process alone, messages in {buffers} memory", "{app}:")
+_KINDS = ("events", "placement")
 _BEST = (
     "with {ranks} processes a run of {app} takes {value} by {interface} with messages in {buffers} memory, {exchange} "
     "of it in exchanges"
 )
-BEST = Claim("app.exchange", _BEST)
-RANGE = Claim("app.exchange", _BEST + "; {other_value} by {other_interface} with {other_buffers} memory, the slowest")
+BEST = Claim("app.exchange", _BEST, names=_KINDS)
+RANGE = Claim(
+    "app.exchange",
+    _BEST + "; {other_value} by {other_interface} with {other_buffers} memory, the slowest",
+    names=_KINDS,
+)
 
 
 def findings(records: Sequence[Record]) -> list[Finding]:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import geometric_mean
 
-from firsttouch.analysis.findings import Claim, Finding, Quantity, are_apart, compare, extremes, finding, quantity
+from firsttouch.analysis.findings import (
+    EVERY,
+    Claim,
+    Finding,
+    Quantity,
+    are_apart,
+    compare,
+    extremes,
+    finding,
+    quantity,
+)
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.experiment.shares import best_found
 from firsttouch.outcomes import exchanges
@@ -20,40 +30,49 @@ from firsttouch.outcomes.derive import (
     setting,
     strategy,
 )
+from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.schema import INTERFACE, Record
-from firsttouch.text import condition, count
+from firsttouch.text import condition, count, join_names
 
 NOTABLE_SAVING = 0.95
 """A peak memory below this fraction of the peak under explicit is reported."""
 
-WRONG = Claim("app.wrong", "incorrect results are excluded: {value} of {strategy}")
-NONE = Claim("app.none", "no run produced a correct result")
-ONCE = Claim("app.once", "each point was run once, so small differences may be chance")
-ONLY = Claim("app.only", "only {strategy} was measured: a run takes {value}")
+MOST_MISSING = 3
+"""How many applications are named that a mean leaves out."""
+_KINDS = (EVENTS, PLACEMENT)
+"""Factors of further kinds of points, on which no finding rests: events runs, and candidates of a search."""
+WRONG = Claim("app.wrong", "incorrect results are excluded: {value} of {strategy}", names=(EVERY,))
+NONE = Claim("app.none", "no run produced a correct result", names=(EVERY,))
+ONCE = Claim("app.once", "each point was run once, so small differences may be chance", names=(EVERY,))
+ONLY = Claim("app.only", "only {strategy} was measured: a run takes {value}", names=_KINDS)
 _FASTEST = "app.fastest"
 _IS_FASTEST = "the fastest strategy is {strategy}, at {value}"
 _AGAINST = ", {ratio} times {other_strategy}'s {other_value}"
 _RIVALS = ", but not clearly faster than {rivals}"
 _RELATIVE = "time of a run relative to {other_strategy}:"
-RELATIVE = Claim("app.relative", "{strategy} {ratio}", _RELATIVE)
+RELATIVE = Claim("app.relative", "{strategy} {ratio}", _RELATIVE, _KINDS)
 MEMORY = Claim(
     "app.memory",
     "at its peak {strategy} holds {saved} less memory than {baseline} ({value} instead of {baseline_bytes})",
+    names=_KINDS,
 )
 KERNELS = Claim(
     "app.kernels",
     "under {strategy} the kernels take {value} times as long as under {baseline}, the whole run {run} times",
+    names=_KINDS,
 )
 _WINS = ("app.wins", "fastest over {where}:")
-WINS = Claim(_WINS[0], "{strategy} in {value}", _WINS[1])
-NO_WINNER = Claim(_WINS[0], "no strategy clearly in {value}", _WINS[1])
+WINS = Claim(_WINS[0], "{strategy} in {value}", _WINS[1], (EVERY,))
+NO_WINNER = Claim(_WINS[0], "no strategy clearly in {value}", _WINS[1], (EVERY,))
 MEAN = Claim(
-    "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over applications:"
+    "app.mean", "{strategy} {value}", "time of a run relative to {baseline}, geometric mean over {over}:", (EVERY,)
 )
 NOT_COMPARED = Claim(
-    "app.not_compared", "not compared with {baseline}, under which they have no correct run: {applications}"
+    "app.not_compared",
+    "not compared with {baseline}, under which they have no correct run: {applications}",
+    names=(EVERY,),
 )
-ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:")
+ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:", _KINDS)
 _RUN = "{value} for a run of {app}"
 RUN = Claim("app.run", _RUN, "{strategy}:")
 RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:")
@@ -73,7 +92,7 @@ def of_application(records: Sequence[Record]) -> list[Finding]:
     settings = _settings(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
-    findings += [*_speed(chosen, condition(chosen[0], names)), *_kernels(chosen), *_memory(chosen)]
+    findings += [*_speed(chosen, names), *_kernels(chosen), *_memory(chosen)]
     if len(settings) > 1:
         findings += _wins(settings, count(len(settings), "setting"))
     findings += of_exchanges
@@ -98,8 +117,9 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
     for record in good:
         if strategy(record) != BASELINE and positive(record, "relative_time") is not None:
             relative.setdefault(strategy(record), []).append(record)
-    means = [_mean(name, rows) for name, rows in relative.items() if len(rows) > 1]
-    findings += sorted(means, key=lambda f: f.value.value if isinstance(f.value, Quantity) else 0)
+    everything = {application(r) for rows in relative.values() for r in rows}
+    means = [_mean(name, rows, everything) for name, rows in relative.items() if len(rows) > 1]
+    findings += sorted(means, key=lambda f: (-len(f.points), f.value.value if isinstance(f.value, Quantity) else 0))
     compared = {application(r) for r in good if positive(r, "relative_time")}
     if alone := [r for r in good if application(r) not in compared]:
         left_out = tuple(sorted({application(r) for r in alone}))
@@ -176,8 +196,12 @@ def _is_indistinguishable(a: Record, b: Record) -> bool:
     return x.value == y.value if x.low is None or y.low is None else not are_apart(x, y)
 
 
-def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
-    """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest."""
+def _speed(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
+    """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest.
+
+    names: the factors that the setting is named by.
+    """
+    where = condition(rows[0], names)
     first, *rivals = fastest(rows)
     if len(rows) == 1:
         return [finding(ONLY, first)]
@@ -185,7 +209,8 @@ def _speed(rows: Sequence[Record], where: str) -> list[Finding]:
     text = (f"with {where}, " if where else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
-    answer = finding(Claim(_FASTEST, text), first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
+    claim = Claim(_FASTEST, text, names=(*names, *_KINDS))
+    answer = finding(claim, first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
     others = sorted((r for r in rows if r not in (first, base)), key=median_of)
     return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
 
@@ -240,6 +265,16 @@ def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     return findings
 
 
-def _mean(name: str, rows: Sequence[Record]) -> Finding:
+def _mean(name: str, rows: Sequence[Record], everything: Collection[str]) -> Finding:
+    """everything: the applications that were compared under any strategy."""
+    missing = sorted(set(everything) - {application(r) for r in rows})
     ratios = [ratio for r in rows if (ratio := positive(r, "relative_time")) is not None]
-    return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=BASELINE)
+    over = number_of_cases(rows) + (f" without {join_names(missing[:MOST_MISSING])}" if missing else "")
+    over += f" and {len(missing) - MOST_MISSING} more" if len(missing) > MOST_MISSING else ""
+    return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=BASELINE, over=over)
+
+
+def number_of_cases(rows: Sequence[Record]) -> str:
+    """How many applications, or measured cases of them, records are of: '3 applications'."""
+    apps = {application(r) for r in rows}
+    return count(len(rows), "application" if len(rows) == len(apps) else "measured case")

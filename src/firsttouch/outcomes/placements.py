@@ -192,8 +192,17 @@ def is_gain(search: PlacementSearch, record: Record) -> bool:
     return word_of(record) != AS_IS and mine.value < base.value and are_apart(mine, base)
 
 
-GAIN = Claim("app.placement", "with {settings} {strategy} takes {value}, {ratio} times {other_value} by itself")
-NO_GAIN = Claim("app.placement", "no placement of single buffers is clearly faster than {strategy} ({value} tried)")
+_SEARCHED = (PLACEMENT, "repeat", EVENTS)
+GAIN = Claim(
+    "app.placement",
+    "with {settings} {strategy} takes {value}, {ratio} times {other_value} by itself",
+    names=_SEARCHED,
+)
+NO_GAIN = Claim(
+    "app.placement",
+    "no placement of single buffers is clearly faster than {strategy} ({value} tried)",
+    names=_SEARCHED,
+)
 
 
 def of_searches(records: Iterable[Record]) -> list[Finding]:

@@ -6,10 +6,11 @@ report is still written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
+from firsttouch.analysis.conditions import under_conditions
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiment.base import Experiment, ReportSection
@@ -128,7 +129,8 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
         )
 
     def find(some: Sequence[Record]) -> tuple[list[Finding], list[str]]:
-        findings = list((section.findings or experiment.findings)(some, info))
+        find_in = section.findings or experiment.findings
+        findings = under_conditions(lambda rows: find_in(rows, info), some, _known(experiment))
         return findings, sentences(findings)  # fails if a claim names something that a finding lacks
 
     try:
@@ -140,3 +142,8 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
     findings, texts = found.value
     problem = "" if texts else "These points support no finding; they are in the table."
     return SectionAnswer(findings if texts else (), problem, found.sentence)
+
+
+def _known(experiment: Experiment) -> Collection[str]:
+    """The factors that its findings know of; none if these may be any."""
+    return () if experiment.codebook.open else experiment.codebook.factors

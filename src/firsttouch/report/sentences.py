@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from firsttouch.analysis.findings import Condition, Finding, Quantity
-from firsttouch.text import SECONDS, caption, join_names, label
+from firsttouch.text import SECONDS, caption, join_names, label, named
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 
 WIDE = 0.1
@@ -79,11 +79,21 @@ def _amount(value: float, q: Quantity, unit: str) -> str:
 
 
 def _head(finding: Finding) -> str:
-    return finding.claim.head.format_map(_fields(finding)) if finding.claim.head else ""
+    if not finding.claim.head:
+        return ""
+    head = finding.claim.head.format_map(_fields(finding))
+    text = head.removesuffix(":")
+    return text + (f" ({stated})" if (stated := _stated(finding)) else "") + head[len(text) :]
 
 
 def _text(finding: Finding) -> str:
-    return finding.claim.text.format_map(_fields(finding))
+    text = finding.claim.text.format_map(_fields(finding))
+    return text if finding.claim.head or not finding.stated else f"{text}, with {_stated(finding)}"
+
+
+def _stated(finding: Finding) -> str:
+    """The conditions that the claim does not name."""
+    return ", ".join(f"no {name}" if v is None else named(name, v) for name, v in finding.stated.items())
 
 
 def _fields(finding: Finding) -> dict[str, str]:

@@ -8,10 +8,22 @@ from collections.abc import Sequence
 from statistics import median
 
 from firsttouch.allocators.properties import role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, counter, finding, number, quantity, ratio_of
+from firsttouch.analysis.findings import (
+    EVERY,
+    Claim,
+    Finding,
+    Quantity,
+    compare,
+    counter,
+    finding,
+    number,
+    quantity,
+    ratio_of,
+)
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import Record
+from firsttouch.text import count
 from firsttouch.units import format_size
 
 BASE_FAMILIES = ("base", "allocator")
@@ -20,45 +32,62 @@ WHOLE = ("whole", "streams-2", "streams-4")
 """Prefetches of the whole buffer."""
 RATIO = "ratio"
 """An optional factor: bytes of the buffer for each byte that ballast leaves free on the device."""
-_PASSES = ("migration.passes", "over {size}, passes of a kernel:")
+_CASE = ("touch", "order", "advice", "prefetch", "starts_on", "operation", "events")
+"""The factors of the base point, which a case names where it differs from it."""
+_ANY_CASE = ("allocator", *_CASE)
+_PASSES = ("migration.passes", "over {size} that the CPU wrote, passes of a kernel:")
 SHARED = Claim(
     _PASSES[0],
     "{value} on {allocator}",
     "nothing migrates, since the device shares the host's memory; a pass over {size} takes",
+    _CASE,
 )
 PASSES = {
-    "moves at once": Claim(_PASSES[0], "{allocator} moves in the first pass ({first}, then {value} each)", _PASSES[1]),
+    "moves at once": Claim(
+        _PASSES[0], "{allocator} moves in the first pass ({first}, then {value} each)", _PASSES[1], _CASE
+    ),
     "moves gradually": Claim(
-        _PASSES[0], "{allocator} gets faster over {passes} (from {first} to {value} a pass)", _PASSES[1]
+        _PASSES[0], "{allocator} gets faster over {passes} (from {first} to {value} a pass)", _PASSES[1], _CASE
     ),
     "stays": Claim(
         _PASSES[0], "{allocator} does not move ({value} a pass, {ratio} times as long as in device memory)", _PASSES[1]
     ),
-    "is there": Claim(_PASSES[0], "{allocator} takes the same time from the first pass on ({value})", _PASSES[1]),
+    "is there": Claim(
+        _PASSES[0], "{allocator} takes the same time from the first pass on ({value})", _PASSES[1], _CASE
+    ),
 }
 """By the behaviour of the passes (analysis/passes.py)."""
-SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:")
+SPEEDUP = Claim("migration.speedup", "{speedup} with {case}", "speedup over no advice and no prefetch:", _ANY_CASE)
 MOST_NAMED = 3
 """How many of the highest and of the lowest speedups are named."""
-BACK = Claim("migration.prefetch_back", "a prefetch of {size} of {allocator} memory back to the CPU takes {value}")
-NO_FAULTS = Claim("migration.faults", "after a prefetch of the whole buffer, the passes raise no GPU faults")
+BACK = Claim(
+    "migration.prefetch_back", "a prefetch of {size} of {allocator} memory back to the CPU takes {value}", names=_CASE
+)
+NO_FAULTS = Claim(
+    "migration.faults", "after a prefetch of the whole buffer, the passes raise no GPU faults", names=(EVERY,)
+)
 FAULTS = Claim(
     "migration.faults",
     "{value} with {case}",
     "after a prefetch of the whole buffer, the passes still raise GPU faults:",
+    _ANY_CASE,
 )
 MOVED = Claim(
     "migration.touches",
     "{touched} touches in order, {touch}, move {value}, {each} a touch ({causes}), in transfers of {smallest} to "
     "{largest}, each a multiple of {multiple}; the total is {same} in every repetition",
+    names=("order", "events"),
 )
 _RATIOS = ("migration.ratio", "all passes over {size}, by the ratio of the buffer to the device memory left free:")
-RATIO_TIME = Claim(_RATIOS[0], "{case}: {value}", _RATIOS[1])
-RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {other_ratio}", _RATIOS[1])
+_OF_RATIO = (*_ANY_CASE, RATIO)
+RATIO_TIME = Claim(_RATIOS[0], "{case}: {value}", _RATIOS[1], _OF_RATIO)
+RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {other_ratio}", _RATIOS[1], _OF_RATIO)
 RATIO_ALIKE = Claim(
-    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {other_ratio}", _RATIOS[1]
+    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {other_ratio}", _RATIOS[1], _OF_RATIO
 )
-EVENTS = Claim("migration.events", "recording events makes the same points take {value} times as long")
+EVENTS = Claim(
+    "migration.events", "recording events makes the same points take {value} times as long, over {over}", names=(EVERY,)
+)
 _CAUSE = re.compile(r"compute_h2d_([a-z_]+)_bytes")
 
 
@@ -199,5 +228,5 @@ def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
     ratios = [median_of(on) / median_of(off) for on, off in pairs]
     if not ratios:
         return []
-    rows = [record for pair in pairs for record in pair]
-    return [finding(EVENTS, rows, Quantity(median(ratios), "", min(ratios), max(ratios)))]
+    rows, over = [record for pair in pairs for record in pair], count(len(pairs), "pair")
+    return [finding(EVENTS, rows, Quantity(median(ratios), "", min(ratios), max(ratios)), over=over)]

@@ -13,6 +13,8 @@ SIDES = ("source", "target")
 """The factors with the allocators of the two sides."""
 MEMORY = ("allocator", *SIDES)
 OWNER, BY = "owner", "by"
+PARTIES = ("device", PEER, NODE)
+"""The factors that these words of findings name."""
 
 
 def agent_of(factors: Mapping[str, Scalar]) -> str:

@@ -1,0 +1,138 @@
+"""No finding of any experiment compares records that differ in a factor which its sentence does not name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from fake_devices import DISCRETE, PROCESSOR, opencl
+from fake_records import MIB, a_record
+from tests.fabricated import cpu, hip_apu
+from tests.matrix import matrix
+
+from firsttouch.analysis.findings import EVERY, Finding
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
+from firsttouch.errors import UsageError
+from firsttouch.experiments import all_experiments
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Party, Record, Request, Scalar
+from firsttouch.report.answers import answered
+from firsttouch.report.sentences import sentences
+from firsttouch.text import label
+
+EXTRA = "firmware"
+"""A factor that no experiment knows."""
+DEVICES: dict[str, list[DeviceInfo]] = {
+    "apus": [hip_apu(True, index, node=2) for index in range(2)],
+    "gpu": [DISCRETE],
+    "cpu": [cpu(16, 32 * MIB)],
+    "processor": [opencl(PROCESSOR)],
+}
+TIMES = ("prefetch_back_ms", "copy_in_ms", "advise_ms", "initialise_ms", "cpu_alone_ms", "gpu_alone_ms", "overlap",
+         "latency_us", "new_pages_us", "new_pages_low_us", "new_pages_high_us", "update_ns", "entry_ns", "mean_ns",
+         "p95_ns", "translated_ns", "misses_per_mib", "bus_gbs", "cpu_relative", "gpu_relative", "read_ratio",
+         "cpu_share", "exchange_ms", "compute_most_gpu_fault_groups")  # fmt: skip
+
+
+def counters(factors: dict[str, Scalar], chance: random.Random) -> dict[str, Scalar]:
+    """Counters of every experiment with values of any size."""
+    made: dict[str, Scalar] = {name: 10 ** chance.uniform(0, 4) for name in TIMES}
+    passes = factors.get("iterations")
+    made |= {f"iteration_{n}_ms": 10 ** chance.uniform(0, 4) for n in range(passes if isinstance(passes, int) else 0)}
+    made |= {f"{step}_{name}": chance.choice([0, 2**30]) for step in ("call", "touch") for name in ("headline", "rss")}
+    made |= {"case": "a case", "family": chance.choice(["base", "allocator", "advice", "operation"])}
+    return made | {"cached": chance.random() < 0.5, "made": chance.choice(["native", "loop"]), "page_bytes": 4096}
+
+
+def planned_points(experiment: str, devices: list[DeviceInfo], preset: str) -> list[Planned]:
+    known = all_experiments()[experiment]
+    switches: dict[str, Any] = {"xnack": ["0", "1"]} if devices[0].kind == "hip" and known.switches_of else {}
+    request = Request(
+        schema=SCHEMA, experiments=[experiment], devices=[d.name for d in devices], preset=preset, seed=1, set=switches,
+        ranks=2 if known.ranked else None,
+    )  # fmt: skip
+    return [planned for planned in make_plan(request, devices, all_experiments(), {}) if not planned.reason]
+
+
+def made_up(experiment: str, devices: list[DeviceInfo], preset: str, chance: random.Random) -> list[Record]:
+    """Records of the points that a preset plans, with values of any size."""
+    records = []
+    for planned in planned_points(experiment, devices, preset):
+        factors = dict(planned.point.factors)
+        spread = chance.choice([0.001, 0.01, 0.4])
+        record = a_record(experiment, 10 ** chance.uniform(0, 6), factors, spread, **counters(factors, chance))
+        ranked = all_experiments()[experiment].ranked
+        names = (planned.point.device, str(factors.get("peer"))) if ranked else ()
+        parties = [Party(device=name, host="a") for name in names]
+        records.append(msgspec.structs.replace(record, device=planned.point.device, parties=parties))
+    return chance.sample(records, min(len(records), 80))
+
+
+def with_extra(records: Sequence[Record], value: str, times: float) -> list[Record]:
+    """The records under another value of the unknown factor, all of their values so many times as high."""
+    changed = []
+    for record in records:
+        assert record.summary is not None
+        summary = msgspec.structs.asdict(record.summary)
+        scaled = {name: v if name == "n" else v * times for name, v in summary.items()}
+        changed.append(
+            msgspec.structs.replace(
+                record, factors={**record.factors, EXTRA: value}, summary=type(record.summary)(**scaled)
+            )
+        )
+    return changed
+
+
+def findings_of(records: Sequence[Record], devices: Sequence[DeviceInfo]) -> Iterator[Finding]:
+    for part in answered(records, devices, all_experiments()):
+        assert not part.answer.problem.startswith("Nothing could be derived"), part.answer.problem
+        yield from part.answer.findings
+
+
+def points_of(keys: Sequence[str]) -> list[dict[str, Scalar]]:
+    return [msgspec.json.decode(key)[2] for key in keys]
+
+
+def names_all_that_differs(finding: Finding) -> None:
+    text = sentences([finding])[0]
+    points = points_of(finding.points)
+    others = points_of(finding.comparison.points) if finding.comparison else []
+    if EVERY in finding.claim.names:
+        return
+    for name in {name for point in (*points, *others) for name in point}:
+        values = {label(name, point.get(name)) for point in (*points, *others)}
+        if len(values) > 1 and name not in finding.claim.names:
+            assert all(value.lower() in text.lower() for value in values), (name, values, text)
+
+
+CASES = [(name, preset, device) for preset in ("quick", "standard") for device in DEVICES for name in all_experiments()]
+FIRST = [case for case in CASES if case[1:] == ("quick", "apus")]
+REST = [case for case in CASES if case not in FIRST]
+
+
+@pytest.mark.parametrize(("experiment", "preset", "device"), matrix([*FIRST, *REST], len(FIRST)))
+def test_what_findings_compare_differs_in_what_they_name(experiment: str, preset: str, device: str) -> None:
+    chance = random.Random(f"{experiment} {preset} {device}")
+    try:
+        rows = made_up(experiment, DEVICES[device], preset, chance)
+    except UsageError as error:  # such a device has no points of the experiment
+        pytest.skip(str(error))
+    mixed = [*with_extra(rows, "a", 1), *with_extra(rows, "b", 1000)]
+    found = list(findings_of(mixed, DEVICES[device]))
+    for finding in found:
+        names_all_that_differs(finding)
+        others = finding.comparison.points if finding.comparison else ()
+        (value,) = {point[EXTRA] for point in points_of([*finding.points, *others])}
+        assert f"{EXTRA} {value}" in sentences([finding])[0]
+    for value, times in (("a", 1), ("b", 1000)):
+        alone = list(findings_of(with_extra(rows, value, times), DEVICES[device]))
+        of_value = [f for f in found if f.stated[EXTRA] == value]
+        same = [(f.claim.id, f.value, f.points) for f in alone]
+        if any("sdma" in r.factors and "xnack" in r.factors for r in rows):  # too many groups: the fullest are told
+            assert all((f.claim.id, f.value, f.points) in same for f in of_value)
+        else:
+            assert [(f.claim.id, f.value, f.points) for f in of_value] == same
+        assert not any(EXTRA in sentence for sentence in sentences(alone))
