@@ -205,8 +205,14 @@ METHOD = Claim(
 )
 METHODS_ALIKE = Claim("exchange.method", _WITH + " takes {value}, and about as long by all measured methods")
 SINGLE = Claim("exchange.method", _WITH + " takes {value}")
-WAITED = Claim("exchange.launch", "a launch for which the CPU waits takes {value} ({turns} launches, {size} of memory)")
-QUEUED = Claim("exchange.queued", "one of {turns} launches that are queued takes {value} ({size} of memory)")
+WAITED = Claim(
+    "exchange.launch",
+    "a launch for which the CPU waits takes {value} ({turns} launches, {size} of memory)",
+    names=("method",),
+)
+QUEUED = Claim(
+    "exchange.queued", "one of {turns} launches that are queued takes {value} ({size} of memory)", names=("method",)
+)
 ADVICE = Claim(
     "exchange.advice",
     _WITH + " takes {value} with advice {advice}, {ratio} times as long as with {other_advice} ({other_value})",
