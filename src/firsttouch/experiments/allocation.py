@@ -19,7 +19,6 @@ from firsttouch.analysis.findings import (
     quantity,
     ratio_of,
 )
-from firsttouch.analysis.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
 from firsttouch.analysis.statistics import distinct, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
@@ -38,6 +37,7 @@ from firsttouch.figures import Bar, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
+from firsttouch.views.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
 
 CALLS = ("allocate", "free")
 TOUCHED = {"free-cpu-touched": "cpu", "free-gpu-touched": "gpu"}

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, at_largest, finding
-from firsttouch.analysis.ranking import best_over_worst, groups_apart_from, names_in, tied
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -45,6 +44,7 @@ from firsttouch.figures import Bar, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 
 ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
 """The arrays that each kernel reads and writes."""

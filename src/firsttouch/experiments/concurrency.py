@@ -21,7 +21,6 @@ from firsttouch.analysis.findings import (
     quantity,
     ratio_of,
 )
-from firsttouch.analysis.ranking import not_told_apart
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
@@ -33,6 +32,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.text import label
+from firsttouch.views.ranking import not_told_apart
 
 STRATEGIES = ("concurrent", "lockstep", "copying")
 SAME = "same"

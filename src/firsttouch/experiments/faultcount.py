@@ -24,7 +24,6 @@ from firsttouch.analysis.findings import (
     finding,
     quantity,
 )
-from firsttouch.analysis.ranking import comparable, groups_apart_from, names_in, rivals, tied
 from firsttouch.analysis.statistics import median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -44,6 +43,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.views.ranking import comparable, groups_apart_from, names_in, rivals, tied
 
 
 def _faults() -> int:

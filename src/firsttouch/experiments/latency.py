@@ -10,7 +10,6 @@ from firsttouch.allocators.properties import is_common, is_plain_host
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding, number
 from firsttouch.analysis.levels import levels
 from firsttouch.analysis.plateaus import is_beyond_caches
-from firsttouch.analysis.ranking import comparable, names_in, rivals, tied
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -46,6 +45,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.views.ranking import comparable, names_in, rivals, tied
 
 PAGE_GROUP = 64 * BASE_PAGE
 """Bytes visited together in the order `by-page`: 64 base pages, multichase's default TLB locality."""

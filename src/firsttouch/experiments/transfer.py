@@ -23,7 +23,6 @@ from firsttouch.analysis.findings import (
     ratio_of,
     shared,
 )
-from firsttouch.analysis.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -42,6 +41,7 @@ from firsttouch.figures import Line
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
 
 MAX_STREAMS = 64
 ENGINES = ("copy-engine", "kernel", "cpu")
