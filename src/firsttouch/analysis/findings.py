@@ -210,3 +210,8 @@ def extremes(records: Iterable[Record]) -> tuple[Record, Record]:
 def lowest(records: Iterable[Record], by: str) -> list[Record]:
     """The record with the least median for each value of a factor, in ascending order."""
     return sorted((min(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of)
+
+
+def highest(records: Iterable[Record], by: str) -> list[Record]:
+    """The record with the greatest median for each value of a factor, in descending order."""
+    return sorted((max(rows, key=median_of) for rows in group_by(records, by).values()), key=median_of, reverse=True)
