@@ -128,10 +128,16 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
             "your own, name its file with --module."
         )
 
+    find_in = section.findings or experiment.findings
+
+    def worded(some: Sequence[Record]) -> Sequence[Finding]:
+        findings = find_in(some, info)
+        sentences(findings)  # fails if a claim names something that a finding lacks
+        return findings
+
     def find(some: Sequence[Record]) -> tuple[list[Finding], list[str]]:
-        find_in = section.findings or experiment.findings
-        findings = under_conditions(lambda rows: find_in(rows, info), some, _known(experiment))
-        return findings, sentences(findings)  # fails if a claim names something that a finding lacks
+        findings = under_conditions(worded, some, _known(experiment))
+        return findings, sentences(findings)
 
     try:
         found = without_broken(good, find)
