@@ -23,7 +23,7 @@ def links(monkeypatch: pytest.MonkeyPatch, *sides: str) -> tuple[list[str], list
 
     monkeypatch.setattr("firsttouch.report.comparison.to_svgs", keep)
     page = render(compare(list(sides)), reportable_experiments())
-    sections = re.findall(r'<section class="experiment" id="([^"]+)"', page)
+    sections = re.findall(r'<details class="compared" id="([^"]+)"', page)
     assert all(f'href="#{one}"' in page for one in sections)
     return sections, re.findall(r'<tr id="([^"]+)"', page), linked
 
@@ -33,7 +33,7 @@ def test_sections_and_points_keep_their_links(tmp_path: Path, monkeypatch: pytes
     sections, rows, linked = links(monkeypatch, base, late)
     assert sections == ["latency-cpu", "latency-opencl-0"]
     assert len(rows) == len(set(rows)) > 10
-    assert linked <= set(rows)
+    assert linked <= {*rows, *sections}
     both = copy(tmp_path / "both", slower("latency", 1.5), slower("bandwidth", 3))
     more, more_rows, _ = links(monkeypatch, copy(tmp_path / "another"), both)
     assert set(more) == {*sections, "bandwidth-cpu", "bandwidth-opencl-0"}

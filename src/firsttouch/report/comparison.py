@@ -1,4 +1,6 @@
-"""The page of a comparison: the answer, a table of experiments, and for each that differs its figures and its points.
+"""The page of a comparison: the conditions that differ, the answer, and dot plots of ratios.
+
+Opened on demand: a table of experiments, and for each that differs its figures and its points.
 
 Figures are those of the experiment, with a colour for each side.
 """
@@ -27,6 +29,7 @@ from firsttouch.comparison.words import (
     point_cells,
     regression_text,
     short_names,
+    what_to_type,
 )
 from firsttouch.encoding import encode_json, encode_text
 from firsttouch.errors import UsageError
@@ -38,6 +41,7 @@ from firsttouch.report.drawing import Drawing
 from firsttouch.report.overlay import overlaid, with_factor
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
+from firsttouch.report.ratios import dot_plots
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import assets, environment, packaged
 from firsttouch.text import count, join_names
@@ -47,6 +51,7 @@ MOST_SIDES = 8
 """The most sides in a figure."""
 MOST_SECTIONS = 16
 MOST_POINTS = 200
+MOST_SAID = 3
 
 
 @dataclass
@@ -55,6 +60,8 @@ class ComparedExperiment:
 
     anchor: str
     title: str
+    says: str
+    """What differs in it."""
     question: str
     tables: list[tuple[str, list[str], list[list[str]], list[str], int]]
     """For each side: its name, the headings, the rows, their ids, and how many more points there are."""
@@ -70,14 +77,21 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     records = _records(comparison, short)
     palette = Palette()
     sections: list[ComparedExperiment] = []
-    taken = {"experiments", "conditions", "notes"}
+    keys: list[tuple[str, str]] = []
+    ids: dict[Column, str] = {}
+    taken = {"experiments", "conditions", "notes", "ratios"}
     for key, groups in by_experiment.items():
         if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
             continue
         section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
+        ids |= {d.column: _id(d.column) for g in groups for d in comparison.points_of(g)[:MOST_POINTS]}
+        keys.append(key)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
         sections.append(section)
-    images = iter(to_svgs([drawing.spec for section in sections for drawing, _ in section.drawings]))
+    anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
+    plots = dot_plots(comparison, conditions, anchors, ids)
+    images = iter(to_svgs([d.spec for d in (*plots, *(d for section in sections for d, _ in section.drawings))]))
+    drawn = [(drawing, next(images)) for drawing in plots]
     for section in sections:
         section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
     sides = dict.fromkeys(group.side for group in comparison.groups)
@@ -95,6 +109,8 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
             for g in rows[:MOST_POINTS]
         ],
         more=max(0, len(rows) - MOST_POINTS),
+        plots=drawn,
+        calls=what_to_type(comparison),
         sections=sections,
         conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
@@ -137,9 +153,21 @@ def _section(
     return ComparedExperiment(
         anchor,
         group_title(groups[0]),
+        _says([group for group in groups if _is_shown(group, comparison)], comparison, short),
         experiment.question if experiment else "",
         tables,
     )
+
+
+def _says(groups: Sequence[ExperimentDifference], comparison: ResultsComparison, short: Mapping[str, str]) -> str:
+    parts = []
+    for group in groups[:MOST_SAID]:
+        _, _, points, differing, ratio, interval, verdict = group_cells(group)
+        side = f"{short[comparison.names[group.side]]}: " if len(comparison.sides) > 2 else ""
+        whole = f"median ratio {ratio}" + (f" ({interval})" if interval else "") + (f", {verdict}" if verdict else "")
+        parts.append(f"{side}{differing} of {points} points, {whole}")
+    more = [f"{len(groups) - MOST_SAID} more"] if len(groups) > MOST_SAID else []
+    return "; ".join([*parts, *more])
 
 
 def _id(column: Column) -> str:

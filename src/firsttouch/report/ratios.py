@@ -1,0 +1,221 @@
+"""Dot plots of a comparison: how many times as fast each experiment and each point of a side is, largest first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firsttouch.comparison.compare import ResultsComparison
+from firsttouch.comparison.differences import (
+    CANNOT_TELL,
+    FASTER,
+    HIGHER,
+    LOWER,
+    SAME,
+    SLOWER,
+    Difference,
+    ExperimentDifference,
+    judge,
+)
+from firsttouch.comparison.table import Column
+from firsttouch.comparison.words import interval_text, ratio_text, short_names, value_text
+from firsttouch.report.chart import LINE_END, finish
+from firsttouch.report.drawing import Drawing, Spec
+from firsttouch.report.palette import COLOURS, INK
+from firsttouch.report.vega import field, layer
+from firsttouch.text import count
+
+MOST_ROWS = 24
+"""The rows of all dot plots of experiments of a page together."""
+MOST_POINTS = 12
+"""The rows of all dot plots of single points together."""
+MOST_DOTS = 40
+"""The most points of an experiment that are dots in its row."""
+WIDEST = 16.0
+"""Ratios beyond this, or below its inverse, are drawn at the edge."""
+_COLOURS = {FASTER: COLOURS[0], SLOWER: COLOURS[1], HIGHER: COLOURS[6], LOWER: COLOURS[2], SAME: COLOURS[9],
+            CANNOT_TELL: COLOURS[4]}  # fmt: skip
+_TICKS = (1 / 16, 0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 4, 8, 16)
+WIDTH = 330
+"""Pixels of a plot: on a phone it has the whole page, elsewhere half of it."""
+WHOLE = "whole"
+"""The kind of a row with an interval: an experiment, or a point that is named."""
+_CHARACTER = 6.5
+"""The most pixels of a character of a row's name in a reader's font."""
+_LINE = 64
+"""Characters of a line of a point's name."""
+
+
+@dataclass(frozen=True)
+class _Ratio:
+    """How many times as fast something is than on the base, with an interval; of a count, how many times as high."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, d: Difference | ExperimentDifference, unit: str, better: str) -> _Ratio | None:
+        if not d.ratio:
+            return None
+        if better == "lower" and is_speed(unit, better):
+            return cls(1 / d.ratio, d.high and 1 / d.high, d.low and 1 / d.low)
+        return cls(d.ratio, d.low, d.high)
+
+
+def is_speed(unit: str, better: str) -> bool:
+    """Whether a value is a time or a rate, of which one side is faster."""
+    return judge(unit, better, 1)[0] in (FASTER, SLOWER)
+
+
+def dot_plots(
+    comparison: ResultsComparison,
+    conditions: Mapping[Column, str],
+    sections: Mapping[tuple[str, str], str],
+    ids: Mapping[Column, str],
+) -> list[Drawing]:
+    """The plots of each side: its experiments, and its points that differ most.
+
+    sections: the anchors of experiments on devices. ids: those of the points in tables.
+    """
+    if comparison.differences.fleet:
+        groups = [group for group in comparison.groups if group.differs]
+        return [_experiments(comparison, groups[:MOST_ROWS], sections, ids)] if groups else []
+    sides = list(dict.fromkeys(group.side for group in comparison.groups))
+    drawings = []
+    for side in sides:
+        groups = [group for group in comparison.groups if group.side == side and group.ratio]
+        if groups:
+            drawings.append(_experiments(comparison, groups[: MOST_ROWS // len(sides)], sections, ids, len(groups)))
+        points = [d for d in comparison.differences.points if d.side == side and d.is_apart and d.ratio]
+        points.sort(key=lambda d: -d.size)
+        if points:
+            drawings.append(_points(comparison, points[: MOST_POINTS // len(sides)], conditions, ids, len(points)))
+    return drawings
+
+
+def _experiments(
+    comparison: ResultsComparison,
+    groups: Sequence[ExperimentDifference],
+    sections: Mapping[tuple[str, str], str],
+    ids: Mapping[Column, str],
+    total: int = 0,
+) -> Drawing:
+    fleet, short = comparison.differences.fleet, short_names(comparison)
+    rows: list[Spec] = []
+    for group in groups:
+        ratio = _Ratio.of(group, group.unit, group.better)
+        name = f"{group.experiment} on {group.device}"
+        name = f"{short[comparison.names[group.side]]}: {name}" if fleet else name
+        if ratio is None:
+            continue
+        text = [f"{_times(ratio, group)}: {name}", _between(ratio), f"{count(group.points, 'point')}, {group.verdict}"]
+        rows.append(_row(name, ratio, group.verdict, WHOLE, sections.get((group.experiment, group.device)), text))
+        for d in [] if fleet else _evenly(comparison.points_of(group)):
+            if (point := _Ratio.of(d, group.unit, group.better)) is not None:
+                rows.append(_row(name, point, d.verdict, "dot", None, []))
+    side = short[comparison.names[groups[0].side]]
+    left = f"{count(total - len(groups), 'more experiment')} below." if total > len(groups) else ""
+    notes = ["Large dots are the medians of experiments, with their intervals; small dots are their points."]
+    if fleet:
+        notes = ["Each side against the median of all."]
+    title = f"How many times as fast {'each outlier' if fleet else side} is, by experiment"
+    return Drawing(title, _chart(rows, 20), notes=[*notes, *_edge(rows), *([left] if left else [])])
+
+
+def _points(
+    comparison: ResultsComparison,
+    points: Sequence[Difference],
+    conditions: Mapping[Column, str],
+    ids: Mapping[Column, str],
+    total: int,
+) -> Drawing:
+    rows: list[Spec] = []
+    for d in points:
+        definition = d.column.definition
+        ratio = _Ratio.of(d, definition.unit, definition.better)
+        assert ratio is not None
+        experiment, device = d.column.group
+        name = _new("\n".join(_lines(f"{experiment} on {device}: {conditions[d.column]}")), rows)
+        base, value = (value_text(v, definition.unit) for v in (d.base, d.value))
+        text = [f"{base} to {value}: {_times(ratio, d)}", _between(ratio), f"{experiment} on {device}",
+                conditions[d.column], d.verdict]  # fmt: skip
+        rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text))
+    side = short_names(comparison)[comparison.names[points[0].side]]
+    what = "that are furthest apart" if comparison.single else "that differ most"
+    more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
+    title = f"How many times as fast {side} is, in the points {what}"
+    return Drawing(title, _chart(rows, 46, inside=True), notes=[*more, *_edge(rows)])
+
+
+def _evenly(points: Sequence[Difference]) -> Sequence[Difference]:
+    return points[:: max(1, -(-len(points) // MOST_DOTS))]
+
+
+def _times(ratio: _Ratio, d: Difference | ExperimentDifference) -> str:
+    definition = d.column.definition if isinstance(d, Difference) else d
+    return f"{ratio_text(ratio.value)} times as {'fast' if is_speed(definition.unit, definition.better) else 'high'}"
+
+
+def _between(ratio: _Ratio) -> str:
+    return interval_text(ratio.low, ratio.high)
+
+
+def _lines(text: str) -> list[str]:
+    lines = textwrap.wrap(text, _LINE)
+    return lines if len(lines) <= 2 else [lines[0], f"{lines[1][: _LINE - 2]} \N{HORIZONTAL ELLIPSIS}"]
+
+
+def _new(name: str, rows: Sequence[Spec]) -> str:
+    """A name that no row has: a point's conditions may be too many for its row."""
+    taken = {row["x"] for row in rows}
+    return next(n for n in (name, *(f"{name} ({i})" for i in range(2, len(rows) + 3))) if n not in taken)
+
+
+def _row(name: str, ratio: _Ratio, verdict: str, size: str, anchor: str | None, text: Sequence[str]) -> Spec:
+    low, high = (ratio.value if bound is None else bound for bound in (ratio.low, ratio.high))
+    drawn: Spec = {"x": name, "kind": size, "colour": verdict, "dash": "", "text": ratio_text(ratio.value)}
+    drawn |= {key: _inside(v) for key, v in (("y", ratio.value), ("low", low), ("high", high))}
+    shown = (ratio.value, low, high) if size == WHOLE else (ratio.value,)
+    drawn |= {"edge": any(_inside(v) != v for v in shown)}
+    return drawn | ({"tip": [anchor, LINE_END.join(text)]} if anchor else {})
+
+
+def _inside(value: float) -> float:
+    return min(max(value, 1 / WIDEST), WIDEST)
+
+
+def _edge(rows: Sequence[Spec]) -> list[str]:
+    if not any(row["edge"] for row in rows):
+        return []
+    return [f"What is beyond {WIDEST:g} times, or below 1/{WIDEST:g}, is drawn at the edge."]
+
+
+def _chart(rows: list[Spec], step: int, *, inside: bool = False) -> Spec:
+    """inside: the names of rows are in the plot, above the dots, since they are long."""
+    values = [float(row[key]) for row in rows for key in ("y", "low", "high") if key == "y" or row["kind"] == WHOLE]
+    least, most = min(0.9, *values), max(1.1, *values)
+    domain = [least / 1.03, most * 1.03]
+    ticks = [t for t in ([t / 10 for t in range(5, 21)] if most / least < 2 else _TICKS) if domain[0] <= t <= domain[1]]
+    axis = {"values": ticks, "format": ".3~r", "grid": True, "orient": "top", "labelOverlap": True}
+    x = field("y:Q", title="times as fast", scale={"type": "log", "domain": domain, "nice": False}, axis=axis)
+    names = list(dict.fromkeys(row["x"] for row in rows))
+    of_names = None if inside else {"labelLimit": 220, "minExtent": min(220, _CHARACTER * max(map(len, names)))}
+    y: Spec = {"y": field("x:N", title=None, sort=names, axis=of_names)}
+    below: Spec = {"yOffset": {"value": step - 10}} if inside else {}
+    verdicts = [verdict for verdict in _COLOURS if any(row["colour"] == verdict for row in rows)]
+    scale = {"domain": verdicts, "range": [_COLOURS[v] for v in verdicts]}
+    place: Spec = {"x": x, **y, **below, "color": field("colour:N", title=None, scale=scale)}
+    line = {"type": "rule", "color": INK, "strokeDash": [3, 3], "opacity": 0.6}
+    layers: list[Spec] = [{"data": {"values": [{}]}, "mark": line, "encoding": {"x": {"datum": 1}}}]
+    if any(row["kind"] != WHOLE for row in rows):
+        layers.append(layer("point", place, f"datum.kind != '{WHOLE}'", filled=True, size=14, opacity=0.45))
+    whole = f"datum.kind == '{WHOLE}'"
+    layers.append(layer("rule", {**place, "x": field("low:Q"), "x2": field("high")}, whole, strokeWidth=1.6))
+    layers.append(layer("point", place, whole, filled=True, size=80, opacity=1))
+    if inside:
+        look: Spec = {"align": "left", "baseline": "top", "fontSize": 10, "lineBreak": "\n", "dx": 2, "fill": INK}
+        named = {**y, "x": {"value": 0}, "yOffset": {"value": 2}, "text": field("x:N")}
+        layers.append(layer("text", named, whole, **look))
+    return finish({"layer": layers, "width": WIDTH, "height": {"step": step}}, rows)
