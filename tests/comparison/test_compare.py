@@ -242,7 +242,11 @@ def test_one_directory_is_compared_device_by_device(tmp_path):
     (folder / "results.jsonl").write_text("\n".join(map(json.dumps, [*records, *twins])) + "\n")
     found = compared(folder)
     assert [side["name"] for side in found["sides"]] == ["cuda:0", "cuda:1"]
-    assert {g["experiment"] for g in found["experiments"] if g["verdict"] != SAME} == {"latency"}
+    assert {g["experiment"] for g in found["experiments"] if g["verdict"] == "cannot tell"} == {"latency"}
+    assert found["to_tell"][-1] == f"firsttouch compare {folder},{folder}-2,{folder}-3"
+    three = [copy(tmp_path / str(i), source=folder) for i in range(3)]
+    found = compared(",".join(three))
+    assert {g["experiment"] for g in found["experiments"] if g["verdict"] == "slower"} == {"latency"}
 
 
 def test_published_values_are_a_side():

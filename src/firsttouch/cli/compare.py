@@ -105,7 +105,7 @@ def _show(comparison: ResultsComparison) -> None:
         console.print(sentence)
     _more(console, len(sentences) - MOST_LISTED - 1, "side")
     if calls := what_to_type(comparison):
-        console.print("Three runs a side can tell; two more of each:")
+        console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell; two more:")
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
     _regressions(console, comparison)

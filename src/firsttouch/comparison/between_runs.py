@@ -85,7 +85,9 @@ def _variances(first: Floats, second: Floats) -> tuple[Floats, Floats]:
 
 
 def chances(first: Floats, second: Floats) -> Floats:
-    """For each point of an experiment, how probable its difference is if the sides are equal; NaN if not known."""
+    """For each point of an experiment, how probable its difference is if the sides are equal; NaN where neither it nor
+    another point of the experiment has several runs on a side.
+    """
     import numpy as np
 
     variances, freedom = _variances(first, second)
@@ -95,12 +97,13 @@ def chances(first: Floats, second: Floats) -> Floats:
     probable: Floats = np.maximum(
         0.0, 1 - np.vectorize(lambda angle, n: _within(angle, int(n)), otypes=[float])(angles, freedom)
     )
-    return np.where(counts[0] + counts[1] > 2, probable, np.nan)
+    known = (freedom > POINT_FREEDOM).any() & (counts[0] > 0) & (counts[1] > 0)
+    return np.where(known, probable, np.nan)
 
 
 def not_by_chance(probable: Floats) -> NDArray[np.bool_]:
-    """Of all points of a side, those called different such that 5 % of them are in the mean not (Benjamini and
-    Hochberg 1995). One whose chance is not known is not excluded.
+    """Of all points of a side, those that are called different such that 5 % of them in the mean are not (Benjamini
+    and Hochberg 1995). One whose chance is not known is not excluded.
     """
     import numpy as np
 

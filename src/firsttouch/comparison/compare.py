@@ -99,7 +99,7 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
     single = _single(sides)
-    differences = find(table, single)
+    differences = find(table, single, [i for i, side in enumerate(sides.sides) if side.stated])
     return ResultsComparison(
         sides.sides,
         sides.unreadable,

@@ -146,20 +146,24 @@ class Differences:
     points: list[Difference]
 
 
-def find(table: AlignedPoints, single: Collection[int] = ()) -> Differences:
-    """Compares the sides of a table. single: those that, as the first side, are one run of a machine."""
+def find(table: AlignedPoints, single: Collection[int] = (), published: Collection[int] = ()) -> Differences:
+    """Compares the sides of a table.
+
+    single: those that, as the first side, are one run of a machine. published: those of a paper.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
-        return _Comparison(table, single).result()
+        return _Comparison(table, single, published).result()
 
 
 class _Comparison:
-    def __init__(self, table: AlignedPoints, single: Collection[int]) -> None:
+    def __init__(self, table: AlignedPoints, single: Collection[int], published: Collection[int]) -> None:
         import numpy as np
 
         self.table = table
         self.fleet = len(table.sides) >= FLEET
         self.single = () if self.fleet else single
+        self.published = published
         known = np.isfinite(table.value)
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
         self.positive = (least > 0) if known.size else np.zeros(0, dtype=bool)
@@ -168,6 +172,8 @@ class _Comparison:
         for i, column in enumerate(table.columns):
             self.groups.setdefault(column.group, []).append(i)
         self.spoilt = self._leave_out_disturbed()
+        self.spread_unknown = np.zeros(self.value.shape[1], dtype=bool)
+        """The points of the side in hand that have one run on each side, as all points of their experiment have."""
         self._middles: dict[Group, Floats] = {}
         """With many sides: the median shift of a group's points on each side."""
 
@@ -215,7 +221,9 @@ class _Comparison:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
             if not self.fleet and side not in self.single:
-                signs = np.where(self._not_by_chance(side), signs, 0)
+                probable = self._chances(side)
+                signs = np.where(not_by_chance(probable), signs, 0)
+                self.spread_unknown = np.isnan(probable) & (side not in self.published and 0 not in self.published)
             shown = shared & (signs != 0) if self.fleet else shared
             for i in np.flatnonzero(shown):
                 bounds = [(base[i], base_low[i], base_high[i]), (centre[side, i], low[side, i], high[side, i])]
@@ -225,7 +233,8 @@ class _Comparison:
             groups += self._judge(side, centre, base, signs, shared)
         return Differences(self.fleet, groups, points)
 
-    def _not_by_chance(self, side: int) -> NDArray[np.bool_]:
+    def _chances(self, side: int) -> Floats:
+        """For each point, how probable its difference from the first side is by chance."""
         import numpy as np
 
         first, second = (self.value[self.table.sides[s]] for s in (0, side))
@@ -234,7 +243,7 @@ class _Comparison:
             for kind in (True, False):  # logarithms and other values have different scales
                 alike = [i for i in places if self.positive[i] == kind]
                 probable[alike] = chances(first[:, alike], second[:, alike])
-        return not_by_chance(probable)
+        return probable
 
     def _intervals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """For each side: the medians of its runs, the bounds of their intervals, and how many runs have the point."""
@@ -295,7 +304,7 @@ class _Comparison:
 
     def _verdict(self, side: int, places: Sequence[int], sign: int) -> tuple[str, bool | None]:
         """The verdict on a point, or on the points of an experiment as a whole."""
-        unlike = 0 if self.fleet else (self.spoilt[0] ^ self.spoilt[side])[places].sum()
+        unlike = 0 if self.fleet else (self.spoilt[0] ^ self.spoilt[side] | self.spread_unknown)[places].sum()
         if sign and (side in self.single or 2 * unlike > len(places)):
             return CANNOT_TELL, None
         definition = self.table.columns[places[0]].definition

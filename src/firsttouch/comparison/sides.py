@@ -120,4 +120,5 @@ def _only(run: ComparedRun, device: str) -> ComparedRun:
         [p for p in run.points if p.device == device],
         [p for p in run.lost if p.device == device],
         run.conditions,
+        command=run.command,
     )

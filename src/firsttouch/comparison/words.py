@@ -78,10 +78,10 @@ def headline(comparison: ResultsComparison, side: int) -> str:
 
 def what_to_type(comparison: ResultsComparison) -> list[str]:
     """The calls that measure what is missing to tell the sides apart: two more runs of each."""
-    if not comparison.single or comparison.of_devices:
+    if not comparison.single:
         return []
-    sides = [comparison.sides[i] for i in (0, *comparison.single)]
-    names = [_directory(side) for side in sides]
+    sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.single))]
+    names = [side.runs[0].name.rstrip("/") for side in sides]
     free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
     suffix = next(free, "-further")
     calls = []
