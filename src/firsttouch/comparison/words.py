@@ -252,7 +252,8 @@ def not_judged(comparison: ResultsComparison) -> str:
             n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
             sentences.append(
                 f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: on one side, every run "
-                "measured them while other programs used the processors. Measure again on a quiet machine."
+                "measured them while other programs used the processors, or only one run a side did not. Measure again "
+                "on a quiet machine."
             )
     return " ".join(sentences)
 
