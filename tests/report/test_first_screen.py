@@ -14,7 +14,7 @@ from firsttouch.cli import findings
 from firsttouch.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
 from firsttouch.report.page import render
-from firsttouch.units import parse_size
+from firsttouch.units import format_size, parse_size
 from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -68,7 +68,9 @@ def test_the_numbers_are_medians_of_their_points(told):
         said = re.sub(r"\([^()]* to [^()]*\)", "", said)  # an interval
         stated = [found["details"]["limit"]["value"]] if "limit" in found["details"] else []
         written = amounts(said, "GB/s")
-        assert len(written) == len(rates) + len(stated)
+        named = found["conditions"].get("allocator")
+        tied = named[1:] if isinstance(named, tuple) else ()  # the same number is told of them
+        assert len(written) == len(rates) - len(tied) + len(stated)
         for value in written:
             assert any(close(value, wanted) for wanted in [*rates, *stated]), (value, found["text"])
         for value in amounts(said, *SECONDS):
@@ -108,7 +110,7 @@ def test_sizes_are_those_of_the_points(told):
         sizes = {records[key].factors.get("size") for key in found["points"]}
         sizes |= {records[key].counters.get("page_bytes") for key in found["points"]}
         for text in re.findall(r"[0-9.]+ [KMG]iB", found["text"]):
-            assert parse_size(text.replace(" ", "")) in sizes
+            assert text in {format_size(size) for size in sizes if size}
 
 
 def test_means_over_applications_are_geometric(told):

@@ -188,51 +188,81 @@ def pcie(facts: Row) -> float:
 
 def stream(lines: Lines, agent: str, allocator: str) -> Row:
     device = lines.gpu if agent == "gpu" else "cpu"
-    rows = lines.largest("bandwidth", device, agent=agent, allocator=allocator, arrays="memory", kernel="triad")
+    usual = {"arrays": "memory", "kernel": "triad", "first_touch": "self"}
+    rows = lines.largest("bandwidth", device, agent=agent, allocator=allocator, **usual)
     return max(rows, key=mid)
 
 
 def load(lines: Lines, agent: str, allocator: str) -> Row:
+    """From the largest buffer, which is that of the other memories in these runs."""
     device = lines.gpu if agent == "gpu" else "cpu"
     (row,) = lines.largest("latency", device, agent=agent, allocator=allocator, order="random", first_touch="self")
+    if device == "cuda:0":  # the largest that the memories of the GPU share
+        rows = lines.find("latency", device, agent=agent, order="random", first_touch="self")
+        own, locked = (
+            {r["factors"]["size"] for r in rows if r["factors"]["allocator"] == name} for name in ("device", "pinned")
+        )
+        of = (allocator, max(own & locked))
+        (row,) = (r for r in rows if (r["factors"]["allocator"], r["factors"]["size"]) == of)
     return row
 
 
-def gpu_own(lines: Lines, rate: str, share: str, peak: str, latency: str) -> None:
-    best = mid(stream(lines, "gpu", "device"))
+def of_size(written: str, row: Row) -> None:
+    same(written, row["factors"]["size"])
+
+
+def gpu_own(lines: Lines, rate: str, over: str, share: str, peak: str, latency: str, size: str) -> None:
+    best, loaded = stream(lines, "gpu", "device"), load(lines, "gpu", "device")
     limit = 2e6 * lines.facts["gpu0"]["memory_max_mhz"] * lines.facts["gpu0"]["memory_bus_bits"] / 8 / 1e9
-    for written, value in ((rate, best), (share, 100 * best / limit), (peak, limit)):
+    for written, value in ((rate, mid(best)), (share, 100 * mid(best) / limit), (peak, limit)):
         same(written, value)
-    same(latency, mid(load(lines, "gpu", "device")))
+    of_size(over, best)
+    same(latency, mid(loaded))
+    of_size(size, loaded)
 
 
-def gpu_host(lines: Lines, rate: str, share: str, peak: str, latency: str) -> None:
-    best = mid(stream(lines, "gpu", "pinned"))
+def gpu_host(lines: Lines, rate: str, over: str, share: str, peak: str, latency: str, size: str) -> None:
+    best, loaded = stream(lines, "gpu", "pinned"), load(lines, "gpu", "pinned")
     limit = 3 / 2 * pcie(lines.facts)  # of three arrays two are read, and the third crosses the other way at once
-    for written, value in ((rate, best), (share, 100 * best / limit), (peak, limit)):
+    for written, value in ((rate, mid(best)), (share, 100 * mid(best) / limit), (peak, limit)):
         same(written, value)
-    same(latency, mid(load(lines, "gpu", "pinned")))
+    of_size(over, best)
+    same(latency, mid(loaded))
+    of_size(size, loaded)
 
 
-def cpu_host(lines: Lines, rate: str, latency: str) -> None:
-    same(rate, mid(stream(lines, "cpu", "malloc")))
-    same(latency, mid(load(lines, "cpu", "malloc")))
+def cpu_host(lines: Lines, rate: str, over: str, way: str | None, latency: str, size: str) -> None:
+    best, loaded = stream(lines, "cpu", "malloc"), load(lines, "cpu", "malloc")
+    same(rate, mid(best))
+    of_size(over, best)
+    assert best["factors"]["stores"] == ("nontemporal" if way else "normal")
+    assert best["factors"]["threads"] == 0
+    same(latency, mid(loaded))
+    of_size(size, loaded)
 
 
-def copies(lines: Lines, way: str, rate: str, side: str, allocator: str, share: str, peak: str, plain: str,
+def copies(lines: Lines, way: str, rate: str, side: str, allocators: str, over: str, share: str, peak: str, plain: str,
            other_side: str) -> None:  # fmt: skip
     direction, preposition = {"GPU": ("h2d", "from"), "host": ("d2h", "to")}[way]
     assert (side, other_side) == (preposition, preposition)
-    best = max(lines.largest("transfer", lines.gpu, direction=direction, engine="copy-engine"), key=mid)
-    assert best["factors"]["allocator"] == allocator
+    whole = {"direction": direction, "engine": "copy-engine", "streams": 1, "chunk": 0}
+    slow = lines.largest("transfer", lines.gpu, allocator="malloc", **whole)
+    rows = lines.find("transfer", lines.gpu, size=slow[0]["factors"]["size"], **whole)
+    best = max(rows, key=mid)
+    tied = {r["factors"]["allocator"] for r in rows if mid(best) <= 1.05 * mid(r)}
+    assert set(re.split(", | or ", allocators)) == tied
     for written, value in ((rate, mid(best)), (share, 100 * mid(best) / pcie(lines.facts)), (peak, pcie(lines.facts))):
         same(written, value)
-    slow = lines.largest("transfer", lines.gpu, direction=direction, engine="copy-engine", allocator="malloc")
-    same(plain, max(map(mid, slow)))
+    of_size(over, best)
+    same(plain, mid(slow[0]))
 
 
-def first_touch(lines: Lines, page: str, by_gpu: str | None, where: str | None, time: str, allocator: str) -> None:
+def first_touch(lines: Lines, page: str, pages: str, by_gpu: str | None, where: str | None, time: str,
+                allocator: str) -> None:  # fmt: skip
     size = float(page.split()[0]) * UNITS[page.split()[1]]
+    most = [r["factors"]["pages"] for r in lines.find("pagefault", "cpu", scenario="cpu", access="store", threads=1)
+            if r["counters"]["page_bytes"] == size]  # fmt: skip
+    assert int(pages.replace(",", "")) == max(most)
     if by_gpu:
         found = lines.find("pagefault", lines.gpu, scenario="gpu-major", access="store", allocator=where)
         found = [r for r in found if r["counters"]["page_bytes"] == size]
@@ -269,8 +299,9 @@ def launch(lines: Lines, time: str, low: str | None, high: str | None) -> None:
         narrow(mid(row), *interval(row))
 
 
-def cpu_stream(lines: Lines, rate: str, low: str, high: str, size: str, allocator: str) -> None:
+def cpu_stream(lines: Lines, rate: str, low: str, high: str, size: str, allocator: str, way: str | None) -> None:
     row = stream(lines, "cpu", allocator)
+    assert (row["factors"]["stores"], row["factors"]["threads"]) == ("nontemporal" if way else "normal", 0)
     same(rate, mid(row))
     same(low, interval(row)[0])
     same(high, interval(row)[1])
@@ -442,19 +473,21 @@ def huge_pages(lines: Lines, huge: str, base: str) -> None:
     same(base, lines.touch(0))
 
 
+TRIAD, LOAD, STORES = f"in a triad over {S}", f"{T} for a load from {S}", "( with non-temporal stores)?"
 LIMIT = rf"{N} % of the {N} GB/s that the"
 USE = "1 GiB that the CPU writes, kernels update and the CPU reads back"
 SENTENCES: dict[str, Callable[..., None]] = {
-    rf"The GPU, in its own memory: {N} GB/s, {LIMIT} memory allows; {T} for a load": gpu_own,
-    rf"The GPU, in the host's memory: {N} GB/s, {LIMIT} link allows both ways; {T} for a load": gpu_host,
-    rf"The CPU, in the host's memory: {N} GB/s, {T} for a load": cpu_host,
-    rf"Copy to the (GPU|host): {N} GB/s (from|to) {NAME}, {LIMIT} link allows; {N} GB/s (from|to) malloc": copies,
-    rf"First touch of a {S} page: (?:{T} by the GPU in {NAME} memory; )?{T} by one CPU thread in {NAME} memory":
+    rf"The GPU, in its own memory: {N} GB/s {TRIAD}, {LIMIT} memory allows; {LOAD}": gpu_own,
+    rf"The GPU, in the host's memory: {N} GB/s {TRIAD}, {LIMIT} link allows both ways; {LOAD}": gpu_host,
+    rf"The CPU, in the host's memory: {N} GB/s {TRIAD}{STORES}; {LOAD}": cpu_host,
+    rf"Copy to the (GPU|host): {N} GB/s (from|to) ({NAME[1:-1]}(?:(?:, | or ){NAME[1:-1]})*) over {S}, {LIMIT} link "
+    rf"allows; {N} GB/s (from|to) malloc": copies,
+    rf"First touch of a {S} page, of {N}: (?:{T} by the GPU in {NAME} memory; )?{T} by one CPU thread in {NAME} memory":
         first_touch,
     rf"Managed memory written by the CPU: {N}(?: \({N} to {N}\))? times as long as a copy \({T}, not {T}, for {N} "
     rf"passes over {S}; {T} with prefetch\)": managed,
     rf"Launch of a kernel: {T}(?: \({N} to {T}\))? until it has ended": launch,
-    rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory": cpu_stream,
+    rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory{STORES}": cpu_stream,
     rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
     rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
     rf"{NAME}: {N} times explicit's time, geometric mean of {N} applications": mean_of_strategy,

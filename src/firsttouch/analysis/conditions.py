@@ -39,12 +39,22 @@ def under_conditions(find: Find, records: Sequence[Record], known: Collection[st
     """
     newest = max((r.metric_version for r in records), default=0)
     rows = [r for r in records if r.metric_version == newest]
-    extra = [name for name in varying(rows) if known and name not in (DEVICE, *known)]
+    extra = _extra(rows, known)
     found = []
     for group in _groups(rows, extra):
         of_group = {name: group[0].factors.get(name) for name in extra}
         found += [with_conditions(f, rows, of_group) for f in _alike(find, group, frozenset())]
     return found
+
+
+def fullest_group(records: Sequence[Record], known: Collection[str]) -> list[Record]:
+    """The most records that have the same values of all factors but the known ones; of several such, the first."""
+    return max(_groups(records, _extra(records, known)), key=len, default=[])
+
+
+def _extra(records: Sequence[Record], known: Collection[str]) -> list[str]:
+    """The factors besides the known ones in which records differ; none if any factor may be known."""
+    return [name for name in varying(records) if known and name not in (DEVICE, *known)]
 
 
 def with_conditions(

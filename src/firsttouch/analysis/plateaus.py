@@ -104,11 +104,6 @@ def stated_caches(facts: Mapping[str, Scalar]) -> dict[str, int]:
     return {name: size for fact, name in CACHES if isinstance(size := facts.get(fact), int) and size > 0}
 
 
-def is_beyond_caches(size: float, facts: Mapping[str, Scalar]) -> bool:
-    """Whether a buffer of this size is larger than every cache that a device states may seem to hold."""
-    return size > OVERSHOOT * max(stated_caches(facts).values(), default=0)
-
-
 def name_plateaus(plateaus: Sequence[Plateau], facts: Mapping[str, Scalar]) -> list[tuple[str, Plateau]]:
     """Each plateau with the name of its level, derived from the cache sizes in a device's facts.
 

@@ -7,9 +7,8 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding, number
+from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding
 from firsttouch.analysis.levels import levels
-from firsttouch.analysis.plateaus import is_beyond_caches
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -45,6 +44,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.views.latencies import may_be_cached
 from firsttouch.views.ranking import comparable, names_in, rivals, tied
 
 PAGE_GROUP = 64 * BASE_PAGE
@@ -190,7 +190,7 @@ def _slowest(
     device's caches, if several have such a size.
     """
     rows = [r for curve in curves.values() for r in curve]
-    beyond = [r for r in rows if device is not None and is_beyond_caches(number(r, "size"), device.facts)]
+    beyond = [r for r in rows if device is not None and not may_be_cached(r, {device.name: device})]
     by = ("agent", "allocator")
     at = comparable(beyond, by)
     at = at if len(at) > 1 else comparable(rows, by)

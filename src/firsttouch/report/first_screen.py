@@ -12,8 +12,7 @@ import msgspec
 
 from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
-from firsttouch.allocators.properties import is_common
-from firsttouch.analysis.findings import Finding, Quantity, at_shared, highest, lowest, quantity
+from firsttouch.analysis.findings import Finding, Quantity, highest, lowest, quantity
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.figures import Bar, Figure
 from firsttouch.outcomes.derive import derive
@@ -28,11 +27,10 @@ from firsttouch.report.broken import without_broken
 from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import count, join_names, label
 from firsttouch.views.headlines import MOST, headlines
+from firsttouch.views.latencies import latencies, may_be_cached
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
-MOST_BARS = 8
-"""The most bars of the picture: more would not fit on a first screen."""
 LATENCIES = Bar(
     x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
     title="The latency of random loads, by agent and memory",
@@ -163,37 +161,26 @@ def experiment_of(finding: Finding) -> str:
 
 
 def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | None, Sequence[Record], str]:
-    """A picture, its records and its message: the latency of memories by every agent, at the size that most of them
-    share. Of many memories, the usual ones.
-    """
-    known = {d.name: d for d in machine.devices}
-    own = [d.name for d in machine.devices if d.role == "gpu"][:1]
-    hosts = [d.name for d in machine.devices if d.role == "host"]
-    wanted = {*own, *hosts} or set(known)
-    loads = [
-        r
-        for r in measured(records)
-        if r.experiment == "latency" and r.device in wanted and not r.parties
-        and r.factors.get("order") == "random" and r.factors.get("first_touch") == "self"
-    ]  # fmt: skip
-    loads.sort(key=lambda r: (r.device not in own, r.factors.get("agent") != "gpu"))
-    if len(group_by(loads, "agent", "allocator")) > MOST_BARS:
-        loads = [r for r in loads if is_common(str(r.factors.get("allocator")))]
-    shown = at_shared(loads, ("agent", "allocator"))
+    """A picture, its records and its message: the latency of memories by every agent."""
+    shown = latencies(records, machine)
     if len(shown) < 2:
         return None, [], ""
     placed = [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
-    return LATENCIES, placed, _of_latencies(shown)
+    known = {d.name: d for d in machine.devices}
+    return LATENCIES, placed, _of_latencies(shown, any(may_be_cached(r, known) for r in shown))
 
 
-def _of_latencies(records: Sequence[Record]) -> str:
-    """What the picture of latencies shows: for each agent the least and the greatest, with their memories."""
+def _of_latencies(records: Sequence[Record], cached: bool) -> str:
+    """What the picture of latencies shows: for each agent the least and the greatest, with their memories. cached: a
+    cache may hold what is loaded.
+    """
     agents = [
         f"the {str(agent).upper()} {_span([lowest(rows, 'allocator')[0], highest(rows, 'allocator')[0]])}"
         for (agent,), rows in group_by(records, "agent").items()
     ]
     size = label("size", records[0].factors["size"])
-    return f"A random load from {size} of memory takes {join_names(agents)}."
+    place = f"{size}, which a cache may hold," if cached else f"{size} of memory"
+    return f"A random load from {place} takes {join_names(agents)}."
 
 
 def _span(ends: Sequence[Record]) -> str:

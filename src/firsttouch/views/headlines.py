@@ -5,182 +5,238 @@ Each claim has a head, which says what the number is of, and a text that begins 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from firsttouch.allocators.properties import common_allocator, main_allocator, moves_pages, shared_or_main_allocator
-from firsttouch.analysis.findings import (
-    Claim,
-    Finding,
-    Quantity,
-    at_largest,
-    at_shared,
-    extremes,
-    finding,
-    number,
-    quantity,
-    ratio_of,
-)
-from firsttouch.analysis.statistics import measured
+from firsttouch.analysis.conditions import fullest_group, with_conditions
+from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, finding, number, quantity, ratio_of
+from firsttouch.analysis.statistics import distinct, measured, median_of
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.plausibility import JudgedRun, limit
 from firsttouch.records.schema import DeviceInfo, Machine, Record
+from firsttouch.text import join_names, label
+from firsttouch.views.latencies import latencies, may_be_cached
+from firsttouch.views.ranking import comparable, groups_apart_from, names_in, tied
 
 MOST = 8
 """The most numbers of a first screen."""
-_LOAD = "; {load} for a load"
+_STREAM = ("agent", "allocator", "arrays", "kernel", "first_touch", "stores", "threads", "size")
+_LOAD = ("agent", "allocator", "order", "first_touch", "size")
+_COPY = ("direction", "engine", "allocator", "other", "streams", "chunk", "size")
 
 
 def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
-    """The numbers of the first GPU, and of the host; without a GPU the host's."""
+    """The numbers of the first GPU, and of the host; without a GPU the host's. Of records that differ in factors that
+    their experiment does not know, those of the usual values.
+    """
     good = [r for r in measured(records) if not r.parties]
-    run = JudgedRun(good, machine)
     names = {r.device for r in good}
     host = next((d for d in machine.devices if d.role == "host"), None)
     gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
-    of_host = [r for r in good if host is not None and r.device == host.name]
-    of_gpu = [r for r in good if gpu is not None and r.device == gpu.name]
-    candidates = _with_gpu(of_gpu, of_host, gpu, run) if gpu is not None else _of_host(of_host, run)
-    return [f for f in candidates if f is not None][:MOST]
+    candidates = _Numbers(good, machine, host, gpu).all()
+    return [with_conditions(f, good) for f in candidates if f is not None][:MOST]
 
 
-def _with_gpu(
-    of_gpu: Sequence[Record], of_host: Sequence[Record], gpu: DeviceInfo, run: JudgedRun
-) -> Iterable[Finding | None]:
-    own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
-    yield _memory("the GPU, in its own memory:", of_gpu, "gpu", own, run)
-    yield _memory("the GPU, in the host's memory:", of_gpu, "gpu", locked, run)
-    yield _memory("the CPU, in the host's memory:", of_host, "cpu", plain, run)
-    yield _memory("the CPU, in the GPU's memory:", of_gpu, "cpu", own, run)
-    yield _copy("copy to the GPU:", of_gpu, "h2d", run)
-    yield _copy("copy to the host:", of_gpu, "d2h", run)
-    yield _first_touch(of_gpu, of_host)
-    yield _managed(of_gpu, gpu)
-    yield _launch(of_gpu)
+class _Numbers:
+    """The numbers of one GPU and of the host."""
+
+    def __init__(
+        self, good: Sequence[Record], machine: Machine, host: DeviceInfo | None, gpu: DeviceInfo | None
+    ) -> None:
+        usual = _usual(good)
+        self.gpu, self.run = gpu, JudgedRun(list(good), machine)
+        self.of_host = [r for r in usual if host is not None and r.device == host.name]
+        self.of_gpu = [r for r in usual if gpu is not None and r.device == gpu.name]
+        self.devices: Mapping[str, DeviceInfo] = {d.name: d for d in machine.devices}
+        self.pictured = latencies(usual, machine)
+
+    def all(self) -> Iterable[Finding | None]:
+        return self._of_host() if self.gpu is None else self._with_gpu(self.gpu)
+
+    def _with_gpu(self, gpu: DeviceInfo) -> Iterable[Finding | None]:
+        own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
+        yield self._memory("the GPU, in its own memory:", self.of_gpu, "gpu", own)
+        yield self._memory("the GPU, in the host's memory:", self.of_gpu, "gpu", locked)
+        yield self._memory("the CPU, in the host's memory:", self.of_host, "cpu", plain)
+        yield self._memory("the CPU, in the GPU's memory:", self.of_gpu, "cpu", own)
+        yield self._copy("copy to the GPU:", "h2d")
+        yield self._copy("copy to the host:", "d2h")
+        yield _first_touch(self.of_gpu, self.of_host)
+        yield _managed(self.of_gpu, gpu)
+        yield _launch(self.of_gpu)
+
+    def _of_host(self) -> Iterable[Finding | None]:
+        plain = common_allocator("host")
+        stream, load = _fastest(_streams(self.of_host, "cpu", plain)), self._load(self.of_host, "cpu", plain)
+        if stream is not None:
+            text = f"{{value}} in a triad over {{size}} of {{allocator}} memory{_how(stream)}{self._held(stream)}"
+            yield self._limited("headline.bandwidth", "streams by the CPU:", text, stream, _STREAM)
+        if load is not None:
+            text = f"{{value}} from anywhere in {{size}} of {{allocator}} memory{self._held(load)}"
+            yield finding(Claim("headline.latency", text, "loads by the CPU:", _LOAD), load)
+        copies = [r for r in _of(self.of_host, "transfer", direction="h2h") if r.factors.get("allocator") == plain]
+        if (copy := _fastest(at_largest(_whole(copies)))) is not None:
+            text = f"{{value}} over {{size}} of {{allocator}} memory{self._held(copy)}"
+            yield self._limited("headline.copy", "copy within memory:", text, copy, _COPY)
+        yield _first_touch((), self.of_host)
+        yield _first_touch((), self.of_host, pages="huge")
+
+    def _memory(self, head: str, records: Sequence[Record], agent: str, allocator: str) -> Finding | None:
+        """The bandwidth and the latency of a memory for an agent."""
+        stream, load = _fastest(_streams(records, agent, allocator)), self._load(records, agent, allocator)
+        if stream is None:
+            text = "{value} for a load from {size}" + (self._held(load) if load is not None else "")
+            return finding(Claim("headline.latency", text, head, _LOAD), load) if load is not None else None
+        words, details = self._share(stream)
+        stream_size = _size(stream)
+        text = "{value} in a triad over {stream_size}" + _how(stream) + self._held(stream) + words
+        rows, sizes = [stream], {"stream_size": stream_size}
+        if load is not None:
+            text += "; {load} for a load from {load_size}" + self._held(load)
+            details["load"], sizes["load_size"] = quantity(load), _size(load)
+            rows.append(load)
+        named: dict[str, Any] = {**sizes}
+        return finding(Claim("headline.memory", text, head, (*_STREAM, *_LOAD)), rows, details=details, **named)
+
+    def _load(self, records: Sequence[Record], agent: str, allocator: str) -> Record | None:
+        """The random load that the picture of latencies shows, otherwise that from the largest buffer."""
+        loads = _of(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
+        return next((r for r in loads if r in self.pictured), None) or _first(at_largest(loads))
+
+    def _held(self, record: Record) -> str:
+        """What is said of a buffer that caches may hold."""
+        return ", which a cache may hold" if may_be_cached(record, self.devices) else ""
+
+    def _copy(self, head: str, direction: str) -> Finding | None:
+        """The fastest copies, with the memories that are tied, and those of plain host memory: of the largest size at
+        which that was measured.
+        """
+        copies = _whole(_of(self.of_gpu, "transfer", direction=direction, engine="copy-engine"))
+        side, plain = "from" if direction == "h2d" else "to", common_allocator("host")
+        with_plain = {number(r, "size") for r in copies if r.factors.get("allocator") == plain}
+        best = _fastest(at_largest([r for r in copies if not with_plain or number(r, "size") in with_plain]))
+        if best is None:
+            return None
+        words, details = self._share(best)
+        alike = next(rows for rows in groups_apart_from(copies, "allocator") if best in rows)
+        named = [r for r in tied(alike, best) if r.factors.get("allocator") != plain or r is best]
+        text = f"{{value}} {side} {{memories}} over {{size}}{words}"
+        slow = next((r for r in alike if r.factors.get("allocator") == plain and r not in named), None)
+        if slow is not None:
+            details["plain"] = quantity(slow)
+            text += f"; {{plain}} {side} {plain}"
+        memories = join_names([str(name) for name in distinct(named, "allocator")], "or")
+        rows = named if slow is None else [*named, slow]
+        return finding(
+            Claim("headline.copy", text, head, _COPY),
+            rows,
+            details=details,
+            memories=memories,
+            allocator=names_in(named, "allocator"),
+        )
+
+    def _limited(self, identity: str, head: str, text: str, record: Record, names: tuple[str, ...]) -> Finding:
+        """A rate with its share of the limit, if there is one."""
+        words, details = self._share(record)
+        return finding(Claim(identity, text + words, head, names), record, details=details)
+
+    def _share(self, record: Record) -> tuple[str, dict[str, Quantity]]:
+        """The words and the quantities for the share of the peak that the machine states for what the record passes
+        through; empty if it states none.
+        """
+        limits = limit(record, self.run)
+        if limits is None or not limits.rate:
+            return "", {}
+        share = Quantity(100 * quantity(record).value * 1e9 / limits.rate, "%")
+        both = " both ways" if limits.what == "link" and limits.passing < 1 else ""
+        words = f", {{share}} of the {{limit}} that the {limits.what} allows{both}"
+        return words, {"share": share, "limit": Quantity(limits.rate / 1e9, "GB/s")}
 
 
-def _of_host(records: Sequence[Record], run: JudgedRun) -> Iterable[Finding | None]:
-    plain = common_allocator("host")
-    streams = _streams(records, "cpu", plain)
-    loads = _loads(records, "cpu", plain)
-    yield _limited("headline.bandwidth", "streams by the CPU:", TRIAD, _fastest(streams), run)
-    yield finding(Claim("headline.latency", LOAD, "loads by the CPU:"), loads[0]) if loads else None
-    copies = [r for r in _of(records, "transfer", direction="h2h") if r.factors.get("allocator") == plain]
-    yield _limited("headline.copy", "copy within memory:", COPIED, _fastest(at_largest(copies)), run)
-    yield _first_touch((), records)
-    yield _first_touch((), records, pages="huge")
-
-
-TRIAD = "{value} in a triad over {size} of {allocator} memory"
-LOAD = "{value} from anywhere in {size} of {allocator} memory"
-COPIED = "{value} over {size} of {allocator} memory"
+def _usual(records: Sequence[Record]) -> list[Record]:
+    """The records, of each experiment only those with the usual values of factors that it does not know."""
+    by_experiment: dict[str, list[Record]] = {}
+    for record in records:
+        by_experiment.setdefault(record.experiment, []).append(record)
+    usual = [fullest_group(rows, codebook_of(name).factors) for name, rows in by_experiment.items()]
+    return [record for rows in usual for record in rows]
 
 
 def _of(records: Iterable[Record], experiment: str, **factors: object) -> list[Record]:
     return [r for r in records if r.experiment == experiment and all(r.factors.get(n) == v for n, v in factors.items())]
 
 
-def _streams(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
-    """The triads over the largest arrays, which no cache holds."""
-    triads = _of(records, "bandwidth", agent=agent, allocator=allocator, arrays="memory", kernel="triad")
-    return at_largest(triads)
-
-
-def _loads(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
-    """The random loads from the largest buffer."""
-    loads = _of(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
-    return at_largest(loads)
+def _first(records: Sequence[Record]) -> Record | None:
+    return records[0] if records else None
 
 
 def _fastest(rates: Sequence[Record]) -> Record | None:
-    return extremes(rates)[1] if rates else None
+    return max(rates, key=median_of, default=None)
 
 
-def _share(record: Record, run: JudgedRun) -> tuple[str, dict[str, Quantity]]:
-    """The words and the quantities for the share of the peak that the machine states for what the record passes
-    through; empty if it states none.
-    """
-    limits = limit(record, run)
-    if limits is None or not limits.rate:
-        return "", {}
-    share = Quantity(100 * quantity(record).value * 1e9 / limits.rate, "%")
-    both = " both ways" if limits.what == "link" and limits.passing < 1 else ""
-    words = f", {{share}} of the {{limit}} that the {limits.what} allows{both}"
-    return words, {"share": share, "limit": Quantity(limits.rate / 1e9, "GB/s")}
+def _streams(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
+    """The triads over the largest arrays, which no cache holds."""
+    wanted = {"agent": agent, "allocator": allocator, "arrays": "memory", "kernel": "triad", "first_touch": "self"}
+    return at_largest(_of(records, "bandwidth", **wanted))
 
 
-def _limited(identity: str, head: str, text: str, record: Record | None, run: JudgedRun) -> Finding | None:
-    """A rate with its share of the limit, if there is one."""
-    if record is None:
-        return None
-    words, details = _share(record, run)
-    return finding(Claim(identity, text + words, head), record, details=details)
+def _whole(copies: Sequence[Record]) -> list[Record]:
+    """Those that are neither split nor pipelined, if there are any."""
+    return [r for r in copies if (r.factors.get("streams"), r.factors.get("chunk")) == (1, 0)] or list(copies)
 
 
-def _memory(head: str, records: Sequence[Record], agent: str, allocator: str, run: JudgedRun) -> Finding | None:
-    """The bandwidth and the latency of a memory for an agent."""
-    stream, loads = _fastest(_streams(records, agent, allocator)), _loads(records, agent, allocator)
-    if stream is None:
-        return finding(Claim("headline.latency", "{value} for a load", head), loads[0]) if loads else None
-    words, details = _share(stream, run)
-    text = "{value}" + words
-    rows = [stream]
-    if loads:
-        text += _LOAD
-        details["load"] = quantity(loads[0])
-        rows.append(loads[0])
-    return finding(Claim("headline.memory", text, head), rows, details=details)
+def _size(record: Record) -> str:
+    return label("size", record.factors["size"])
 
 
-def _copy(head: str, records: Sequence[Record], direction: str, run: JudgedRun) -> Finding | None:
-    """The fastest copies of the largest size, and those of plain host memory."""
-    copies = _of(records, "transfer", direction=direction, engine="copy-engine")
-    best = _fastest(at_largest(copies))
-    if best is None:
-        return None
-    words, details = _share(best, run)
-    side = "from" if direction == "h2d" else "to"
-    text, rows = f"{{value}} {side} {best.factors['allocator']}" + words, [best]
-    plain = _fastest(at_largest(r for r in copies if r.factors.get("allocator") == common_allocator("host")))
-    if plain is not None and plain is not best:
-        details["plain"] = quantity(plain)
-        text += f"; {{plain}} {side} {plain.factors['allocator']}"
-        rows.append(plain)
-    return finding(Claim("headline.copy", text, head), rows, details=details)
+def _how(stream: Record) -> str:
+    """How the CPU streams, as far as that is not the usual way."""
+    stores, threads = stream.factors.get("stores"), stream.factors.get("threads")
+    words = ["non-temporal stores"] if stores == "nontemporal" else []
+    words += [f"{label('threads', threads)} threads"] if threads not in (0, "best", None) else []
+    return f" with {join_names(words)}" if words else ""
 
 
 def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str = "base") -> Finding | None:
-    """The first store to each of many pages: by the GPU where it was measured, and by one CPU thread."""
+    """The first store to each of many pages: by the GPU where it was measured, and by one CPU thread, to as many."""
 
-    def touched(records: Sequence[Record], **factors: object) -> Record | None:
+    def touched(records: Sequence[Record], **factors: object) -> dict[object, Record]:
         rows = _of(records, "pagefault", access="store", page_size=pages, **factors)
         rows = [r for r in rows if r.metric_version == codebook_of(r.experiment).version]
-        return max(rows, key=lambda r: number(r, "pages"), default=None)
+        return {r.factors.get("pages"): r for r in reversed(rows)}
 
     by_toucher = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
-    rows = {who: r for who, r in by_toucher.items() if r is not None}
-    if not rows:
+    known = {who: rows for who, rows in by_toucher.items() if rows}
+    shared = set.intersection(*(set(rows) for rows in known.values())) if known else set()
+    if not shared:
+        known = dict([*known.items()][:1])
+        shared = {count for rows in known.values() for count in rows}
+    if not known:
         return None
-    first = next(iter(rows.values()))
+    most = max(count for count in shared if isinstance(count, int))
+    rows = {who: of[most] for who, of in known.items()}
     texts = [f"{{{who}}} by {_TOUCHERS[who]} in {{{who}_allocator}} memory" for who in rows]
+    first = next(iter(rows.values()))
+    allocators: dict[str, Any] = {f"{who}_allocator": r.factors["allocator"] for who, r in rows.items()}
     return finding(
-        Claim("headline.first_touch", "; ".join(texts), "first touch of a {page_bytes} page:"),
+        Claim("headline.first_touch", "; ".join(texts), "first touch of a {page_bytes} page, of {count}:", _TOUCH),
         list(rows.values()),
         details={who: quantity(r) for who, r in rows.items()},
         page_bytes=first.counters.get("page_bytes"),
-        **{f"{who}_allocator": r.factors["allocator"] for who, r in rows.items()},  # type: ignore[arg-type]
+        count=label("pages", most),
+        **allocators,
     )
 
 
 _TOUCHERS = {"gpu": "the GPU", "cpu": "one CPU thread"}
+_TOUCH = ("scenario", "threads", "allocator", "access", "page_size", "pages")
 
 
 def _launch(records: Sequence[Record]) -> Finding | None:
     rows = _of(records, "context", phase="launch-next")
-    return (
-        finding(Claim("headline.launch", "{value} until it has ended", "launch of a kernel:"), rows[0])
-        if rows
-        else None
-    )
+    claim = Claim("headline.launch", "{value} until it has ended", "launch of a kernel:", ("phase",))
+    return finding(claim, rows[0]) if rows else None
 
 
 def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
@@ -195,7 +251,7 @@ def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
         "prefetched": base | {"prefetch": "whole"},
     }
     rows = [r for point in points.values() for r in _of(records, "migration", **point)]
-    at = at_shared(rows, ("allocator", "prefetch"))
+    at = comparable(rows, ("allocator", "prefetch"))
     by_name = {name: same[0] for name, point in points.items() if (same := _of(at, "migration", **point))}
     if "moved" not in by_name or "copied" not in by_name:
         return None
@@ -204,7 +260,7 @@ def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
     text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"
     return finding(
-        Claim("headline.managed", text, head),
+        Claim("headline.managed", text, head, (*base, "iterations")),
         list(by_name.values()),
         ratio_of(details["moved"], details["copied"]),
         details=details,
