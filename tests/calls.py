@@ -18,7 +18,7 @@ from unittest.mock import patch
 from firsttouch.cli import main
 from firsttouch.engine import discover, runner
 from firsttouch.engine.choices import BUDGETS
-from firsttouch.machine import gpus
+from firsttouch.machine import effects, gpus, processor_time
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
@@ -26,12 +26,26 @@ from firsttouch.records.schema import DeviceInfo
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 _UNDRAWN = (
     "from firsttouch.engine import reporting; reporting.write_report = lambda directory: ''; "
+    "from firsttouch.machine import processor_time; processor_time.others_share = lambda *uses, **options: None; "
     "from firsttouch.cli.main import main; main()"
 )
 UNDRAWN = (sys.executable, "-c", _UNDRAWN)
 """For tests that do not look at the report, which takes longer than their points do."""
 DRAWN_BESIDES = bool(os.environ.get("FIRSTTOUCH_EXHAUSTIVE"))
 """For tests whose records are unlike those of other tests: with the exhaustive tests, the report is drawn too."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """In this process, other programs seem to leave the processors alone, and memory to come from hardware: what is
+    measured of them depends on what else the machine of the tests does, and takes time.
+    """
+    with (
+        patch.object(processor_time, "others_share", lambda *uses, **options: None),
+        patch.object(processor_time, "load_since", lambda before: {"others_percent": 0.0}),
+        patch.object(effects, "touches", lambda available: {}),
+    ):
+        yield
 
 
 def call(
@@ -48,6 +62,7 @@ def call(
     with contextlib.ExitStack() as during:
         during.enter_context(patch.dict(os.environ, environment))  # and removes what the call adds
         during.enter_context(_inside(cwd))
+        during.enter_context(quiet())
         during.enter_context(contextlib.redirect_stdout(out))
         during.enter_context(contextlib.redirect_stderr(err))
         during.enter_context(patch.object(discover, "discover_devices", devices))

@@ -136,11 +136,13 @@ def run(
     module: str | Iterable[str] | None = None,
     allow_oversubscription: bool = False,
     trust_verified: str | os.PathLike[str] | None = None,
+    wait: float | None = None,
 ) -> dict[str, Any]:
     """Measures this machine as `firsttouch run` does, and returns what that prints with --json.
 
     set: values of factors, such as {"size": ["4KiB", "1MiB"]}. Without experiments, all are run. ranks: processes that
-    may carry out a point together. trust_verified: a directory of `firsttouch methods --verify --out`.
+    may carry out a point together. trust_verified: a directory of `firsttouch methods --verify --out`. wait: the most
+    minutes to wait until the machine is quiet.
 
     Raises:
         UsageError: the call was wrong.
@@ -165,6 +167,7 @@ def run(
         modules=module,
         allow_oversubscription=allow_oversubscription,
         trust_verified=trust_verified,
+        wait=wait,
     )
 
 
@@ -188,6 +191,7 @@ def run_app(
     module: str | Iterable[str] | None = None,
     allow_oversubscription: bool = False,
     trust_verified: str | os.PathLike[str] | None = None,
+    wait: float | None = None,
     timeline: bool = False,
     placements: bool = False,
 ) -> dict[str, Any]:
@@ -195,7 +199,7 @@ def run_app(
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
     host and device memory over time. placements: try other advice and prefetches of single buffers. ranks,
-    trust_verified: as of `run`.
+    trust_verified, wait: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
@@ -219,6 +223,7 @@ def run_app(
         modules=module,
         allow_oversubscription=allow_oversubscription,
         trust_verified=trust_verified,
+        wait=wait,
         placements=placements,
         all_names=not names,
     )

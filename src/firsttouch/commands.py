@@ -97,7 +97,8 @@ class Conclusions:
         own = [entry for number in self.screen.numbers for entry in plain(number.experiment, [number.finding])]
         advice = [entry for sentence in self.screen.advice for entry in plain("advice", sentence.findings)]
         of_sections = [entry for part in self.answers for entry in plain(part.experiment, part.answer.findings)]
-        return {"title": self.screen.title, "findings": [*own, *advice, *(e for e in of_sections if e not in own)]}
+        findings = [*own, *advice, *(e for e in of_sections if e not in own)]
+        return {"title": self.screen.title, "conditions": [*self.screen.conditions], "findings": findings}
 
 
 def conclusions(results: Results) -> Conclusions:

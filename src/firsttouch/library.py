@@ -184,6 +184,9 @@ class _Silent:
     def warn(self, text: str) -> None:
         warnings.warn(text, stacklevel=2)
 
+    def note(self, text: str) -> None:
+        pass
+
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
         pass
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.calls import call, devices
+from tests.calls import call, devices, quiet
 
 from firsttouch.engine import discover, runner
 from firsttouch.engine.job import blank_record
@@ -129,8 +129,9 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
         sets: dict[str, list[Any]] = {"size": [size], "strategy": [*strategies], "repeat": ["1"], "timeline": ["on"]}
         options = RunOptions(["hotspot"], ["opencl:0"], set=sets, out=tmp_path / "o", trust=as_gpu)
         watcher = Silent()
-        runner.run(APP, options, watcher)
-        return load_results(tmp_path / "o").records, watcher.said
+        with quiet():
+            runner.run(APP, options, watcher)
+        return load_results(tmp_path / "o").records, [text for text in watcher.said if "distorts" not in text]
 
     return run
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.machine.measurement_warnings import measurement_warnings
+from firsttouch.machine.measurement_warnings import conditions, measurement_warnings, memory_comes_as_used
 from firsttouch.machine.tree import Facts
 
 QUIET: dict[str, Facts] = {
@@ -32,12 +32,17 @@ def test_missing_facts_cause_no_warnings() -> None:
     assert measurement_warnings({}) == []
 
 
+ONLY_DECIDE = {"uvm_disable_hmm", "compute_mode", "available_bytes", "available_to_process_bytes"}
+"""Facts that decide what can be measured, and change no value."""
+
+
 @pytest.mark.parametrize(
     ("topic", "facts", "words"),
     [
         ("cpu", {"cores_usable": 2}, "Usable CPU cores: 2. "),
         ("cpu", {"cores_usable": 64, "governor": "powersave"}, "governor is 'powersave'"),
         ("cpu", {"cores_usable": 64, "load_1min": 40.0}, "load average was 40"),
+        ("cpu", {"cores_usable": 64, "load_1min": 0.1, "others_percent": 45.2}, "Other programs used 45 % of"),
         ("kernel", {"virtualisation": "KVM"}, "virtual machine (KVM)"),
         ("kernel", {"clock_source": "hpet"}, "clock source is 'hpet'"),
         ("kernel", {"clock_source": "acpi_pm"}, "a call into the kernel"),
@@ -49,7 +54,12 @@ def test_missing_facts_cause_no_warnings() -> None:
         ("limits", {"memlock_bytes": 65536, "root": True, "memlock_exempt": False}, "This root has no CAP_IPC_LOCK"),
         ("limits", {"memlock_bytes": 65536, "root": True}, "Only 64 KiB of memory may be locked"),
         ("limits", {"cpu_quota_cores": 1.5}, "1.5 cores' worth"),
-        ("memory", {"swap_used_bytes": 2**30}, "1 GiB of swap"),
+        ("memory", {"swap_used_bytes": 2**30, "swap_on": "disk"}, "1 GiB of swap are in use: pages may come back from"),
+        ("memory", {"swap_used_bytes": 2**30, "swap_on": "zram"}, "unpacked again in memory (zram)"),
+        ("memory", {"free_pages_reported": True}, "takes them away (virtio_balloon): this machine seems to receive"),
+        ("limits", {"pinning_refused": "Operation not permitted"}, "bound to processors (Operation not permitted)"),
+        ("environment", {"LD_PRELOAD": "/opt/lib/libjemalloc.so.2"}, "sets LD_PRELOAD (libjemalloc.so.2): malloc"),
+        ("environment", {"MALLOC_ARENA_MAX": "1", "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}, "MALLOC_ARENA_MAX"),
         ("memory", {"available_bytes": 2**20}, "Only 1 MiB of memory are available:"),
         ("memory", {"available_bytes": 2**37, "available_to_process_bytes": 0}, "Only 0 B of memory are available:"),
         (
@@ -76,6 +86,40 @@ def test_each_condition_is_one_sentence(topic: str, facts: Facts, words: str) ->
     (sentence,) = measurement_warnings(QUIET | {topic: facts})
     assert words in sentence
     assert sentence.endswith(".")
+    assert len(conditions(QUIET | {topic: facts})) == (not facts.keys() & ONLY_DECIDE)
+
+
+VIRTUAL: Facts = {"virtualisation": "KVM"}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "memory", "holds"),
+    [
+        (VIRTUAL, {"touch_fresh_ns": 9300.0, "touch_again_ns": 174.7}, True),
+        (VIRTUAL, {"touch_fresh_ns": 184.0, "touch_again_ns": 174.0}, False),
+        (VIRTUAL, {"touch_fresh_ns": 900.0, "touch_again_ns": 0.0}, False),
+        ({}, {"touch_fresh_ns": 9300.0, "touch_again_ns": 174.7}, False),  # perhaps compaction for huge pages
+        ({}, {"free_pages_reported": True}, True),
+        ({}, {"total_bytes": 2**39}, True),
+    ],
+)
+def test_memory_that_a_host_hands_out_as_it_is_used_shows_in_its_effect(
+    kernel: Facts, memory: Facts, holds: bool
+) -> None:
+    topics = {**QUIET, "kernel": kernel, "memory": QUIET["memory"] | memory}
+    assert memory_comes_as_used(topics) == holds
+    assert any("hands out as it is used" in words for words in conditions(topics)) == holds
+    assert any("as it is used" in sentence for sentence in measurement_warnings(topics)) == holds
+
+
+def test_what_was_measured_of_the_load_counts_more_than_the_average_of_the_minute_before() -> None:
+    cpu: Facts = {"cores_usable": 2, "load_1min": 9.0, "others_percent": 3.0}
+    assert not any("other programs" in words.lower() for words in conditions({"cpu": cpu}))
+
+
+def test_variables_that_leave_malloc_alone_cause_no_warning() -> None:
+    variables: Facts = {"GLIBC_TUNABLES": "glibc.cpu.x86_rep_movsb_threshold=1", "MALLOC_CHECK_": "", "OMP_PLACES": "c"}
+    assert conditions({"environment": variables}) == []
 
 
 @pytest.mark.parametrize("clock", ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase"])

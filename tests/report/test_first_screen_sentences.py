@@ -257,8 +257,15 @@ def copies(lines: Lines, way: str, rate: str, side: str, allocators: str, over: 
     same(plain, mid(slow[0]))
 
 
+def as_used(lines: Lines) -> bool:
+    """Whether the machine receives memory as it is used: not all that it should have is there."""
+    there, all_of_it = lines.facts["numa"]["node0_total_bytes"], lines.facts["memory"]["total_bytes"]
+    return there < 0.9 * all_of_it
+
+
 def first_touch(lines: Lines, page: str, pages: str, by_gpu: str | None, where: str | None, time: str,
-                allocator: str) -> None:  # fmt: skip
+                allocator: str, handed_out: str | None) -> None:  # fmt: skip
+    assert bool(handed_out) == as_used(lines)
     size = float(page.split()[0]) * UNITS[page.split()[1]]
     most = [r["factors"]["pages"] for r in lines.find("pagefault", "cpu", scenario="cpu", access="store", threads=1)
             if r["counters"]["page_bytes"] == size]  # fmt: skip
@@ -426,7 +433,8 @@ def none_faster(lines: Lines, app: str, other: str, time: str) -> None:
     same(time, mid(rows[other]) * 1e6)
 
 
-def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more: str) -> None:
+def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more: str, handed_out: str | None) -> None:
+    assert bool(handed_out) == as_used(lines)
     adds = {one: lines.adds(one) for one in ("explicit", "managed", "managed+prefetch")}
     assert name == min(adds, key=lambda one: adds[one])
     same(time, adds[name])
@@ -434,7 +442,10 @@ def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more
     same(more, adds[third])
 
 
-def nothing_copied(lines: Lines, device: str, name: str, time: str, others: str, baseline: str) -> None:
+def nothing_copied(
+    lines: Lines, device: str, name: str, time: str, others: str, baseline: str, handed_out: str | None
+) -> None:
+    assert bool(handed_out) == as_used(lines)
     assert device == lines.gpu
     same(time, lines.adds(name))
     same(baseline, lines.adds("explicit"))
@@ -475,6 +486,7 @@ def huge_pages(lines: Lines, huge: str, base: str) -> None:
 
 TRIAD, LOAD, STORES = f"in a triad over {S}", f"{T} for a load from {S}", "( with non-temporal stores)?"
 LIMIT = rf"{N} % of the {N} GB/s that the"
+LATER = "(; the host hands memory out as it is used, so a first touch may take longer than on hardware)?"
 USE = "1 GiB that the CPU writes, kernels update and the CPU reads back"
 SENTENCES: dict[str, Callable[..., None]] = {
     rf"The GPU, in its own memory: {N} GB/s {TRIAD}, {LIMIT} memory allows; {LOAD}": gpu_own,
@@ -482,7 +494,8 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"The CPU, in the host's memory: {N} GB/s {TRIAD}{STORES}; {LOAD}": cpu_host,
     rf"Copy to the (GPU|host): {N} GB/s (from|to) ({NAME[1:-1]}(?:(?:, | or ){NAME[1:-1]})*) over {S}, {LIMIT} link "
     rf"allows; {N} GB/s (from|to) malloc": copies,
-    rf"First touch of a {S} page, of {N}: (?:{T} by the GPU in {NAME} memory; )?{T} by one CPU thread in {NAME} memory":
+    rf"First touch of a {S} page, of {N}: (?:{T} by the GPU in {NAME} memory; )?{T} by one CPU thread in {NAME} memory"
+    "(, which the host hands out as it is used)?":
         first_touch,
     rf"Managed memory written by the CPU: {N}(?: \({N} to {N}\))? times as long as a copy \({T}, not {T}, for {N} "
     rf"passes over {S}; {T} with prefetch\)": managed,
@@ -502,9 +515,10 @@ SENTENCES: dict[str, Callable[..., None]] = {
         fastest_of_one,
     rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}\.": take_for_one,
     rf"For {NAME} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,
-    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}\.": estimate,
+    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}{LATER}\.":
+        estimate,
     rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
-    rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}\.": nothing_copied,
+    rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}{LATER}\.": nothing_copied,
     rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, faults take {T} per GiB\.": prefetched,
     rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
     r"as fast, but locking the pages takes time\.": page_locked,

@@ -19,6 +19,7 @@ from firsttouch.advice.terms import Term
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
+from firsttouch.machine.conditions import first_touch_note
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
@@ -38,6 +39,8 @@ PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times", 
 NOT_ESTIMATED = "not estimated"
 NOT_MEASURED = "not measured here"
 NO_SCALE = "not measured; of the measured strategies none is estimated, so its estimate cannot be compared with them"
+FIRST_TOUCH = "first touch"
+"""What the terms of first touches begin with."""
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
 
@@ -347,7 +350,7 @@ def ranked(
     absent = [_scaled(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.fastest_known = not any(a.perhaps_faster for a in absent)
-    advice.assumptions = _assumptions(workload, terms)
+    advice.assumptions = [*_assumptions(workload, terms), *_of_first_touches(terms, prices)]
     advice.take = _chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
     advice.turns = _turns(rows, terms, measure, absent)
@@ -421,6 +424,12 @@ def _assumptions(workload: Program, terms: Mapping[str, list[Term]]) -> list[str
     return list(dict.fromkeys([*workload.assumptions, *notes]))
 
 
+def _of_first_touches(terms: Mapping[str, list[Term]], prices: Prices) -> list[str]:
+    """The note on prices of new pages, if they are not those of hardware."""
+    note = first_touch_note(prices.machine)
+    return [note] if note and any(t.what.startswith(FIRST_TOUCH) for rows in terms.values() for t in rows) else []
+
+
 # ------------------------------------------------------------------------------------------------ in words
 
 _ONCE = ("allocate", "free")
@@ -428,7 +437,7 @@ _ONCE = ("allocate", "free")
 
 def _repeated(terms: Iterable[Term]) -> float:
     """ms of what is left if a program keeps its memory and repeats the work."""
-    return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith("first touch"))
+    return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith(FIRST_TOUCH))
 
 
 def _turns(

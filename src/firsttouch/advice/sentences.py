@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import SIMILAR, Advice, StrategyRow, choose_device, on_processor, ranked
+from firsttouch.advice.advisor import FIRST_TOUCH, SIMILAR, Advice, StrategyRow, choose_device, on_processor, ranked
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
@@ -16,6 +16,7 @@ from firsttouch.analysis.findings import quantity as quantity_of
 from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.errors import UsageError
 from firsttouch.experiment.shares import speedup
+from firsttouch.machine.conditions import first_touch_note
 from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.outcomes.findings import fastest
 from firsttouch.outcomes.placements import begun, is_gain, without_candidates
@@ -246,6 +247,8 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
     else:
         text = f"take {best.strategy} for {use}: it takes {estimated}"
     text = on_processor(device) + "".join([text, *(f", {row.strategy} {quantity(row.ms, 'ms')}" for row in others)])
+    if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
+        text += f"; {note}"
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in others}
     value = Quantity(best.ms, "ms", best.low, best.high)
     result = [_sentence("estimate", text, value, device.name, points, **details)]

@@ -17,6 +17,7 @@ from firsttouch.cli.options import (
     RetryOption,
     SeedOption,
     TrustVerifiedOption,
+    WaitOption,
     path,
     seconds,
 )
@@ -83,6 +84,7 @@ def command(
     ranks: RanksOption = None,
     launcher: LauncherOption = "",
     trust_verified: TrustVerifiedOption = None,
+    wait: WaitOption = None,
     list_only: Annotated[bool, typer.Option("--list", help="List applications; run none.")] = False,
     as_json: AsJsonOption = False,
 ) -> None:
@@ -135,6 +137,7 @@ def command(
         all_names=every,
         ranks=ranks,
         launcher=launcher,
+        wait=wait,
     )
     if list_only:
         show_list(APP, options, as_json)

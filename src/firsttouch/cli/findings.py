@@ -23,12 +23,14 @@ LINES = 25
 def show(conclusions: Conclusions) -> None:
     """Prints the first screen, and the most important findings of every section if there is room for all of them."""
     lines = _first_screen(conclusions.screen)
-    lines += _findings(conclusions.answers, LINES - len(lines)) if len(lines) < LINES else []
+    room = LINES - len(lines)
+    lines += _conditions(conclusions.screen)
+    lines += _findings(conclusions.answers, room) if room > 0 else []
     print_stdout("\n".join(lines))
 
 
 def show_first_screen(conclusions: Conclusions) -> None:
-    print_stdout("\n".join(_first_screen(conclusions.screen)))
+    print_stdout("\n".join([*_first_screen(conclusions.screen), *_conditions(conclusions.screen)]))
 
 
 def _first_screen(screen: FirstScreen) -> list[str]:
@@ -43,6 +45,11 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     for text in screen.left_out:
         lines += [*_filled(text), ""]
     return lines
+
+
+def _conditions(screen: FirstScreen) -> list[str]:
+    """What distorts the values, which leaves the findings the room that they have without it."""
+    return [*_filled(screen.conditions_text), ""] if screen.conditions_text else []
 
 
 def _findings(answers: Sequence[AnsweredSection], room: int) -> list[str]:

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from firsttouch import __version__
 from firsttouch.cli import advise, claims, compare, interfaces, machine, mark, methods, profile, published, report, run
 from firsttouch.cli import app as app_command
+from firsttouch.cli.options import WaitingCommand
 from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout, shortened
 from firsttouch.errors import Terminated, UsageError
 
@@ -57,8 +58,8 @@ app = typer.Typer(
 )
 app.command("machine", short_help="What this machine is, and what spoils measurements on it.")(machine.command)
 app.command("methods", short_help="What each allocator is here: access, placement, caching.")(methods.command)
-app.command("run", short_help="Measure this machine, and write a report.")(run.command)
-app.command("app", short_help="Run applications under memory strategies.")(app_command.command)
+app.command("run", short_help="Measure this machine, and write a report.", cls=WaitingCommand)(run.command)
+app.command("app", short_help="Run applications under memory strategies.", cls=WaitingCommand)(app_command.command)
 app.command(
     "profile",
     short_help="Profile the memory of any program.",

@@ -4,10 +4,12 @@ that says what is accepted.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
+from typer.core import TyperCommand
 
 from firsttouch.errors import UsageError
 
@@ -50,6 +52,33 @@ def path(text: str) -> Path:
             "a path is empty; give one to --out, --output, --module or --trust-verified, or leave the option out"
         )
     return Path(text)
+
+
+def minutes(text: str) -> float:
+    """Parses the value of --wait."""
+    from firsttouch.engine.quiet import MOST_MINUTES
+
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MOST_MINUTES:
+        raise UsageError(f"--wait '{text:.40}' is not a number of minutes from 0 to {MOST_MINUTES:g}")
+    return value
+
+
+class WaitingCommand(TyperCommand):
+    """Lets --wait stand without a value: the next word is one only if it is a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from firsttouch.engine.quiet import MINUTES
+
+        last = args.index("--") if "--" in args else len(args)
+        for place in [place for place in range(last) if args[place] == "--wait"]:
+            following = args[place + 1 : place + 2]
+            if not (following and re.fullmatch(r"[0-9.]+", following[0])):
+                args[place] = f"--wait={MINUTES:g}"
+        return super().parse_args(ctx, args)
 
 
 DevicesOption: TypeAlias = Annotated[
@@ -96,6 +125,15 @@ TrustVerifiedOption: TypeAlias = Annotated[
         parser=path,
         metavar="DIR",
         help="Use the methods.json that `methods --verify --out DIR` wrote for what drivers do not state.",
+    ),
+]
+WaitOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        parser=minutes,
+        metavar="[=MINUTES]",
+        help="First wait until other programs use less than a tenth of the processors, at most 10 minutes or so many.",
     ),
 ]
 AllowOversubscriptionOption: TypeAlias = Annotated[

@@ -142,6 +142,9 @@ class RunProgress:
     def warn(self, text: str) -> None:
         self._screen.line(f"warning: {text}")
 
+    def note(self, text: str) -> None:
+        self._screen.line(text)
+
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
         self._left = Counter(planned.title for planned in todo)
         if self.directory is None:

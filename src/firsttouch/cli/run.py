@@ -23,6 +23,7 @@ from firsttouch.cli.options import (
     RetryOption,
     SeedOption,
     TrustVerifiedOption,
+    WaitOption,
     path,
     seconds,
 )
@@ -82,6 +83,7 @@ def command(
     ] = False,
     allow_oversubscription: AllowOversubscriptionOption = False,
     trust_verified: TrustVerifiedOption = None,
+    wait: WaitOption = None,
     list_only: Annotated[
         bool, typer.Option("--list", help="List experiments with their factors and devices; measure nothing.")
     ] = False,
@@ -118,6 +120,7 @@ def command(
         allow_oversubscription=allow_oversubscription,
         ranks=ranks,
         launcher=launcher,
+        wait=wait,
     )
     if list_only:
         show_list(RUN, options, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TypeAlias
 
 from firsttouch.engine.job import Job, blank_record
@@ -10,6 +11,7 @@ from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.ranked import RankedWorker
 from firsttouch.engine.sampled import PointSampler
 from firsttouch.events.trace import Trace
+from firsttouch.machine import processor_time
 from firsttouch.machine.limits import host_limit
 from firsttouch.records.schema import Record
 from firsttouch.workers.process import TaskResult, Worker
@@ -41,6 +43,7 @@ class PointExecutor:
         self._group: PointGroup | None = None
         self._failed_starts: dict[PointGroup, list[Record]] = {}
         self._outputs: list[str] = []
+        self._own = time.process_time()
 
     def measure(self, planned: Planned) -> Record:
         """Measures one point and returns its record, even if the worker crashes or hangs."""
@@ -53,7 +56,9 @@ class PointExecutor:
         except OSError as error:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
+        before, self._own = self._own, time.process_time()
         record, result = self._ask(worker, planned, record)
+        record.others_share = share_of_others(planned, result, time.process_time() - before)
         if result.reply is not None:
             self._outputs += result.reply.outputs
             if self._trace is not None and result.reply.span is not None:
@@ -119,6 +124,22 @@ class PointExecutor:
         if self._worker is not None and kind is not None:  # interrupted in the middle of a point
             self._worker.kill()
         self.end_worker()
+
+
+def share_of_others(planned: Planned, result: TaskResult, own: float) -> float | None:
+    """The part of the processors' time that others than the workers used while they measured: the largest of all hosts.
+
+    own: the processor time of this process meanwhile, and since the point before, which a short one is taken with.
+    """
+    by_host: dict[str, list[processor_time.ProcessorUse]] = {}
+    for reply in result.replies or [result.reply]:
+        if reply is not None and reply.record is not None and reply.use is not None:
+            host = reply.record.parties[0].host if reply.record.parties else ""
+            by_host.setdefault(host, []).append(reply.use)
+    capabilities = planned.info.capabilities
+    drivers = capabilities.runs_kernels and not capabilities.on_host_processor
+    shares = [processor_time.others_share(uses, own, drivers=drivers) for uses in by_host.values()]
+    return max((round(share, 3) for share in shares if share is not None), default=None)
 
 
 def conclude(record: Record, result: TaskResult) -> Record:

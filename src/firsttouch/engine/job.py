@@ -19,6 +19,7 @@ from firsttouch.events.log import Span
 from firsttouch.events.sums import Course
 from firsttouch.machine.numa import node_number
 from firsttouch.machine.parties import node_parties, parties, rank_party
+from firsttouch.machine.processor_time import ProcessorUse, shortest_period, use_now
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (
     NODE,
@@ -45,6 +46,10 @@ from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
 if TYPE_CHECKING:
     from firsttouch.experiment.base import Experiment, Measurement
     from firsttouch.session import OpenDevices, Session
+
+
+_POINTS_TOGETHER = 64
+"""At most this many short points are taken together to tell what other programs used."""
 
 
 class Job(Task, tag="job"):
@@ -106,6 +111,7 @@ class JobHandler:
     def __init__(self, find: Callable[[Job], Experiment]) -> None:
         self._find = find
         self._opened: OpenDevices | None = None
+        self._uses: list[ProcessorUse] = []
 
     def __call__(self, job: Job, pipe: Pipe) -> Reply:
         """Measures one point of any experiment."""
@@ -120,12 +126,14 @@ class JobHandler:
             session = _session(job, opened, job.info if opens_itself else _as_stated(experiment, job, opened), record)
             record.stated_by = _stated_by(experiment, job, session.info)
             opened.forget_events()
+            self._note_use()
             started = time.monotonic()
             try:
                 measurement = experiment.measure(job.point, session)
             finally:
                 ended = time.monotonic()
                 record.seconds = ended - started
+            reply.use = self._use()
             record.clocks_after = _clocks(opened, opens_itself)
             if session.party is not None:
                 session.party.clocks_before, session.party.clocks_after = record.clocks_before, record.clocks_after
@@ -136,6 +144,21 @@ class JobHandler:
             if events.are_requested():
                 reply.span = _add_events(record, session, started, ended)
         return reply
+
+    def _note_use(self) -> None:
+        """Notes what was used of the processors before a point."""
+        if (now := use_now()) is not None:
+            alike = [use for use in self._uses if use.processors == now.processors]
+            self._uses = [*alike[-_POINTS_TOGETHER:], now]
+
+    def _use(self) -> ProcessorUse | None:
+        """What was used during a point; if it was shorter than the kernel's counts can tell, with points before it."""
+        after = use_now()
+        before = [use for use in self._uses if after is not None and use.processors == after.processors]
+        if after is None or not before:
+            return None
+        latest = after.seconds - shortest_period(after.processors)
+        return after.since(next((use for use in reversed(before) if use.seconds <= latest), before[0]))
 
     def _opened_for(self, job: Job, pipe: Pipe) -> OpenDevices:
         """What is open already, unless that is of another device. Tells the runner when a device is opened, because a

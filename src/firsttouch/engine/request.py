@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from firsttouch.engine.choices import choose, choose_preset
+from firsttouch.engine.quiet import check_minutes
 from firsttouch.engine.selections import selections
 from firsttouch.engine.work import Work
 from firsttouch.errors import UsageError
@@ -41,6 +42,8 @@ class RunOptions:
     """Try all points again that crashed, timed out or failed, however often they were tried (--retry)."""
     all_names: bool = False
     """Everything that the kind of work has (--all)."""
+    wait: float | None = None
+    """The most minutes to wait until other programs leave the processors alone (--wait)."""
     trust: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]] | None = None
     """Adds verified facts that drivers do not state (--trust-verified). Raises UsageError if they are from another
     machine.
@@ -98,6 +101,7 @@ def _check_numbers(options: RunOptions) -> None:
     """Raises UsageError for a number that no option accepts. The command line has read its own before."""
     if options.timeout is not None and not 0 < options.timeout <= LONGEST_TIMEOUT:
         raise UsageError(f"timeout={options.timeout} is not more than 0 and at most {LONGEST_TIMEOUT:g} seconds")
+    check_minutes(options.wait)
     for name, value, least, most in (("ranks", options.ranks, 1, MOST_RANKS), ("seed", options.seed, 0, 2**63 - 1)):
         if value is not None and not least <= value <= most:
             raise UsageError(f"{name}={value} is not from {least} to {most}")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from firsttouch.counters.tool import why_none
 from firsttouch.encoding import host_name
+from firsttouch.engine import disturbed
 from firsttouch.engine.choices import choose, choose_devices, choose_preset
 from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import find_devices, memory_limits
@@ -23,6 +24,7 @@ from firsttouch.engine.job import blank_record
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
+from firsttouch.engine.quiet import wait_until_quiet
 from firsttouch.engine.reporting import write_report
 from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sampled import PointSampler
@@ -32,6 +34,7 @@ from firsttouch.errors import UsageError
 from firsttouch.events import log as events
 from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.measurement_warnings import conditions
 from firsttouch.modules import add_modules
 from firsttouch.profile.timelines import why_no_device
 from firsttouch.records.reading import Results
@@ -47,7 +50,8 @@ class RunOutcome:
     """The outcome of a run.
 
     results: what the directory holds now. counts: the number of its points by status. suspect: the number of suspect
-    points by the rule that they break. summary: what the kind of work adds to the output of --json.
+    points by the rule that they break. disturbed: the number of points measured while other programs used the
+    processors. summary: what the kind of work adds to the output of --json.
     """
 
     directory: Path
@@ -55,6 +59,7 @@ class RunOutcome:
     counts: dict[str, int]
     unverified: int
     suspect: dict[str, int]
+    disturbed: int
     seconds: float
     report: Path | None = None
     summary: dict[str, Any] = field(default_factory=dict)
@@ -66,6 +71,7 @@ class RunOutcome:
             "counts": self.counts,
             "unverified": self.unverified,
             "suspect": self.suspect,
+            "disturbed": self.disturbed,
             "seconds": self.seconds,
             **self.summary,
         }
@@ -81,6 +87,7 @@ class Watcher(Protocol):
     """Shows the progress of a run."""
 
     def warn(self, text: str) -> None: ...
+    def note(self, text: str) -> None: ...
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None: ...
     def point(self, planned: Planned) -> None: ...
     def recorded(self, planned: Planned, record: Record) -> None: ...
@@ -120,6 +127,8 @@ def oversubscription(watcher: Watcher) -> Iterator[None]:
 
 def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watcher) -> RunOutcome:
     """Plans and measures what a call selects."""
+    if options.wait is not None:
+        wait_until_quiet(options.wait, watcher.note)
     started = time.monotonic()
     chosen = (
         [request] if options.selects_points() else [selecting(request, selected) for selected in selections(request)]
@@ -143,13 +152,16 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
     ):
         machine, asked = checked_machine(store, devices), together(request)
         store.describe(machine, asked)
-        retried = store.to_retry(all_failures=options.retry)
+        if said := conditions(machine.facts):
+            watcher.warn(f"this distorts what is measured: {'; '.join(said)}; firsttouch machine says more")
+        retried, noted = store.to_retry(all_failures=options.retry), disturbed.DisturbedPoints()
         for selected, plan in zip(chosen, plans, strict=True):
             counter = PointCounter(work.experiments(selected.set)) if selected.counters else None
-            measure(plan, selected, store, watcher, retried, counter, launching, sampler)
+            measure(plan, selected, store, watcher, retried, counter, launching, sampler, noted)
             retried -= {planned.key for planned in plan}
             while more := further_points(work, selected, devices, limits, store):
-                measure(more, selected, store, watcher, (), counter, launching, sampler)
+                measure(more, selected, store, watcher, (), counter, launching, sampler, noted)
+        measure_again(noted, store, watcher, launching, sampler)
         results = Results(machine, asked, store.records, store.warnings)
         return summarise(store.directory, results, work, time.monotonic() - started)
 
@@ -227,11 +239,13 @@ def measure(
     counter: PointCounter | None = None,
     launching: Launching | None = None,
     sampler: PointSampler | None = None,
+    noted: disturbed.DisturbedPoints | None = None,
 ) -> None:
     """Measures the points of `plan` that have no record yet. Each is recorded before the next one begins.
 
     retried: the keys of points that are measured although they have a record. counter: adds the counters of the
-    vendor's profiler to the records. sampler: samples the memory of those points that ask for it.
+    vendor's profiler to the records. sampler: samples the memory of those points that ask for it. noted: collects those
+    that were disturbed.
     """
     todo = [planned for planned in plan if planned.key not in store.keys or planned.key in retried]
     for warning in store.warnings:
@@ -240,6 +254,7 @@ def measure(
     reported: set[tuple[str, str]] = set()
     with PointExecutor(Trace(store.directory), launching, sampler) as executor:
         for planned in todo:
+            began = time.monotonic()
             watcher.point(planned)
             skipped = blank_record(planned, "skipped", planned.reason) if planned.reason else None
             record = skipped or executor.measure(planned)
@@ -247,10 +262,29 @@ def measure(
                 counter.add(planned, record)
             store.append(record)
             watcher.recorded(planned, record)
+            if noted is not None:
+                noted.note(planned, record, counter, time.monotonic() - began)
             for what, reason in missing(request, record).items():
                 if (what, reason) not in reported:
                     reported.add((what, reason))
                     watcher.warn(f"measured without {what}: {reason}")
+
+
+def measure_again(
+    noted: disturbed.DisturbedPoints,
+    store: Store,
+    watcher: Watcher,
+    launching: Launching,
+    sampler: PointSampler,
+) -> None:
+    """Measures the disturbed points of a call once more, and says how many stay disturbed."""
+    if noted.points:
+        watcher.warn(disturbed.why(point.record for point in noted.points))
+        with PointExecutor(Trace(store.directory), launching, sampler) as executor:
+            for _, record in noted.measure_again(executor):
+                store.append(record)
+    if remaining := disturbed.what_remains(store.records):
+        watcher.warn(remaining)
 
 
 def missing(request: Request, record: Record) -> dict[str, str]:
@@ -271,6 +305,7 @@ def summarise(directory: Path, results: Results, work: Work, seconds: float) -> 
         counts=dict(Counter(r.status for r in records)),
         unverified=sum(r.verified is False for r in records),
         suspect=dict(Counter(r.suspect for r in records if r.suspect)),
+        disturbed=sum(r.is_disturbed for r in records),
         seconds=round(seconds, 3),
         summary=work.summary(records),
     )

@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 
 from firsttouch import __version__
 from firsttouch.encoding import host_name
-from firsttouch.machine import amd, gpus, host, numa
+from firsttouch.machine import amd, effects, gpus, host, numa, processor_time
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts, Tree
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Machine, Scalar
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Machine, Scalar, as_number
 
 _LONGEST = 1000
 
@@ -22,10 +22,13 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
 
     Changes nothing, needs no root privileges and never fails: facts that are not available are absent.
     """
+    before = processor_time.use_now()
     nvml, reason = gpus.collect()
     topics = host_topics(Tree(), os.environ, host.usable_cores())
     for topic, facts in (nvml | amd.collect()).items():
         topics[topic] = topics.get(topic, {}) | _clean(facts)
+    for topic, facts in _tried(before, topics).items():
+        topics[topic] = topics.get(topic, {}) | facts
     if reason and topics.get("nvidia"):
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
     return Machine(
@@ -38,6 +41,16 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
         libraries=find_libraries(),
         warnings=[*measurement_warnings(topics), *(f"{d.name}: {note}" for d in devices for note in d.notes)],
     )
+
+
+def _tried(before: processor_time.ProcessorUse | None, topics: Mapping[str, Facts]) -> dict[str, Facts]:
+    """The facts by topic that no file states: they are measured on this process. before: what was used at the start."""
+    available = as_number(topics.get("memory", {}).get("available_to_process_bytes")) or 0.0
+    return {
+        "cpu": processor_time.load_since(before),
+        "limits": effects.pinning(),
+        "memory": effects.touches(available),
+    }
 
 
 def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int]) -> dict[str, Facts]:

@@ -101,7 +101,8 @@ def memory(tree: Tree) -> Facts:
     """Memory of the whole machine, and the limits of control groups.
 
     available_bytes: MemAvailable, or a lower bound where the kernel does not state it. available_to_process_bytes: the
-    least of all limits, as the guard takes it; available_bound says which one that is.
+    least of all limits, as the guard takes it; available_bound says which one that is. free_pages_reported: the host
+    takes free memory back.
     """
     info = tree.kibibytes("proc/meminfo")
     swap, swap_free = info.get("SwapTotal"), info.get("SwapFree")
@@ -116,7 +117,25 @@ def memory(tree: Tree) -> Facts:
         "init_on_alloc": _init_on_alloc(tree),
         "ksm": named(_SWITCH, tree.integer("sys/kernel/mm/ksm/run")),
     }
+    facts |= {"swap_on": _swap_on(tree), "free_pages_reported": _free_pages_reported(tree)}
     return drop_missing(_core.host_memory(str(tree.root)) | facts | cgroup.memory_facts(tree))
+
+
+def _swap_on(tree: Tree) -> str | None:
+    """What swap is on: compressed memory (zram), a disk, or both."""
+    names = [line.split()[0] for line in tree.lines("proc/swaps")[1:]]
+    kinds = dict.fromkeys("zram" if name.startswith("/dev/zram") else "disk" for name in names)
+    return " and ".join(sorted(kinds, reverse=True)) or None
+
+
+def _free_pages_reported(tree: Tree) -> bool | None:
+    """True if a host takes the memory away that is free here, and gives it back when it is used.
+
+    Source: VIRTIO_BALLOON_F_REPORTING in include/uapi/linux/virtio_balloon.h; sysfs has a digit for each feature.
+    """
+    folder = "sys/bus/virtio/drivers/virtio_balloon"
+    features = [tree.text(f"{folder}/{name}/features") or "" for name in tree.names(folder)]
+    return any(digits[5:6] == "1" for digits in features) or None
 
 
 def huge_pages(tree: Tree) -> Facts:

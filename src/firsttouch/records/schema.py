@@ -14,7 +14,7 @@ import msgspec
 
 from firsttouch.encoding import encode_json, valid_text
 
-MAJOR, MINOR = 2, 4
+MAJOR, MINOR = 2, 5
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -35,6 +35,8 @@ WorkKind: TypeAlias = Literal["run", "app"]
 AgentAccess: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
+BUSY = 0.1
+"""The part of the processors' time from which on other programs disturb what is measured."""
 RANKS = "ranks"
 """The factor with the number of processes that carry out a point together."""
 INTERFACE = "interface"
@@ -233,8 +235,9 @@ class Record(Stored):
     """One measured, skipped or failed point: one line of results.jsonl.
 
     parties: all devices that took part; empty if that was `device` alone. stated_by: the source of the facts that made
-    the point possible, if that was not the driver. suspect: the name of the rule of plausibility.py that the record
-    breaks, or ''.
+    the point possible, if that was not the driver. others_share: the part of the time of the processors that the point
+    could use which other programs used; None if that is not known. suspect: the name of the rule of plausibility.py
+    that the record breaks, or ''.
     """
 
     schema: str
@@ -262,6 +265,7 @@ class Record(Stored):
     clocks_before: Clocks | None = None
     clocks_after: Clocks | None = None
     throttled: bool | None = None
+    others_share: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     suspect: str = ""
 
     def __post_init__(self) -> None:
@@ -271,6 +275,11 @@ class Record(Stored):
     def is_measured(self) -> bool:
         """True if it has a value that others may use: it is ok, its data were not wrong, and it is not suspect."""
         return self.status == "ok" and self.summary is not None and self.verified is not False and not self.suspect
+
+    @property
+    def is_disturbed(self) -> bool:
+        """True if it was measured while other programs used a tenth or more of the processors' time."""
+        return self.status == "ok" and (self.others_share or 0.0) >= BUSY
 
     def text(self, factor: str) -> str:
         """The value of a factor that is a word. Raises TypeError if it is not."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.experiment.base import Experiment
+from firsttouch.machine.conditions import disturbed, first_touch_note
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
@@ -16,7 +18,7 @@ from firsttouch.report.interfaces import InterfacesSection, interfaces_section
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables
 from firsttouch.report.sections import PageSection, half_width, section_of, tally
-from firsttouch.text import count
+from firsttouch.text import caption, count
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results
@@ -94,8 +96,10 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         most = max(FEWEST_ROWS, MOST_ROWS_OF_ALL // max(1, len(parts))) if many else MOST_ROWS_OF_ALL
         sections = [section_of(part, experiments.get(part.experiment), devices, most) for part in parts]
         _add_published(sections, loaded)
+        touch = first_touch_note(loaded.machine)
         for section in sections:
             section.memory = loaded.memory
+            section.notes = [caption(f"{touch}.")] if touch and codebook_of(section.experiment).touch else []
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
                 for timeline in timelines:
@@ -168,6 +172,8 @@ def _point_warnings(records: Sequence[Record]) -> list[str]:
     throttled, noisy = [r for r in records if r.throttled], [r for r in good if half_width(r) > NOISY]
     causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
     warnings = []
+    if said := disturbed(records):
+        warnings.append(f"{said}: the values may be theirs too. `--wait` waits until the machine is quiet.")
     if throttled:
         because = f" ({', '.join(causes)})" if causes else ""
         warnings.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")

@@ -82,8 +82,8 @@ def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Pal
 def flag_marks(
     rows: Iterable[Spec], encoding: Spec, *filters: str, usable: Mapping[str, Any] | None = None
 ) -> list[Spec]:
-    """A layer for each kind of flawed points that occurs: those that failed verification, are suspect, or were
-    throttled.
+    """A layer for each kind of flawed points that occurs: those that failed verification, are suspect, were throttled,
+    or were disturbed by other programs.
 
     usable: changes the look of the marks of points whose values are shown.
     """
@@ -91,6 +91,7 @@ def flag_marks(
         "wrong": {"shape": "M-1,-1L1,1M1,-1L-1,1", "stroke": WRONG, "strokeWidth": 3, "size": 130},
         "suspect": {"shape": "diamond", "stroke": SUSPECT, "strokeWidth": 2, "size": 130, **(usable or {})},
         "throttled": {"shape": "triangle-up", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(usable or {})},
+        "disturbed": {"shape": "square", "stroke": THROTTLED, "strokeWidth": 1.3, "size": 70, **(usable or {})},
     }
     occurring = {row.get("flag") for row in rows}
     return [

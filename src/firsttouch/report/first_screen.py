@@ -15,11 +15,13 @@ from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.findings import Finding, Quantity, highest, lowest, quantity
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.figures import Bar, Figure
+from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
 from firsttouch.outcomes.findings import numbers as of_runs
 from firsttouch.outcomes.placements import without_candidates
 from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
@@ -31,6 +33,7 @@ from firsttouch.views.latencies import latencies, may_be_cached
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
+_HANDED_OUT = ", which the host hands out as it is used"
 LATENCIES = Bar(
     x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
     title="The latency of random loads, by agent and memory",
@@ -56,7 +59,7 @@ class KeyNumber:
 @dataclass(frozen=True)
 class FirstScreen:
     """figure, shown: the picture and the records that it shows; None if nothing can be shown. message: its title, which
-    says what it shows.
+    says what it shows. conditions: what distorts the values, in a few words each.
     """
 
     title: str
@@ -67,6 +70,12 @@ class FirstScreen:
     message: str = ""
     left_out: Sequence[str] = ()
     """Sentences that name points on which what is shown here fails."""
+    conditions: Sequence[str] = ()
+
+    @property
+    def conditions_text(self) -> str:
+        """What distorts the values, in one sentence; '' if nothing is known that does."""
+        return f"Conditions: {'; '.join(self.conditions)}." if self.conditions else ""
 
     @property
     def advice_by_ground(self) -> list[tuple[str, list[str]]]:
@@ -102,7 +111,18 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
         message = next(iter(runs[0].answer.sentences), "")
         figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
-    return FirstScreen(hardware(machine), numbers, advice, figure, shown, message, list(dict.fromkeys(left_out)))
+    if first_touch_note(machine):
+        numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
+    return FirstScreen(
+        hardware(machine),
+        numbers,
+        advice,
+        figure,
+        shown,
+        message,
+        list(dict.fromkeys(left_out)),
+        measuring_conditions(machine, results.records),
+    )
 
 
 def _derived(
@@ -152,6 +172,16 @@ def _of_strategy(finding: Finding) -> KeyNumber:
     rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {over}"
     head = f"{finding.conditions['strategy']}"
     return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
+
+
+def _is_touched_by_cpu(finding: Finding) -> bool:
+    """Whether a point of the finding times the CPU's first touch of memory."""
+    for point in finding.points:
+        experiment, _, factors = msgspec.json.decode(point)
+        touch = codebook_of(experiment).touch
+        if touch is not None and touch.agents.get(str(factors.get(touch.by))) == "cpu":
+            return True
+    return False
 
 
 def experiment_of(finding: Finding) -> str:

@@ -16,7 +16,7 @@ MOST_POINTS = 200
 """The most points of one line, and the most bars of a panel."""
 MOST_SERIES = 8
 """The most combinations of colour and dash in one figure."""
-FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled"}
+FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled", "disturbed": "disturbed"}
 
 
 def finite(v: Scalar) -> bool:
@@ -25,14 +25,21 @@ def finite(v: Scalar) -> bool:
 
 def flag(record: Record) -> str:
     """A key of FLAGS, or '' if the record has no flaw."""
-    flaws = {"wrong": record.verified is False, "suspect": bool(record.suspect), "throttled": bool(record.throttled)}
+    flaws = {"wrong": record.verified is False, "suspect": bool(record.suspect)}
+    flaws |= {"throttled": bool(record.throttled), "disturbed": record.is_disturbed}
     return next((name for name, is_flawed in flaws.items() if is_flawed), "")
 
 
 def flag_text(record: Record) -> str:
     """The flaw of a record in words, or '' if it has none."""
     kind = flag(record)
+    if kind == "disturbed":
+        return others_text(record)
     return f"suspect: {record.suspect}" if kind == "suspect" else FLAGS.get(kind, "")
+
+
+def others_text(record: Record) -> str:
+    return f"other programs used {100 * (record.others_share or 0):.0f} % of the processors"
 
 
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
@@ -95,11 +102,15 @@ def thinned(roles: Roles, records: list[Record], *axes: str) -> tuple[list[Recor
 
 
 def flaws(records: Sequence[Record]) -> list[str]:
-    """A sentence on suspect points and one on points measured while throttled, if there are any."""
-    odd, hot = ([r for r in records if flag(r) == name] for name in ("suspect", "throttled"))
+    """A sentence on suspect points, one on points measured while throttled, and one on points that other programs
+    disturbed, if there are any.
+    """
+    odd, hot, busy = ([r for r in records if flag(r) == name] for name in ("suspect", "throttled", "disturbed"))
     rules = ", ".join(dict.fromkeys(r.suspect for r in odd))
     said = [f"Hollow purple diamonds: {count(counted(odd), 'suspect point')} ({rules})."] if odd else []
-    return said + ([f"Hollow brown triangles: {count(counted(hot), 'point')} taken while throttled."] if hot else [])
+    said += [f"Hollow brown triangles: {count(counted(hot), 'point')} taken while throttled."] if hot else []
+    points = count(counted(busy), "point")
+    return said + ([f"Hollow brown squares: {points} taken while other programs used the processors."] if busy else [])
 
 
 def wrong(records: Sequence[Record]) -> int:

@@ -23,7 +23,7 @@ from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.lead import usual
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import point_id
-from firsttouch.report.points import matching
+from firsttouch.report.points import matching, others_text
 from firsttouch.report.processes import processes
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable
@@ -94,6 +94,8 @@ class PageSection:
     unverified: list[MessageGroup] = field(default_factory=list)
     processes: list[MessageGroup] = field(default_factory=list)
     """Who carried out points together."""
+    notes: Sequence[str] = ()
+    """Sentences that follow the caption of each figure."""
 
     @property
     def answer(self) -> str:
@@ -254,6 +256,7 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, str, l
         marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *([f"suspect: {r.suspect}"] if _is_suspect(r) else [])]
         marks += ["unverified"] if _is_unverified(r) else []
         marks += ["throttled"] if r.throttled else []
+        marks += [others_text(r)] if r.is_disturbed else []
         cells = [label(n, value(r, n)) for n in names]
         rows.append(
             (
@@ -282,8 +285,10 @@ def drawings(section: PageSection, palette: Palette) -> list[Drawing]:
     figures = [*section.figures]
     if not any(isinstance(figure, Timeline) for figure in figures):
         figures.append(Timeline())
-    drawn = (_drawn(figure, ok, context) for figure in figures)
-    return [d for d in drawn if d is not None]
+    drawn = [d for figure in figures if (d := _drawn(figure, ok, context)) is not None]
+    for drawing in drawn:
+        drawing.notes.extend(section.notes)
+    return drawn
 
 
 def _drawn(figure: Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
@@ -321,5 +326,5 @@ def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None
         return every
     if len(usual_ok) == len(matching(section.figures[0], ok)):
         return every
-    first.notes.append("The usual conditions; all of them are under More.")
+    first.notes.extend(["The usual conditions; all of them are under More.", *section.notes])
     return [first, *every]

@@ -25,6 +25,7 @@ import msgspec
 
 from firsttouch.encoding import encode_json
 from firsttouch.events.log import Span
+from firsttouch.machine.processor_time import ProcessorUse
 from firsttouch.modules import error_location
 from firsttouch.records.schema import DeviceInfo, Record, Struct, decode_hook
 from firsttouch.units import format_size
@@ -46,7 +47,8 @@ class Reply(Struct):
 
     value: the answer of a trial, or the text for the others; '' if there is none; reason: why, or how it was found;
     span: the unified-memory events of a point, if they were recorded; outputs: digests of outputs that were checked;
-    phases: of a point whose memory is sampled, spans by name with begin and end in seconds of CLOCK_MONOTONIC.
+    phases: of a point whose memory is sampled, spans by name with begin and end in seconds of CLOCK_MONOTONIC;
+    use: of the processors, while a point was measured.
     """
 
     state: WorkerState
@@ -57,6 +59,7 @@ class Reply(Struct):
     span: Span | None = None
     outputs: list[str] = []
     phases: list[tuple[str, float, float]] = []
+    use: ProcessorUse | None = None
 
 
 class Shared(Struct):

@@ -1,0 +1,74 @@
+"""Conditions that no setting states: each is tried on this process, which is left as it was."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import time
+from contextlib import suppress
+from statistics import median
+
+from firsttouch.machine.tree import Facts
+
+_BASE_PAGE = 4096
+_PIECE = 16 * 2**20
+_PIECES = 12
+_SHARE = 4
+"""At most this part of the available memory is touched."""
+_LONGEST = 0.4
+"""Seconds after which no further piece is touched."""
+
+
+def pinning() -> Facts:
+    """The fact pinning_refused: why a thread of this process cannot be bound to one processor; empty if it can."""
+    refused: list[str] = []
+
+    def bind() -> None:
+        try:
+            wanted = {min(os.sched_getaffinity(0))}
+            os.sched_setaffinity(0, wanted)  # of this thread alone, which ends
+            if os.sched_getaffinity(0) != wanted:
+                refused.append("the request has no effect")
+        except OSError as error:
+            refused.append(error.strerror or str(error))
+
+    thread = threading.Thread(target=bind)
+    thread.start()
+    thread.join()
+    return {"pinning_refused": refused[0]} if refused else {}
+
+
+def touches(available: float) -> Facts:
+    """The facts touch_fresh_ns and touch_again_ns: the processor time of the first touch per 4 KiB of new memory, in
+    the piece where it took longest, and of memory that was given back to the kernel (MADV_DONTNEED) and is new again.
+
+    A host that hands memory out as it is used takes its time at the former only. Huge pages are requested, because only
+    whole free ones are given back to a host. available: bytes of memory that may be used.
+    """
+    pieces = min(_PIECES, int(available / _SHARE) // _PIECE)
+    if pieces < 2:
+        return {}
+    fresh: list[float] = []
+    again: list[float] = []
+    began = time.monotonic()
+    with suppress(OSError, ValueError, AttributeError), mmap.mmap(-1, pieces * _PIECE, mmap.MAP_PRIVATE) as block:
+        with suppress(OSError):
+            block.madvise(mmap.MADV_HUGEPAGE)
+        while len(fresh) < pieces and time.monotonic() - began < _LONGEST:
+            fresh.append(_touch(block, len(fresh)))
+        block.madvise(mmap.MADV_DONTNEED)
+        again = [_touch(block, at) for at in range(len(fresh))]
+    if len(again) < 2:
+        return {}
+    return {"touch_fresh_ns": round(max(fresh), 1), "touch_again_ns": round(median(again), 1)}
+
+
+def _touch(block: mmap.mmap, piece: int) -> float:
+    """Nanoseconds of this thread per page to store a byte in each page of a piece."""
+    pages = _PIECE // _BASE_PAGE
+    ones = b"\1" * pages
+    with memoryview(block) as view:
+        began = time.thread_time()
+        view[piece * _PIECE : (piece + 1) * _PIECE : _BASE_PAGE] = ones
+        return (time.thread_time() - began) / pages * 1e9

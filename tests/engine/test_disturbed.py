@@ -1,0 +1,135 @@
+"""Points that other programs disturbed: measured again at the end of a call, or marked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from tests import calls
+
+from firsttouch.engine import disturbed
+from firsttouch.engine.disturbed import DisturbedPoints
+from firsttouch.machine import processor_time
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Record
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+WORDS = ("steady", "--device", "cpu", "--out", "o", "--set")
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[float | None]], None]:
+    """others(shares): what other programs use of the processors at each point of later calls; the last of them on."""
+
+    def use(shares: Sequence[float | None]) -> None:
+        left = [*shares]
+
+        def share(*uses: object, **options: object) -> float | None:
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        quiet = calls.quiet
+
+        @contextlib.contextmanager
+        def busy() -> Iterator[None]:
+            with quiet(), patch.object(processor_time, "others_share", share):
+                yield
+
+        monkeypatch.setattr(calls, "quiet", busy)
+        monkeypatch.setattr(disturbed, "SHARE", 1e9)
+
+    return use
+
+
+def records(folder: Path) -> list[Record]:
+    return sorted(load_results(folder / "o").records, key=lambda record: record.count("n"))
+
+
+def test_a_disturbed_point_is_measured_again_at_the_end(
+    call: Call, others: Callable[[Sequence[float | None]], None], tmp_path: Path
+) -> None:
+    others([0.05, 0.5, None, 0.02])
+    done = call(*WORDS, "n=0,1,2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "warning: measured 1 point while other programs used the processors: measuring again" in done.stderr
+    assert "marked" not in done.stderr
+    assert [record.others_share for record in records(tmp_path)] == [0.05, 0.02, None]
+    lines = (tmp_path / "o" / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["factors"]["n"] for line in lines] == [0, 1, 2, 1]
+    outcome = json.loads(done.stdout)
+    assert (outcome["counts"], outcome["disturbed"]) == ({"ok": 3}, 0)
+    again = call(*WORDS, "n=0,1,2", "--resume")
+    assert len((tmp_path / "o" / "results.jsonl").read_text().splitlines()) == 4, again.stderr
+
+
+def test_what_stays_disturbed_is_marked_and_said_everywhere(
+    call: Call, others: Callable[[Sequence[float | None]], None], tmp_path: Path
+) -> None:
+    others([0.45])
+    done = call(*WORDS, "n=0,1,2,3,4", drawn=True)
+    said = "5 of 5 points measured while other programs used the processors (up to 45 % of their time)"
+    assert f"warning: {said}, and marked; --wait waits until the machine is quiet" in done.stderr
+    assert said in " ".join(done.stdout.split())
+    assert len((tmp_path / "o" / "results.jsonl").read_text().splitlines()) == 5
+    page = (tmp_path / "o" / "report.html").read_text()
+    assert page.index("Conditions: " + said) < page.index("other programs used 45 % of the processors")
+    outcome = json.loads(call(*WORDS, "n=0", "--resume", "--json").stdout)
+    assert outcome["disturbed"] == 5
+    assert outcome["conditions"][0] == said
+
+
+class _Executor:
+    """Measures each point as the records say, one after the other."""
+
+    def __init__(self, shares: Sequence[float]) -> None:
+        self.shares, self.measured = [*shares], 0
+
+    def measure(self, planned: object) -> Record:
+        self.measured += 1
+        return record(self.shares[self.measured - 1])
+
+
+def record(share: float, seconds: float = 1e-6, **more: object) -> Record:
+    summary = dict.fromkeys(("median", "p5", "p95", "min", "max", "ci_low", "ci_high"), 1.0) | {"n": 3}
+    fields = {"schema": "", "experiment": "x", "device": "cpu", "factors": {}, "unit": "ns", "status": "ok"}
+    return msgspec.convert(fields | {"summary": summary, "others_share": share, "seconds": seconds} | more, Record)
+
+
+@pytest.mark.parametrize(
+    ("shares", "measured", "kept"),
+    [([0.0] * 5, 5, 5), ([0.5] * 5, 3, 0), ([0.5, 0.5, 0.0, 0.5, 0.0], 5, 2), ([0.0, 0.5, 0.5, 0.5, 0.0], 4, 1)],
+)
+def test_a_machine_that_is_still_busy_is_given_up(shares: list[float], measured: int, kept: int) -> None:
+    executor, noted = _Executor(shares), DisturbedPoints()
+    for _ in shares:
+        noted.note(None, record(0.5), None, 100.0)  # type: ignore[arg-type]
+    assert len([*noted.measure_again(executor)]) == kept  # type: ignore[arg-type]
+    assert executor.measured == measured
+
+
+def test_measuring_again_takes_a_part_of_the_time_of_the_call() -> None:
+    executor, noted = _Executor([0.0] * 9), DisturbedPoints()
+    noted.note(None, record(0.0), None, 50.0)  # type: ignore[arg-type]
+    noted.note(None, record(0.5, seconds=9.0), None, 0.0)  # type: ignore[arg-type]
+    noted.note(None, record(0.5, seconds=11.0), None, 0.0)  # type: ignore[arg-type]
+    assert len([*noted.measure_again(executor)]) == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "doubtful"),
+    [
+        ({}, False),
+        ({"others_share": None}, False),
+        ({"others_share": 0.09}, False),
+        ({"others_share": 0.1}, True),
+        ({"throttled": True}, True),
+        ({"status": "failed", "others_share": 0.9}, False),
+    ],
+)
+def test_points_that_are_throttled_or_disturbed_are_measured_again(fields: dict[str, object], doubtful: bool) -> None:
+    assert disturbed.is_doubtful(msgspec.structs.replace(record(0.0), **fields)) == doubtful
