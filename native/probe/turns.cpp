@@ -87,8 +87,11 @@ class Repetition {
 
     // Adds one to every word.
     void launch() {
-        lab_.over(words(), "migration", "migration_update", *buffer_, words(), std::uint32_t{0}, std::uint64_t{1},
-                  std::uint32_t{0}, std::uint64_t{0});
+        if (request_.atomic)
+            lab_.over(words(), "migration", "migration_add", *buffer_, words());
+        else
+            lab_.over(words(), "migration", "migration_update", *buffer_, words(), std::uint32_t{0}, std::uint64_t{1},
+                      std::uint32_t{0}, std::uint64_t{0});
         ++added_;
     }
 

@@ -591,6 +591,7 @@ def take_turns(
     bytes: int = 8,
     method: str = "shared",
     update: bool = False,
+    atomic: bool = False,
     advice: Sequence[str] = [],
     turns: int = 1,
     gap: float = 0.0,

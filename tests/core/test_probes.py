@@ -209,7 +209,8 @@ def test_turns(name: str, update: bool) -> None:
     for row in allocators_of(device):
         if "none" in (row["cpu"], row["gpu"]):
             continue
-        outcome = _core.take_turns(device, allocator=str(row["name"]), update=update, turns=3, seed=9, stop=once())
+        how = {"update": update, "atomic": not update, "turns": 3}
+        outcome = _core.take_turns(device, allocator=str(row["name"]), seed=9, stop=once(), **how)
         assert outcome.errors == 0
         counters = outcome.counters
         assert {f"turn_{turn}_us" for turn in (0, 1, 2)} <= counters.keys()

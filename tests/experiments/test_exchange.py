@@ -34,9 +34,12 @@ def cases(device: DeviceInfo, preset: str) -> Counter[str]:
 
 def test_quick_measures_each_method_and_turns_with_and_without_gaps() -> None:
     assert set(cases(gpu(), "quick")) == {
-        "managed", "1 turns", "1000 us between turns", "the CPU writes too", "pinned", "prefetched", "malloc, copied",
+        "managed", "1 turns", "10 turns", "100 us between turns", "1000 us between turns", "the CPU writes too",
+        "pinned", "prefetched", "malloc, copied",
         "pinned, copied", "malloc, copied, the CPU writes too", "pinned, copied, the CPU writes too",
         "device, launched", "device, queued",
+        *(f"the kernel uses atomics{more}" for more in
+          ("", ", 1 turns", ", 10 turns", ", 100 us between turns", ", 1000 us between turns")),
     }  # fmt: skip
 
 
@@ -69,14 +72,15 @@ def test_a_sentence_names_both_methods_and_what_they_share() -> None:
     records = [row(1500), row(20, allocator="pinned", method="copied"), row(8, allocator="device", method="launched")]
     said = sentences_of("exchange", records)
     assert (
-        "With 100 turns, 0 us apart, a turn of kernel and CPU over 8 B of shared managed memory (CPU: read) takes "
-        "longest: 1.5 ms, 75 times as long as of copied pinned memory (20 us)." in said
+        "With 100 turns, 0 us apart, a turn of kernel and CPU over 8 B of shared managed memory (kernel: store, "
+        "CPU: read) takes longest: 1.5 ms, 75 times as long as of copied pinned memory (20 us)." in said
     )
     assert "A launch for which the CPU waits takes 8 us" in said
 
 
 @pytest.mark.parametrize(
-    "changed", [{"operation": "update"}, {"turns": 1}, {"gap_us": 1000}, {"size": 4096}, {"xnack": "1"}]
+    "changed",
+    [{"operation": "update"}, {"kernel": "atomic"}, {"turns": 1}, {"gap_us": 1000}, {"size": 4096}, {"xnack": "1"}],
 )
 def test_points_that_differ_in_something_else_are_not_compared(changed: dict[str, Scalar]) -> None:
     records = [row(1500, **{name: BASE.get(name, "0") for name in changed}), row(20, method="copied", **changed)]

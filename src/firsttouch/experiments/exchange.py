@@ -27,13 +27,13 @@ METHODS = {
 }
 ALONE = ("launched", "queued")
 """Methods in which nothing is exchanged: what the kernels alone take."""
-BASE: dict[str, Scalar] = {"method": "shared", "advice": "none", "operation": "read", "turns": 100, "gap_us": 0,
-                           "size": 8}  # fmt: skip
+BASE: dict[str, Scalar] = {"method": "shared", "kernel": "store", "advice": "none", "operation": "read",
+                           "turns": 100, "gap_us": 0, "size": 8}  # fmt: skip
 """The base point but for its allocator."""
 WITH_METHOD = {"method", "allocator"}
 MAX_TURNS, MAX_GAP, MAX_SIZE = 10**5, 10**6, MiB
 _TIMES = {name: name for name in ("turn_us", "turn_low_us", "turn_high_us", "first_turn_us", "advise_us")}
-_BY = {name: name for name in ("allocator", "operation", "turns", "gap_us")}
+_BY = {name: name for name in ("allocator", "kernel", "operation", "turns", "gap_us")}
 
 
 def _price(price: str, method: str, **by: str) -> PriceSource:
@@ -44,7 +44,13 @@ def _price(price: str, method: str, **by: str) -> PriceSource:
 def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: its memory at the base point, otherwise what differs from it."""
     base = {"allocator": shared_or_main_allocator(device), **BASE}
-    words = {"turns": "{} turns", "gap_us": "{} us between turns", "size": "{} B", "operation": "the CPU writes too"}
+    words = {
+        "turns": "{} turns",
+        "gap_us": "{} us between turns",
+        "size": "{} B",
+        "operation": "the CPU writes too",
+        "kernel": "the kernel uses {}s",
+    }
     said = [words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value]
     return ", ".join(said) or factors.text("allocator")
 
@@ -57,11 +63,12 @@ class Turns(Experiment):
     question = "What does it cost that a kernel and the CPU use a small block in turns?"
     metric = Metric("us", "lower")
     counted = (
-        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word and the "
-        "CPU waits for it; then one thread reads every word, and with operation=update adds one. method=copied: a copy "
-        "to host memory after the kernel, and with update one back. Gaps between turns, in which the CPU is busy, are "
-        "not included. turn_us is the median of the turns after the first, turn_N_us that of turn N; kernel_us is the "
-        "part of a turn until the CPU has waited, cpu_us the rest. Every word is checked in every turn."
+        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word (with "
+        "kernel=atomic by atomics) and the CPU waits for it; then one thread reads every word, and with "
+        "operation=update adds one. method=copied: a copy to host memory after the kernel, and with update one back. "
+        "Gaps between turns, in which the CPU is busy, are not included. turn_us is the median of the turns after the "
+        "first, turn_N_us that of turn N; kernel_us is the part of a turn until the CPU has waited, cpu_us the rest. "
+        "Every word is checked in every turn."
     )
     source = "Chien et al., MCHPC 2019 (conjugate gradients: two scalars per step)"
     codebook = Codebook(
@@ -69,6 +76,7 @@ class Turns(Experiment):
             "method": METHODS,
             "allocator": {},
             "advice": dict.fromkeys(("none", *SINGLE_ADVICE, *ADVICE_PAIRS), ""),
+            "kernel": {"store": "the kernel loads and stores", "atomic": "the kernel uses atomic adds"},
             "operation": {"read": "the CPU reads the words", "update": "the CPU reads them and adds one to each"},
             "turns": {},
             "gap_us": {},
@@ -107,10 +115,13 @@ class Turns(Experiment):
         take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
         take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
         take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
+        take("kernels with atomics are measured with gaps", QUICK,
+             varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
         take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
         take("conditions are varied one at a time", THOROUGH, varied=Count(1)),
         take("each advice is measured with updates", THOROUGH, varied={"advice", "operation"}),
-        take("few turns are measured with gaps", THOROUGH, varied={"turns", "gap_us"}),
+        take("few turns are measured with gaps", THOROUGH, varied=({"turns", "gap_us"}, {"kernel", "turns", "gap_us"})),
+        take("atomics are measured with each gap", THOROUGH, varied=({"kernel", "gap_us"}, {"kernel", "turns"})),
         take("the full preset varies two conditions at a time", FULL, varied=Count(2)),
         leave_out("the preset varies one condition at a time, and two where they belong together"),
     )  # fmt: skip
@@ -129,11 +140,12 @@ class Turns(Experiment):
             Factor("method", tuple(METHODS), doc="how the CPU gets at the words"),
             Factor("allocator", list(names), choices=allocator_names(device),
                    doc="of the memory that the CPU uses; device memory where it uses none"),
+            Factor("kernel", ("store", "atomic"), doc="how the kernel changes the words"),
             Factor("advice", ("none", *SINGLE_ADVICE, *ADVICE_PAIRS), doc="advice to the driver about the block"),
             Factor("operation", ("read", "update"), doc="what the CPU does in its turn"),
-            Factor("turns", (1, 100) if brief else (1, 2, 10, 100), "count", least=1, most=MAX_TURNS,
+            Factor("turns", (1, 10, 100) if brief else (1, 2, 10, 100), "count", least=1, most=MAX_TURNS,
                    doc="turns over one block"),
-            Factor("gap_us", (0, 1000) if brief else (0, 10, 100, 1000, 10_000), "count", most=MAX_GAP,
+            Factor("gap_us", (0, 100, 1000) if brief else (0, 10, 100, 1000, 10_000), "count", most=MAX_GAP,
                    doc="microseconds from a turn to the next, in which the CPU is busy"),
             Factor("size", (8,) if brief else (8, 4 * KiB, 64 * KiB), "size", least=8, most=MAX_SIZE, multiple=8,
                    doc="bytes of the block"),
@@ -167,6 +179,8 @@ class Turns(Experiment):
             return f"the CPU uses no memory with method={method}"
         if method == "queued" and factors["gap_us"] != 0:
             return "queued kernels have no gaps"
+        if factors["kernel"] != "store" and method != "shared":
+            return "kernels with atomics are measured with method=shared"
         return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
 
     def measure(self, point: Point, session: Session) -> Measurement:
@@ -176,6 +190,7 @@ class Turns(Experiment):
             bytes=point.size("size"),
             method=point.text("method"),
             update=point["operation"] == "update",
+            atomic=point["kernel"] == "atomic",
             advice=[] if point["advice"] == "none" else point.text("advice").split("+"),
             turns=point.count("turns"),
             gap=point.count("gap_us") * 1e-6,
@@ -196,7 +211,7 @@ class Turns(Experiment):
         ]
 
 
-_TURN = "a turn of kernel and CPU over {size} of {method} {allocator} memory (CPU: {operation})"
+_TURN = "a turn of kernel and CPU over {size} of {method} {allocator} memory (kernel: {kernel}, CPU: {operation})"
 _WITH = "with {turns} turns, {gap_us} us apart, " + _TURN
 METHOD = Claim(
     "exchange.method",
@@ -208,10 +223,12 @@ SINGLE = Claim("exchange.method", _WITH + " takes {value}")
 WAITED = Claim(
     "exchange.launch",
     "a launch for which the CPU waits takes {value} ({turns} launches, {size} of memory)",
-    names=("method",),
+    names=("method", "kernel"),
 )
 QUEUED = Claim(
-    "exchange.queued", "one of {turns} launches that are queued takes {value} ({size} of memory)", names=("method",)
+    "exchange.queued",
+    "one of {turns} launches that are queued takes {value} ({size} of memory)",
+    names=("method", "kernel"),
 )
 ADVICE = Claim(
     "exchange.advice",

@@ -16,6 +16,9 @@ KERNEL migration_update(GLOBAL ulong* p, ulong slots, uint run_bits, ulong strid
     FOR_EACH(i, slots << run_bits) p[migration_word(i, slots, run_bits, stride, bits, key)] += 1ul;
 }
 
+/* Adds one to every word by atomics. */
+KERNEL migration_add(GLOBAL ulong* p, ulong words) { FOR_EACH(i, words) ATOMIC_ADD_U64_DEVICE(p + i, 1ul); }
+
 /* sums: 4096 words that add up to the sum of the words read. */
 KERNEL migration_read(GLOBAL const ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key,
                       GLOBAL ulong* sums) {
