@@ -89,6 +89,8 @@ def facts(**changes):
         ({"cpu_governor": "powersave"}, "cpu.governor", r"not stated \(before\), powersave \(after\)"),
         ({"cpu_governor": "powersave"}, "warning", r"after only: The CPU frequency governor is 'powersave'"),
         ({"memory_ksm": True}, "warning", r"after only: Kernel same-page merging runs"),
+        ({"cpu_others_percent": 2.0}, "warning", r"before only: The load average was 1.31 on 2 usable cores"),
+        ({"memory_touch_fresh_ns": 900.0, "memory_touch_again_ns": 170.0}, None, ""),
         ({"environment_MALLOC_ARENA_MAX": "1"}, "environment.MALLOC_ARENA_MAX", r"not stated \(before\), 1 \(after\)"),
     ],
 )
@@ -98,6 +100,26 @@ def test_conditions_that_differ_are_told_load_included(changes, name, text, tmp_
     copy(Path("after"), machine=facts(environment_HOME="/", **{"cpu_load_1min": 1.31, **changes}))
     rows = condition_rows(compare(["before", "after"]))
     assert (rows == []) if name is None else any(n == name and re.match(text, t) for n, t in rows), rows
+
+
+def test_points_that_other_programs_disturbed_are_a_condition(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, share in (("quiet", 0.02), ("busy", 0.5), ("slightly", 0.09)):
+        copy(Path(name), lambda record, share=share: record.update(others_share=share, schema="firsttouch/2.5"))
+    rows = dict(condition_rows(compare(["quiet", "busy"])))
+    assert rows["points disturbed by other programs, %"] == "0 (quiet), 100 (busy)"
+    assert not any("disturbed" in name for name, _ in condition_rows(compare(["quiet", "slightly"])))
+
+
+def test_one_condition_that_shows_in_different_ways_does_not_differ(tmp_path, monkeypatch):
+    """That the host hands memory out as it is used shows in the size of the nodes, in a feature, or in its effect."""
+    monkeypatch.chdir(tmp_path)
+    copy(Path("before"))
+    effect = {"memory_touch_fresh_ns": 9300.0, "memory_touch_again_ns": 174.0}
+    for i, changes in enumerate((effect, {"memory_touch_fresh_ns": 900.0, "memory_touch_again_ns": 1.5e3}, {})):
+        copy(Path(f"after{i}"), machine=facts(**changes))
+        rows = condition_rows(compare(["before", f"after{i}"]))
+        assert not [text for name, text in rows if name == "warning"]
 
 
 def test_the_number_of_runs_and_their_loads_are_conditions(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from firsttouch.counters.rocprofv3 import Rocprofv3, groups
 from firsttouch.counters.tool import KERNELS, RefusedError, Tool, choose_forms, evaluate, listed_names
 from firsttouch.counters.tools import TOOLS
 from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.conditions import measuring_conditions
+from firsttouch.records.schema import Machine, Record
 
 RECORDED = Path(__file__).with_name("recorded")
 DOCS = Path(__file__).parents[2] / "docs/counters.md"
@@ -159,6 +162,19 @@ def test_an_event_of_several_kinds_of_cores_is_counted_over_all(
     lines = [f"{value},,{event},50000,{share}.00,," for event, value, share in rows]
     (tmp_path / "perf.csv").write_text("\n".join(lines))
     assert counted(Perf(), tmp_path) == ({"hw_tlb_misses": count}, None)
+
+
+@pytest.mark.parametrize(("shares", "note"), [((100, 100), ""), ((100, 40), "one was counted 40 %"), ((3, 60), "3 %")])
+def test_events_that_took_turns_are_told(tmp_path: Path, shares: Sequence[int], note: str) -> None:
+    names = ("L1-dcache-loads", "LLC-loads")
+    lines = [f"9,,{name},50000,{share}.00,," for name, share in zip(names, shares, strict=True)]
+    (tmp_path / "perf.csv").write_text("\n".join(lines))
+    said = Perf().read(tmp_path).note
+    assert note in said
+    record = Record(
+        schema="", experiment="", device="", factors={}, unit="", status="ok", counters={"hw_counters": said}
+    )
+    assert bool(measuring_conditions(Machine(schema="", host="", created="", firsttouch=""), [record])) == bool(note)
 
 
 @pytest.mark.parametrize(("share", "values"), [(100, {"hw_l1_misses": 700}), (60, {})])

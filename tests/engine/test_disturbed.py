@@ -83,6 +83,24 @@ def test_what_stays_disturbed_is_marked_and_said_everywhere(
     assert outcome["conditions"][0] == said
 
 
+def test_what_distorts_the_values_is_said_before_they_are_measured(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def busy() -> Iterator[None]:
+        load = patch.object(processor_time, "load_since", lambda before: {"others_percent": 45.0})
+        with load, patch.dict("os.environ", MALLOC_ARENA_MAX="1"):
+            yield
+
+    monkeypatch.setattr(calls, "quiet", busy)
+    done = call(*WORDS, "n=0", "--json")
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("warning: this distorts what is measured: ")
+    said = ["load at the start (other programs used 45 % of the processors)", "MALLOC_ARENA_MAX set"]
+    assert all(words in first for words in said)
+    assert {*said} <= {*json.loads(done.stdout)["conditions"]}
+
+
 class _Executor:
     """Measures each point as the records say, one after the other."""
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.machine.measurement_warnings import measurement_warnings
+from firsttouch.machine.conditions import disturbed_percent
+from firsttouch.machine.measurement_warnings import warnings_by_condition
 from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection, as_number
 from firsttouch.units import format_number
 
@@ -24,10 +25,11 @@ WARNING = "warning: "
 """Begins the name of a condition that is a sentence on what spoils measurements; the sentence is its value."""
 RUNS = "runs"
 """The condition that tells how many runs a side has."""
-VARYING: Mapping[str, float] = {"cpu.load_1min": 0.5}
+DISTURBED = "points disturbed by other programs, %"
+VARYING: Mapping[str, float] = {"cpu.load_1min": 0.5, "cpu.others_percent": 10, DISTURBED: 10}
 """Numbers that change from moment to moment and still matter, with the least difference that does."""
 IMPORTANT = (
-    *(WARNING, "cpu.load_1min", RUNS, "firsttouch", "run."),
+    *(WARNING, DISTURBED, "cpu.others_percent", "cpu.load_1min", RUNS, "firsttouch", "run."),
     *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
     *("cpu.governor", "environment.", "kernel.release", "kernel.boot_options", "cpu.model", "cpu."),
     *("clock of", "throttled", "numa.", "links.", "gpu", "memory."),
@@ -36,10 +38,9 @@ IMPORTANT = (
 _PASSING = re.compile(
     r"(free|used|available|reclaimable|cached|dirty|load|processes|surplus|reserved|committed)(_|$)|_(free|used)_bytes$|"
     r"(^|_)(now|sm|memory|core|current)_mhz$|power_w$|temperature|busy|performance_state|uuid|pci_bus|throttle|_reason$|"
-    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids"
+    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids|^touch_(fresh|again)_ns$|^others_percent$"
 )
 """Facts that change from moment to moment, or name one of several equal parts."""
-_NUMBER = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?")
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class DifferingCondition:
 def measuring_conditions(machine: Machine) -> dict[str, Scalar]:
     """What may have spoilt the measurements of a run, one sentence each.
 
-    The name of each is its sentence without numbers, so that two loads are one condition with two values.
+    The name of each is the same whatever its numbers are, so that two loads are one condition with two values.
     """
-    return {f"{WARNING}{_NUMBER.sub('#', text)}": text for text in measurement_warnings(machine.facts)}
+    return {f"{WARNING}{name}": text for name, text in warnings_by_condition(machine.facts).items()}
 
 
 def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
@@ -68,6 +69,7 @@ def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
     conditions |= _of_request(results.request, results.records)
     conditions |= {f"device {name}": title for name, title in devices.items()}
     conditions |= _clocks(results.records)
+    conditions |= {DISTURBED: disturbed_percent(results.records)}
     return conditions | _facts(machine) | measuring_conditions(machine)
 
 

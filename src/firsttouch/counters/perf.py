@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from firsttouch.counters.tool import HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
+from firsttouch.machine.conditions import TOOK_TURNS
 
 CONTROL = "FIRSTTOUCH_COUNTERS_CONTROL"
 """The environment variable that names both pipes."""
@@ -82,7 +83,9 @@ class Perf(Tool):
             for event, of_kinds in counts.items()
             if event not in lacking or sum(share for _, share in of_kinds) >= _NEARLY_ALL
         }  # the program may have run on a kind of core that does not count the event
-        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in known.items()})
+        least = min((min(100.0, sum(share for _, share in of_kinds)) for of_kinds in known.values()), default=100.0)
+        note = f"events {TOOK_TURNS}, one was counted {least:.0f} % of the time" if least < _NEARLY_ALL else ""
+        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in known.items()}, note=note)
 
 
 def _event(text: str) -> str:

@@ -52,10 +52,13 @@ class HwCounter:
 
 @dataclass(frozen=True)
 class Reading:
-    """The sums of the vendor's counters over the counted kernels. kernels: None if the tool counts no kernels."""
+    """The sums of the vendor's counters over the counted kernels. kernels: None if the tool counts no kernels. note:
+    what limits the values, in words.
+    """
 
     values: Mapping[str, float]
     kernels: int | None = None
+    note: str = ""
 
 
 class Tool:

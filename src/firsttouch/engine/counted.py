@@ -109,7 +109,8 @@ class PointCounter:
                 raise RefusedError(f"{tool.name} counted none of {', '.join(wanted)} in full")
         own = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
         kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
-        state = f"{tool.name} ({tool.how})" if tool.how else tool.name
+        how = "; ".join(filter(None, [tool.how, reading.note]))
+        state = f"{tool.name} ({how})" if how else tool.name
         return {STATE: state, **own, **kernels, **values}
 
     def _offered_forms(self, tool: Tool, program: str) -> dict[str, Mapping[str, float]]:

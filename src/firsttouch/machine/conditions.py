@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firsttouch.machine.measurement_warnings import conditions, memory_comes_as_used
-from firsttouch.records.schema import Machine, Record, Scalar, as_number
+from firsttouch.records.schema import Machine, Record
 
 AS_USED = "the host hands memory out as it is used, so a first touch may take longer than on hardware"
 
 
+TOOK_TURNS = "took turns"
+"""In the text that says how a point's events were counted, if there were more events than counters of the processor."""
+
+
 def measuring_conditions(machine: Machine, records: Sequence[Record]) -> list[str]:
     """What distorts the values of a run, each in a few words: first what happened to its points, then its machine."""
-    return [*filter(None, [disturbed(records), throttled(records)]), *conditions(machine.facts)]
+    of_points = [disturbed(records), throttled(records), _scaled(records)]
+    return [*filter(None, of_points), *conditions(machine.facts)]
+
+
+def _scaled(records: Sequence[Record]) -> str:
+    """How many points have counters of events that took turns, in words; '' if there are none."""
+    texts = ([value for value in record.counters.values() if isinstance(value, str)] for record in records)
+    scaled = sum(any(TOOK_TURNS in text for text in of_record) for of_record in texts)
+    return f"{scaled} of {_points(records)} with counters that {TOOK_TURNS} and were scaled" if scaled else ""
 
 
 def disturbed(records: Sequence[Record]) -> str:
@@ -37,22 +49,12 @@ def _points(records: Sequence[Record]) -> str:
     return "1 point" if measured == 1 else f"{measured:,} points"
 
 
-def compared_conditions(machine: Machine, records: Sequence[Record]) -> dict[str, Scalar]:
-    """What a comparison should know of the conditions of a run, by name; None if that is not known.
-
-    They are not among the facts that it compares anyway, because these change from moment to moment.
-    """
-    cpu = machine.facts.get("cpu", {})
+def disturbed_percent(records: Sequence[Record]) -> int | None:
+    """The percentage of measured points that other programs disturbed; None if it is not known of any."""
     good = [record for record in records if record.status == "ok"]
-    known = any(record.others_share is not None for record in good)
-    return {
-        "load of other programs at the start, %": as_number(cpu.get("others_percent")),
-        "load average at the start": as_number(cpu.get("load_1min")),
-        "points disturbed by other programs, %": (
-            round(100 * sum(record.is_disturbed for record in good) / len(good)) if known else None
-        ),
-        "memory handed out as it is used": memory_comes_as_used(machine.facts),
-    }
+    if all(record.others_share is None for record in good):
+        return None
+    return round(100 * sum(record.is_disturbed for record in good) / len(good))
 
 
 def first_touch_note(machine: Machine) -> str:

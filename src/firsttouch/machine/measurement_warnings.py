@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ and arch/*/vdso of Linux.
 """
 _TIMES_FRESH = 4.0
 """Fresh memory whose first touch takes this many times as long as that of memory used before is handed out then."""
+_NUMBER, _DETAIL = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?"), re.compile(r" \(.*\)")
 ZRAM = "zram"
 """The value of the fact swap_on where all swap is compressed memory."""
 _FREE_MEMORY = "free memory"
@@ -285,7 +287,7 @@ _HOST: Sequence[_HostCondition] = (
     _HostCondition(
         _load,
         lambda fact: f"{_load(fact)}: other programs were running when this began.",
-        lambda fact: f"{_load(fact)} at the start".replace("The load", "a load", 1).replace("Other", "other", 1),
+        lambda fact: f"load at the start ({_load(fact)[:1].lower()}{_load(fact)[1:]})",
     ),
     _HostCondition(
         lambda fact: fact("limits", "pinning_refused"),
@@ -374,6 +376,11 @@ def measurement_warnings(topics: Topics) -> list[str]:
 def conditions(topics: Topics) -> list[str]:
     """In a few words each, the conditions that distort what is measured."""
     return [words for _, words in _holding(_FactLookup(topics)) if words]
+
+
+def warnings_by_condition(topics: Topics) -> dict[str, str]:
+    """The sentences by the condition that each is about, which has the same name whatever its numbers are."""
+    return {_NUMBER.sub("#", _DETAIL.sub("", words or text)): text for text, words in _holding(_FactLookup(topics))}
 
 
 def memory_comes_as_used(topics: Topics) -> bool:

@@ -1,0 +1,97 @@
+"""Under which conditions a run was measured: on its first screen, on its page, and in advice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report.drawn import drawing_of, drawn, point
+
+from firsttouch.advice.advisor import advise
+from firsttouch.commands import conclusions
+from firsttouch.figures import Line, Table
+from firsttouch.machine.conditions import AS_USED, disturbed_percent, measuring_conditions, throttled
+from firsttouch.records.reading import load_results
+from firsttouch.report.page import render
+from firsttouch.work import reportable_experiments
+
+RESULTS = Path(__file__).parents[2] / "results"
+HANDED_OUT = "the host hands out as it is used"
+
+
+def all_there(facts: dict[str, dict[str, Any]]) -> None:
+    """Memory comes as on hardware."""
+    facts["memory"]["total_bytes"] = sum(v for k, v in facts["numa"].items() if k.endswith("_total_bytes"))
+
+
+def reported(facts: dict[str, dict[str, Any]]) -> None:
+    all_there(facts)
+    facts["memory"]["free_pages_reported"] = True
+
+
+def dear(facts: dict[str, dict[str, Any]]) -> None:
+    all_there(facts)
+    facts["memory"] |= {"touch_fresh_ns": 9300.0, "touch_again_ns": 174.0}
+
+
+def copied(target: Path, run: str, change: Callable[[dict[str, dict[str, Any]]], None]) -> Path:
+    shutil.copytree(RESULTS / run, target)
+    machine = json.loads((target / "machine.json").read_text())
+    change(machine["facts"])
+    (target / "machine.json").write_text(json.dumps(machine))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("change", "holds"), [(lambda facts: None, True), (all_there, False), (reported, True), (dear, True)]
+)
+def test_what_rests_on_first_touches_says_how_memory_comes(
+    change: Callable[[dict[str, dict[str, Any]]], None], holds: bool, tmp_path: Path
+) -> None:
+    run = copied(tmp_path / "run", "h200-quick", change)
+    screen = conclusions(load_results(run)).screen
+    touches = [number for number in screen.numbers if "irst touch" in number.head]
+    others = [number for number in screen.numbers if number not in touches]
+    assert touches
+    assert all((HANDED_OUT in number.text) == holds for number in touches if "CPU" in number.text)
+    assert not any(HANDED_OUT in number.text for number in others)
+    assert any(HANDED_OUT in words for words in screen.conditions) == holds
+    estimates = [sentence.text for sentence in screen.advice if "an estimated" in sentence.text]
+    assert all((AS_USED in text) == holds for text in estimates)
+    advice = advise([run], pattern="iterate")
+    assert any(row.terms for row in advice.strategies)
+    assert (AS_USED in advice.assumptions) == holds
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("change", "holds"), [(lambda facts: None, True), (all_there, False)])
+def test_the_figures_of_first_touches_say_how_memory_comes(
+    change: Callable[[dict[str, dict[str, Any]]], None], holds: bool, tmp_path: Path
+) -> None:
+    run = copied(tmp_path / "run", "xeon-vm-quick", change)
+    page = render({"run": load_results(run)}, reportable_experiments())
+    _, *sections = page.split("data-section=")
+    noted = {section.split('"')[1].split()[0] for section in sections if AS_USED[4:] in section.split("</figure>")[0]}
+    assert noted == ({"pagefault"} if holds else set())
+
+
+def test_points_that_others_disturbed_are_marked_in_figures_and_tables() -> None:
+    records = [point({"n": n}, others_share=share) for n, share in ((1, 0.45), (2, 0.09), (3, None))]
+    drawing, _ = drawn(Line(x="n", x_title="n", y_title="time"), records)
+    assert "Hollow brown squares: 1 point taken while other programs used the processors." in drawing.notes
+    table = drawing_of(Table(columns=("n",)), records)
+    assert table is not None
+    assert table.rows == [["1", "other programs used 45 % of the processors"], ["2", ""], ["3", ""]]
+    assert disturbed_percent(records) == 33
+    assert disturbed_percent(records[2:]) is None
+
+
+def test_throttled_points_are_a_condition() -> None:
+    records = [point({"n": n}, throttled=hot) for n, hot in ((1, True), (2, False), (3, None))]
+    machine = load_results(RESULTS / "xeon-vm-quick").machine
+    assert throttled(records) == "1 of 3 points measured while the device was throttled"
+    assert measuring_conditions(machine, records)[0] == throttled(records)
