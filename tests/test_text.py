@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from firsttouch.text import RATIO, caption, compact, fact_title, join_names, label, named
+import firsttouch
+from firsttouch.text import RATIO, caption, compact, fact_title, join_names, label, named, percent
 
 MIB = 2**20
 
@@ -61,3 +65,28 @@ def test_names_in_a_row():
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize(
+    ("share", "written"), [(0.123, "12 %"), (13.0, "1,300 %"), (0.00042, "0.042 %"), (1e-6, "0.0001 %"), (0, "0 %")]
+)
+def test_a_percentage_has_no_exponent(share: float, written: str) -> None:
+    assert percent(share) == written
+
+
+SIGNIFICANT = re.compile(r"\{[^{}]*:\.\dg\}")
+"""A format of Python that writes 1300 as 1.3e+03."""
+NOT_SHOWN = re.compile(r'float\(f"[^"]*"\)|digits = f".*')
+ERRORS = ("apps/", "harness/shapes.py", "machine/cores.py")
+"""Where such formats are of errors of a computation, or of frequencies."""
+
+
+def test_numbers_that_are_shown_have_one_format() -> None:
+    source = Path(firsttouch.__file__).parent
+    found = {
+        str(path.relative_to(source)): formats
+        for path in source.rglob("*.py")
+        if not str(path.relative_to(source)).startswith(ERRORS)
+        and (formats := SIGNIFICANT.findall(NOT_SHOWN.sub("", path.read_text())))
+    }
+    assert not found, "firsttouch.units.format_number writes numbers"

@@ -61,6 +61,11 @@ def quantity(value: float, unit: str) -> str:
     return format_size(value) if unit == "B" else f"{number(value)} {unit}".strip()
 
 
+def percent(share: float) -> str:
+    """A share of one in percent with two digits: 0.123 is '12 %'."""
+    return f"{format_number(100 * share, 2)} %"
+
+
 def compact(value: float, unit: str) -> str:
     """A value in few characters: 'B' as signed bytes, RATIO with two decimals, times in a suitable unit.
 
@@ -72,7 +77,7 @@ def compact(value: float, unit: str) -> str:
     if unit == "B":
         return f"{sign or '+'}{_bytes(size)}"
     if unit == RATIO:
-        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else f"{size:.2g}" if size < 1 else _plain(size))
+        return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else format_number(size, 2) if size < 1 else _plain(size))
     return sign + (format_seconds(size * SECONDS[unit]) if unit in SECONDS else _plain(size))
 
 
@@ -89,7 +94,7 @@ def _plain(size: float) -> str:
 
 
 def _three(size: float) -> str:
-    return f"{size:.0f}" if 1000 <= size < 1e4 else f"{size:.3g}"
+    return f"{size:.0f}" if 1000 <= size < 1e4 else format_number(size)
 
 
 def count(n: int, noun: str) -> str:

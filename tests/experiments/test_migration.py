@@ -237,6 +237,18 @@ def raised(groups: int) -> dict[str, Scalar]:
     return {"compute_most_gpu_fault_groups": groups}
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([1, 1.1, 1, 1], "device takes the same time from the first pass on (1 ms)"),
+        ([1.7, 1, 1, 1], "device takes 1 ms a pass in the end, and at most 1.7 ms before"),
+    ],
+)
+def test_passes_take_the_same_time_only_within_a_quarter(times: list[float], said: str) -> None:
+    found = Migration().findings([record(times, allocator="device")], gpu())
+    assert said in " ".join(sentences(found))
+
+
 def test_findings_name_what_moves_what_helps_and_the_cost_of_events() -> None:
     found = Migration().findings(
         [

@@ -15,7 +15,7 @@ from firsttouch.analysis.caching import is_cached
 from firsttouch.machine.devices import open_device
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.units import MiB, format_seconds, format_size
+from firsttouch.units import MiB, format_number, format_seconds, format_size
 from firsttouch.workers.protocol import Pipe, Reply, Task, in_child, one_line
 
 SEED = 20240229
@@ -234,8 +234,8 @@ def concurrent(context: TrialContext) -> TrialResult:
     with context.allocate(_HALVES) as buffer:
         outcome = _core.try_halves(context.device, buffer)
     how = (
-        f"the CPU made {outcome['cpu_passes']:.3g} passes over its half of {format_size(_HALVES)} while the GPU made "
-        f"{outcome['gpu_passes']:.0f} passes over the other, in {format_seconds(outcome['seconds'])}"
+        f"the CPU made {format_number(outcome['cpu_passes'])} passes over its half of {format_size(_HALVES)} while the "
+        f"GPU made {outcome['gpu_passes']:.0f} passes over the other, in {format_seconds(outcome['seconds'])}"
     )
     if outcome["errors"]:
         return "no", f"{outcome['errors']:.0f} words were wrong afterwards: {how}"

@@ -9,7 +9,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli.output import print_json
-from firsttouch.units import format_size
+from firsttouch.units import format_number, format_size
 
 if TYPE_CHECKING:
     from firsttouch.cli.console import Console
@@ -157,7 +157,7 @@ def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:
 
 
 def _gbs(value: float | None) -> str:
-    return _UNKNOWN if value is None else f"{value:.6g}"
+    return _UNKNOWN if value is None else format_number(value, 6)
 
 
 def _node_rows(facts: dict[str, Scalar]) -> list[Sequence[str]]:

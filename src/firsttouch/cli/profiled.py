@@ -11,6 +11,7 @@ from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSu
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.profile_tables import named_touch, touched
+from firsttouch.text import percent
 from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 25
@@ -285,7 +286,7 @@ def _cost(summary: ProfileSummary) -> Iterator[str]:
     busy = cost.cpu + cost.helper_cpu
     text = f"{format_seconds(busy)} of a processor"
     if cost.busy is not None and cost.locked is not None:
-        text += f" ({100 * cost.busy:.2g} %), {format_seconds(cost.lock) if cost.lock else '0 s'} under the target's "
-        text += f"memory lock ({100 * cost.locked:.2g} %)"
+        text += f" ({percent(cost.busy)}), {format_seconds(cost.lock) if cost.lock else '0 s'} under the target's "
+        text += f"memory lock ({percent(cost.locked)})"
     late = f", {cost.late:,} late" if cost.late else ""
     yield _row("cost", f"{text}; {cost.ticks:,} readings every {format_seconds(summary.interval)}{late}")

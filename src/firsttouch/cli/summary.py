@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch.cli.console import Console
 from firsttouch.text import count, named, quantity
+from firsttouch.units import format_number
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,7 +70,7 @@ def _bytes(v: float) -> str:
 
 
 def _ratio(v: float) -> str:
-    return f"{v:.2f}" if 0.1 <= v < 10 else f"{v:.3g}"
+    return f"{v:.2f}" if 0.1 <= v < 10 else format_number(v)
 
 
 _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (

@@ -22,6 +22,7 @@ from firsttouch.comparison.differences import (
     judge,
 )
 from firsttouch.text import count, join_names
+from firsttouch.units import format_number
 
 LEAST = 0.02
 """A difference below this is none in a headline."""
@@ -167,7 +168,7 @@ def _range(values: Iterable[float], many: bool) -> str:
 
 
 def _times(value: float) -> str:
-    return f"{value:.1f}" if 1 <= value < 10 else f"{value:.2g}" if value < 1 else f"{value:,.0f}"
+    return f"{value:.1f}" if 1 <= value < 10 else format_number(value, 2) if value < 1 else f"{value:,.0f}"
 
 
 def ratios_seen(comparison: ResultsComparison, side: int) -> str:

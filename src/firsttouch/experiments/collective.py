@@ -307,7 +307,7 @@ QUICKEST = Claim(
 )
 GROWS = Claim(
     "collective.quickest",
-    f"{{operation}} {{value}} for {{size}} ({{interface}}), in proportion to the size from {{begins}}; {_BUS}",
+    f"{{operation}} {{value}} for {{size}} ({{interface}}), about in proportion to the size from {{begins}}; {_BUS}",
     _HEAD,
     (PROCESSES,),
 )

@@ -27,7 +27,7 @@ from firsttouch.report.points import matching, others_text
 from firsttouch.report.processes import processes
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable
-from firsttouch.text import condition, count, distinguishing_factors, label, quantity
+from firsttouch.text import condition, count, distinguishing_factors, label, percent, quantity
 from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _facts(good: Sequence[Record]) -> list[str]:
     seconds = sum(r.seconds for r in good)
     if min(counts) > 1:
         few = "" if min(counts) >= FEWEST else f", or the range of fewer than {FEWEST} samples"
-        spread = f"±{100 * median(widths):.2g} % typically, ±{100 * widths[-1]:.2g} % at most"
+        spread = f"±{percent(median(widths))} typically, ±{percent(widths[-1])} at most"
         facts = [f"95 % interval of the median{few}: {spread}"]
     else:
         facts = ["one sample per point, so the spread between runs is unknown"]

@@ -17,7 +17,7 @@ import msgspec
 
 from firsttouch.encoding import encode_json
 from firsttouch.processes import python_module
-from firsttouch.units import format_size
+from firsttouch.units import format_number, format_size
 from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
 from firsttouch.workers.relay import STOP_TIMEOUT, resident
 
@@ -96,7 +96,7 @@ class Worker:
             elif memory is not None and (used := resident(self.pid)) > memory:
                 outcome, reason = "failed", took_too_much(used, memory)
             elif time.monotonic() - since > allowed:
-                outcome, reason = "timeout", f"did not finish within {allowed:.3g} s"
+                outcome, reason = "timeout", f"did not finish within {format_number(allowed)} s"
         self.kill()
         return TaskResult(outcome, self._state, reason=reason, seconds=time.monotonic() - asked)
 
@@ -201,7 +201,7 @@ def run_under(
         if lines and (reply := msgspec.json.decode(lines[-1], type=Reply)).state == "done":
             return ToolRun(reply, "", output)
     if status is None:
-        return ToolRun(None, f"the point did not finish within {timeout:.3g} s", output)
+        return ToolRun(None, f"the point did not finish within {format_number(timeout)} s", output)
     return ToolRun(None, how_it_ended("the point", status, output), output)
 
 

@@ -21,6 +21,7 @@ from typing import Literal
 
 from firsttouch.encoding import encode_json, host_name
 from firsttouch.processes import python_module
+from firsttouch.units import format_number
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
 from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
 from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies
@@ -307,13 +308,16 @@ class Ranks:
         if (absent := [n for n in range(self._count) if n not in self._by_number]) and now - asked > timeout:
             words = self._printed.decode(errors="replace").splitlines()[-3:]
             who = ", ".join(self._who(number, names) for number in absent)
-            return "timeout", f"{who} did not start within {timeout:.3g} s{': ' if words else ''}{' | '.join(words)}"
+            return (
+                "timeout",
+                f"{who} did not start within {format_number(timeout)} s{': ' if words else ''}{' | '.join(words)}",
+            )
         pending = [rank for rank in self._by_number.values() if rank.reply is None]
         if not any(now - rank.since > timeout + START_TIMEOUT * (rank.state == "opening") for rank in pending):
             return None
         # Which of them hangs and which wait for it can't be seen.
         waiting = [self._who(number, names) for number in sorted(rank.number for rank in pending)]
-        return "timeout", f"{', '.join(waiting)} did not finish within {timeout:.3g} s"
+        return "timeout", f"{', '.join(waiting)} did not finish within {format_number(timeout)} s"
 
     def _who(self, number: int, names: Sequence[str]) -> str:
         """A rank with its device and, if that is known, its host."""
