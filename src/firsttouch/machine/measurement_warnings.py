@@ -14,7 +14,7 @@ from typing import NamedTuple
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.gpus import Topics, gpu_topics
 from firsttouch.records.schema import BUSY, Scalar, as_number
-from firsttouch.units import format_seconds, format_size
+from firsttouch.units import format_number, format_seconds, format_size
 
 _FEW_CORES = 4
 _SMALL_MEMLOCK = 64 * 2**20
@@ -110,7 +110,7 @@ def _load(fact: _FactLookup) -> str:
     """What says that other programs were running when the facts were collected, as a clause; '' if they were not."""
     used = as_number(fact("cpu", "others_percent"))
     if used is not None:
-        return f"Other programs used {used:.2g} % of the processors" if used > 100 * BUSY else ""
+        return f"Other programs used {format_number(used, 2)} % of the processors" if used > 100 * BUSY else ""
     if fact.number("cpu", "load_1min") > 0.5 * max(fact.number("cpu", "cores_usable"), 1):
         return f"The load average was {fact.number('cpu', 'load_1min'):g} on {fact('cpu', 'cores_usable')} usable cores"
     return ""
