@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
-from firsttouch.analysis.statistics import group_by, series
+from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
 from firsttouch.records.reading import key_of
@@ -128,16 +128,17 @@ def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]
         yield from _pairs(test, points)
         return
     rows = [r for r in points if PointSelection(test.where).matches(r.factors)]
+    names = _naming(rows)
     if isinstance(test, Alike):
-        yield from _extremes(test, rows)
+        yield from _extremes(test, rows, names)
     elif isinstance(test, Trend):
-        yield from _trends(test, rows)
+        yield from _trends(test, rows, names)
     elif isinstance(test, Level):
-        yield from (comparison for row in rows if (comparison := _level(test, row)))
+        yield from (comparison for row in rows if (comparison := _level(test, row, names)))
     elif isinstance(test, Word):
-        yield from (_word(test, row) for row in rows if row.counters.get(test.metric) is not None)
+        yield from (_word(test, row, names) for row in rows if row.counters.get(test.metric) is not None)
     elif isinstance(test, Iterations):
-        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(row)))
+        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(row, names)))
 
 
 def _agrees(test: Compare, ratio: Quantity) -> Agreement:
@@ -162,6 +163,7 @@ def _within(low: float, high: float, least: float, most: float) -> Agreement:
 
 def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
+    names = _naming([*firsts, *seconds])
     varied = {*test.first, *test.second, *test.ignore}
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in seconds:
@@ -177,7 +179,7 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
         ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
         yield ClaimComparison(
             agrees=_agrees(test, ratio),
-            about=_difference(a, b),
+            about=_difference(a, b, names),
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
@@ -205,7 +207,7 @@ def _groups(test: Alike | Trend, rows: Sequence[Record]) -> list[list[Record]]:
     return [group for group in groups.values() if len(group_by(group, test.over)) > 1]
 
 
-def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
+def _extremes(test: Alike, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
     groups = _groups(test, rows)
     for name, which in test.at.items():
         best = (max if which == "largest" else min)((number(g[0], name) for g in groups), default=0)
@@ -218,7 +220,7 @@ def _extremes(test: Alike, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
         agrees = same if test.alike else _NOT[same]
         yield ClaimComparison(
             agrees=agrees,
-            about=_difference(a, b),
+            about=_difference(a, b, names),
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
@@ -235,7 +237,7 @@ def _known(test: Check, record: Record) -> Quantity:
     return value
 
 
-def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
+def _trends(test: Trend, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
     for group in _groups(test, rows):
         ordered = sorted(group, key=lambda r: number(r, test.over))
         values = [_known(test, r) for r in ordered]
@@ -245,7 +247,7 @@ def _trends(test: Trend, rows: Sequence[Record]) -> Iterator[ClaimComparison]:
         first, last = (ordered[0], ordered[-1]) if test.rises else (ordered[-1], ordered[0])
         yield ClaimComparison(
             agrees="no" if against else whole,
-            about=_difference(last, first),
+            about=_difference(last, first, names),
             first=_given(values[-1]),
             second=_given(values[0]),
             ratio=_finite(ratio_of(values[-1], values[0])),
@@ -260,7 +262,7 @@ def _rise(a: Quantity, b: Quantity) -> Agreement:
     return "yes" if b.value > a.value else "no"
 
 
-def _level(test: Level, record: Record) -> ClaimComparison | None:
+def _level(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison | None:
     value = _value(test, record)
     divisor = number(record, test.per) if test.per else 1.0
     if value is None or value.low is None or value.high is None or divisor <= 0:
@@ -271,7 +273,7 @@ def _level(test: Level, record: Record) -> ClaimComparison | None:
     assert share.high is not None
     return ClaimComparison(
         agrees=_within(share.low, share.high, test.low, test.high),
-        about=f"{_measure(test)}, {condition(record, _naming(record))}",
+        about=f"{_measure(test)}, {_where(record, names)}",
         first=_given(share),
         points=[key_of(record)],
     )
@@ -282,18 +284,18 @@ def _measure(test: Level) -> str:
     return " / ".join(filter(None, [test.metric, test.per]))
 
 
-def _word(test: Word, record: Record) -> ClaimComparison:
+def _word(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
     stated = record.counters[test.metric]
     given = {True: "yes", False: "no"}.get(stated, stated) if isinstance(stated, bool) else stated
     return ClaimComparison(
         agrees="yes" if stated == test.word else "no",
-        about=f"{condition(record, _naming(record))}: {given}",
+        about=f"{_where(record, names)}: {given}",
         first=ComparedValue(value=float(stated == test.word), unit="", low=None, high=None),
         points=[key_of(record)],
     )
 
 
-def _iterations(record: Record) -> ClaimComparison | None:
+def _iterations(record: Record, names: Sequence[str]) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
     times = {n: float(v) for n, v in series(record, "iteration_{}_ms").items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
@@ -303,7 +305,7 @@ def _iterations(record: Record) -> ClaimComparison | None:
     clear: Agreement = "yes" if first > CLEAR_RATIO * slowest else "no" if first < slowest / CLEAR_RATIO else "unclear"
     return ClaimComparison(
         agrees=clear,
-        about=f"the first iteration against the slowest later one, {condition(record, _naming(record))}",
+        about=f"the first iteration against the slowest later one, {_where(record, names)}",
         first=ComparedValue(value=first, unit="ms"),
         second=ComparedValue(value=slowest, unit="ms"),
         ratio=ComparedValue(value=first / slowest, unit=""),
@@ -320,14 +322,20 @@ def _given(q: Quantity) -> ComparedValue:
     return ComparedValue(value=q.value, unit=q.unit, low=q.low, high=q.high)
 
 
-def _naming(record: Record) -> list[str]:
-    """The factors that tell a point from others best."""
-    known = ("app", "strategy", "allocator", "operation", "toucher", "advice", "prefetch")
-    return [name for name in known if record.factors.get(name) is not None]
+def _naming(records: Sequence[Record]) -> list[str]:
+    """The factors that name one of these points: what tells points apart best, and all in which these differ."""
+    best = ("app", "strategy", "allocator", "operation", "toucher", "type", "elements", "advice", "prefetch")
+    sized = any(number(r, "size") > 0 for r in records)
+    differing = (name for name in varying(records) if name != "device")
+    return list(dict.fromkeys([*best, *(["size"] if sized else []), *differing]))
 
 
-def _difference(a: Record, b: Record) -> str:
-    """What differs between two points: 'allocator device against pinned'."""
-    names = [n for n in dict.fromkeys([*a.factors, *b.factors]) if a.factors.get(n) != b.factors.get(n)]
-    shared = [n for n in ("app", "allocator", "type", "elements", "size") if n in a.factors and n not in names]
-    return f"{condition(a, names)} against {condition(b, names)}{'; ' + condition(a, shared) if shared else ''}"
+def _where(record: Record, names: Sequence[str]) -> str:
+    return condition(record, [name for name in names if record.factors.get(name) is not None])
+
+
+def _difference(a: Record, b: Record, names: Sequence[str]) -> str:
+    """What differs between two points, and which others they share: 'allocator device against pinned; size 4 KiB'."""
+    apart = [n for n in dict.fromkeys([*a.factors, *b.factors]) if a.factors.get(n) != b.factors.get(n)]
+    shared = _where(a, [n for n in names if n not in apart])
+    return f"{condition(a, apart)} against {condition(b, apart)}{'; ' + shared if shared else ''}"
