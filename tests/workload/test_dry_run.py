@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from firsttouch.records.schema import Record
 from firsttouch.workload import dry_run
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.patterns import PATTERNS, program_for
-from firsttouch.workload.program import Launch
+from firsttouch.workload.program import Item, Launch, Repeat
 from firsttouch.workspace.strategies import STRATEGIES
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -198,3 +198,110 @@ def test_a_dry_run_takes_little_memory_even_if_code_writes_all() -> None:
     assert (write.agent, write.by, write.accesses[0].end) == ("cpu", "view", 1 << 29)
     assert launch.agent == "gpu"
     assert Numpy.grown < 200 << 20
+
+
+class Solver(Endless):
+    """Steps end when a residual is small, as those of conjugate gradients do, several times."""
+
+    name = "solver"
+    expected_rounds = 6
+    solves = 8
+
+    def solve(self, cpu: Cpu, gpu: Gpu) -> None:
+        square = start = float(cpu.reads(self.a)[1])
+        for _ in range(100):
+            if square <= 1e-12 * start:
+                return
+            gpu.launch("endless", self.a, self.n, over=self.n)
+            length = square / float(cpu.reads(self.a)[0])
+            gpu.launch("endless", self.a, int(length) % 7, over=self.n)
+            square = float(cpu.reads(self.a)[1])
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for _ in gpu.iterations(self.solves):
+            gpu.launch("endless", self.a, self.n, over=self.n)
+            self.solve(cpu, gpu)
+
+
+class Frontier(Endless):
+    """A search for which something is left to do while a number is not zero, from several roots."""
+
+    name = "frontier"
+    expected_rounds = 6
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for _ in range(8):
+            left = 1
+            while left:
+                gpu.launch("endless", self.a, self.n, over=self.n)
+                left = int(cpu.reads(self.a)[0])
+
+
+class Settling(Endless):
+    """Rounds until nothing changes."""
+
+    name = "settling"
+    expected_rounds = 6
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for _ in gpu.iterations(500):
+            gpu.launch("endless", self.a, self.n, over=self.n)
+            if not cpu.reads(self.a).any():
+                break
+
+
+class Counted(Endless):
+    """The CPU reads a number in each of 20 rounds, whatever it is."""
+
+    name = "counted"
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        for _ in range(20):
+            gpu.launch("endless", self.a, int(cpu.reads(self.a)[0]), over=self.n)
+
+
+def kernels(items: Sequence[Item]) -> int:
+    """How many kernels the GPU runs."""
+    return sum(
+        i.count * kernels(i.body) if isinstance(i, Repeat) else isinstance(i, Launch) and i.agent == "gpu"
+        for i in items
+    )
+
+
+@pytest.mark.parametrize(
+    ("app", "rounds", "expected"),
+    [
+        (Solver, 0, 8 * (1 + 2 * 6)),
+        (Solver, 3, 8 * (1 + 2 * 3)),
+        (Frontier, 0, 8 * 6),
+        (Frontier, 20, 8 * 20),
+        (Settling, 0, 6),
+        (Settling, 12, 12),
+    ],
+)
+def test_a_loop_that_data_end_takes_the_rounds_that_are_expected(app: type[App], rounds: int, expected: int) -> None:
+    program = program_of(app, {"n": 1024}, rounds)
+    assert kernels(program.compute) == expected
+    assert program.rounds == (rounds or 6)
+    assert any("rounds are assumed" in text or "are assumed" in text for text in program.assumptions)
+
+
+def test_a_loop_that_only_reads_data_has_its_own_rounds() -> None:
+    program = program_of(Counted, {"n": 1024})
+    assert kernels(program.compute) == 20
+    assert program.rounds == 0
+    assert program.assumptions == ("numbers that the CPU reads from what kernels wrote are taken as 0",)
+
+
+def test_the_scalars_of_conjugate_gradients_are_read_as_often_as_a_run_reads_them(runs: Mapping[str, Record]) -> None:
+    record = runs["conjugate_gradient"]
+    steps = int(str(record.counters["steps"]))
+    program = program_of(all_apps()["conjugate_gradient"], parameters(record))
+    assert views(program.compute) == parameters(record)["iterations"] * (1 + 2 * steps)
+
+
+def views(items: Sequence[Item]) -> int:
+    """How often CPU code reads or writes numbers."""
+    return sum(
+        i.count * views(i.body) if isinstance(i, Repeat) else isinstance(i, Launch) and i.by == "view" for i in items
+    )

@@ -29,6 +29,7 @@ class Graph500Bfs(App):
     }
     power_of_two = True
     more_kernels = ("kronecker",)
+    expected_rounds = 7  # levels of a search
     n: int
     factor: int
     iterations: int

@@ -27,6 +27,7 @@ class Kmeans(App):
         "bytes": {"d": 32},
     }
     tiled = ("features",)
+    expected_rounds = 5
     n: int
     d: int
     k: int

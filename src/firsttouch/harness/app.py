@@ -56,6 +56,7 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("sizes", Mapping, "a mapping"),
     ("grows", str, "the name of a parameter"),
     ("multiple", int, "a whole number"),
+    ("expected_rounds", int, "a whole number"),
     ("kernel_text", str, "a text"),
     ("options", Mapping, "a mapping"),
     ("paper", Mapping, "a mapping"),
@@ -156,6 +157,8 @@ class App:
     exchanges: ClassVar[bool] = False
     """Whether its work can be divided among several processes, each with a part of the data (part()), which send
     messages to each other: gpu.exchange(), gpu.send_and_receive() and gpu.total()."""
+    expected_rounds: ClassVar[int] = 0
+    """How many rounds a loop takes that ends when what kernels compute says so, for advice; 0: unknown."""
     tiled: ClassVar[Sequence[str]] = ()
     """Buffers that compute() processes with gpu.tiles, so that they can be streamed under a budget. All must have the
     same number of rows."""

@@ -1,25 +1,23 @@
 """The program of an application, recorded without a device: nothing is computed and nothing is copied.
 
 The application runs with its real parameters, but its kernels are not run, and its memory is all zeros, of which only
-what numpy code writes becomes real. So loops that end when the data say so end at their first test; ROUNDS says how
-many rounds are assumed then.
+what numpy code writes becomes real. If its CPU code reads what kernels would have written, it runs again with numbers
+that end each loop that waits for data after as many rounds as the application expects (App.expected_rounds), or ROUNDS.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from msgspec.structs import replace
 
 from firsttouch.errors import UsageError
-from firsttouch.files import anonymous_file
 from firsttouch.units import format_size
 from firsttouch.workers.protocol import describe
 from firsttouch.workload.program import (
@@ -34,6 +32,7 @@ from firsttouch.workload.program import (
     append_body,
     fold,
 )
+from firsttouch.workload.stand_ins import REAL, SMALL, StandIns, Zeros
 from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile, LaunchSequence
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
 from firsttouch.workspace.declarations import Agent, Params
@@ -42,12 +41,6 @@ from firsttouch.workspace.workspace import Workspace
 
 ROUNDS = 10
 """The rounds that are assumed of a loop that depends on data that a dry run does not have."""
-STAND_INS = (0, 1)
-"""What stands for each number that kernels would have written, until the application launches kernels with it."""
-REAL = 64 << 20
-"""The most bytes of memory that stand for a block."""
-FIXED, NO_RESERVE = 0x10, 0x4000
-"""Flags of mmap(2) on Linux that Python does not name in all versions."""
 ENDLESS = 20_000
 """A loop whose CPU code reads what kernels wrote, and of which so many rounds are equal, is taken to wait for data."""
 MOST_ITEMS = 500_000
@@ -62,6 +55,7 @@ class Declares(Protocol):
     """What a dry run needs of an application (harness/app.py)."""
 
     name: ClassVar[str]
+    expected_rounds: ClassVar[int]
     tiled: ClassVar[Sequence[str]]
     arrays: dict[str, Array]
 
@@ -72,61 +66,25 @@ class Declares(Protocol):
     def compute(self, cpu: Any, gpu: Any) -> None: ...
 
 
-class _Zeros:
-    """Zeros instead of a block, mapped when an address is needed. A large block is one piece of memory over and over,
-    so that it takes no more than REAL even where code writes all of it.
-    """
-
-    allocator = ""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.computed = False
-        """Whether kernels have written it."""
-        self._mapping: mmap.mmap | None = None
-
-    @property
-    def address(self) -> int:
-        if self._mapping is None:
-            self._mapping = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE)
-            if self.size > REAL:
-                _repeat(ctypes.addressof(ctypes.c_char.from_buffer(self._mapping)), self.size)
-        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
-
-    device_address = address
-
-
-def _repeat(address: int, size: int) -> None:
-    """Replace a mapping by one of REAL bytes of memory after another."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    file = anonymous_file("firsttouch")
-    try:
-        os.ftruncate(file, REAL)
-        for at in range(0, size, REAL):
-            flags, access = mmap.MAP_SHARED | FIXED, mmap.PROT_READ | mmap.PROT_WRITE
-            if libc.mmap(address + at, min(REAL, size - at), access, flags, file, 0) != address + at:
-                raise OSError(ctypes.get_errno(), "mmap failed")
-    finally:
-        os.close(file)
-
-
 class _Endless(BaseException):
     """Ends a dry run in a loop that waits for data. Not an Exception, so that no application catches it."""
 
 
 class _Recorder(Workspace):
-    """A workspace that records a program instead of moving memory. number: what stands for each computed number."""
+    """A workspace that records a program instead of moving memory.
 
-    def __init__(self, number: int) -> None:
-        self.number, self.arrays = number, []
+    stand_ins: for computed numbers. rounds: how many are assumed of a loop that ends when data say so.
+    """
+
+    def __init__(self, stand_ins: StandIns, rounds: int) -> None:
+        self.stand_ins, self.rounds, self.arrays = stand_ins, rounds, []
         queue: Any = _Queue(self)
         self.device = queue
         self.computing = self.read_computed = self.ended = False
         self._may_wait = False
         """Whether the CPU has read, in any phase, what kernels wrote."""
         self.assumptions: list[str] = []
+        self.assumes_rounds = False
         self._lists: list[list[Item]] = [[]]
         """What is recorded: of a phase, and of each loop that has begun."""
         self._recent: list[Launch] = []
@@ -193,8 +151,8 @@ class _Recorder(Workspace):
         if not self._may_wait:
             return
         if isinstance(last, Repeat) and last.count >= ENDLESS:
-            self._lists[-1][-1] = Repeat(ROUNDS, last.body)
-            assumed = f"{ROUNDS} rounds are assumed"
+            self._lists[-1][-1], self.assumes_rounds = Repeat(self.rounds, last.body), True
+            assumed = f"{self.rounds} rounds are assumed"
         elif (count := sum(map(len, self._lists))) >= MOST_ITEMS:
             assumed = f"no two rounds are equal, and what follows {count} launches is left out"
         else:
@@ -239,8 +197,8 @@ class _Recorder(Workspace):
         zeros = self._zeros(array.number)
         raw = (ctypes.c_uint8 * count).from_address(array.memory.address + byte_range.start)
         numbers = np.ctypeslib.as_array(raw).view(array.dtype)
-        if self.number and zeros.computed:
-            numbers[: REAL // array.dtype.itemsize] = self.number  # what a larger block has again and again
+        if reads and zeros.computed:  # what a larger block has again and again
+            self.stand_ins.put(numbers[: REAL // array.dtype.itemsize], (array.number, byte_range.start))
         self.launched("cpu", "view")
         return numbers.reshape(-1, *array.shape[1:])
 
@@ -346,35 +304,76 @@ class _Gpu(Gpu):
             body = recorder.end_body()
             recorder.settled().extend(body)
             if recorder.computing:
-                self._assume(last or body, max(1, done), count)
+                self._assume(last or body, max(1, done + _launches_kernels(body)), count)
 
     def _assume(self, body: Sequence[Item], done: int, count: int) -> None:
-        rounds = min(count, ROUNDS)
+        rounds = min(count, self.workspace.rounds)
+        self.workspace.assumes_rounds = True
         append_body(self.workspace.settled(), body, max(0, rounds - done))
         self.workspace.assumptions.append(
             f"the number of iterations depends on the data: {max(rounds, done)} of at most {count} are assumed"
         )
 
 
-def program_of(app: Callable[[Params], Declares], params: Params) -> Program:
+def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 0) -> Program:
     """The program of an application with these parameters. Where a dry run ends for want of data: what its buffers say.
+
+    rounds: that are assumed of a loop that ends when data say so, instead of those that the application expects.
 
     Raises:
         UsageError: the application fails, for a reason that data do not change.
     """
-    reason = ""
-    for number in STAND_INS:
-        try:
-            return _dry_run(app(params), params, number)
-        except _NoKernel as error:
-            reason = reason or str(error)
-        except WANT_OF_DATA as error:
-            reason = reason or f"a dry run fails: {describe(error)}"
-        except UsageError:
-            raise
-        except Exception as error:
-            raise UsageError(f"{_name(app)} fails: {describe(error)}") from None
-    return by_roles(app(params), params, reason)
+    expected = rounds or getattr(app, "expected_rounds", 0) or ROUNDS
+    first = _attempt(app, params, StandIns(0), expected)
+    if first.program and not first.read_computed:
+        return first.program
+    endings = (_attempt(app, params, StandIns(rounds=expected, last=last), expected) for last in (SMALL, 0.0))
+    varied = [run for run in endings if run.program and not run.ended]
+    least = min((run.program for run in varied if run.program), key=lambda program: program.launches, default=None)
+    second = None if first.program and least else _attempt(app, params, StandIns(1), expected).program
+    usual = first.program or second
+    program = usual if least is None or _alike(usual, least) else least
+    return program or by_roles(app(params), params, first.reason)
+
+
+@dataclass
+class _DryRun:
+    """A dry run that was tried. program: None, for the reason in `reason`. ended: whether a loop had no end."""
+
+    program: Program | None = None
+    reason: str = ""
+    read_computed: bool = False
+    ended: bool = False
+
+
+def _attempt(app: Callable[[Params], Declares], params: Params, stand_ins: StandIns, rounds: int) -> _DryRun:
+    try:
+        return _dry_run(app(params), params, stand_ins, rounds)
+    except _NoKernel as error:
+        return _DryRun(reason=str(error))
+    except WANT_OF_DATA as error:
+        return _DryRun(reason=f"a dry run fails: {describe(error)}")
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{_name(app)} fails: {describe(error)}") from None
+
+
+def _alike(first: Program | None, second: Program | None) -> bool:
+    """Whether two programs launch the same, whatever bytes they access."""
+    return first is not None and second is not None and _shape(first.compute) == _shape(second.compute)
+
+
+def _shape(items: Sequence[Item]) -> tuple[object, ...]:
+    """The launches of items and how often they are repeated, without what they access."""
+    return tuple(
+        (item.count, _shape(item.body))
+        if isinstance(item, Repeat)
+        else (item.agent, item.by, item.kernel)
+        if isinstance(item, Launch)
+        else item
+        for item in items
+    )
 
 
 def _name(app: object) -> str:
@@ -389,10 +388,10 @@ def _title(app: Declares, params: Params) -> str:
     return f"{app.name}, {format_size(app.footprint(params))}"
 
 
-def _dry_run(app: Declares, params: Params, number: int) -> Program:
-    recorder = _Recorder(number)
+def _dry_run(app: Declares, params: Params, stand_ins: StandIns, rounds: int) -> _DryRun:
+    recorder = _Recorder(stand_ins, rounds)
     for array in app.arrays.values():
-        zeros: Any = _Zeros(max(1, array.nbytes))
+        zeros: Any = Zeros(max(1, array.nbytes))
         array.number, array.memory = len(recorder.arrays), Memory(zeros, zeros)
         recorder.arrays.append(array)
     files = app.kernel_files()
@@ -411,13 +410,16 @@ def _dry_run(app: Declares, params: Params, number: int) -> Program:
     compute = recorder.end_phase()
     if not _launches_kernels(compute):
         raise _NoKernel("without data it launches no kernel")
-    if recorder.read_computed and not recorder.assumptions:
-        recorder.assumptions.append(
-            f"numbers that the CPU reads from what kernels wrote are taken as {number}, so loops may end early"
-        )
+    assumptions = list(recorder.assumptions)
+    if stand_ins.number is None and not recorder.assumes_rounds:
+        recorder.assumes_rounds = True
+        assumptions.append(f"{rounds} rounds are assumed of each loop that ends when what kernels compute says so")
+    elif recorder.read_computed and not assumptions:
+        assumptions.append(f"numbers that the CPU reads from what kernels wrote are taken as {stand_ins.number}")
     blocks = tuple(Block.of(array.declaration) for array in app.arrays.values())
-    assumptions = tuple(recorder.assumptions)
-    return Program(_title(app, params), blocks, initialise, compute, assumptions, bool(app.tiled))
+    known = (_title(app, params), blocks, initialise, compute, tuple(assumptions), bool(app.tiled))
+    program = Program(*known, rounds if recorder.assumes_rounds else 0)
+    return _DryRun(program, "", recorder.read_computed, recorder.ended)
 
 
 def _launches_kernels(items: Sequence[Item]) -> bool:

@@ -111,7 +111,8 @@ Item: TypeAlias = Launch | Swap | AwaitAll | Repeat
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """title: its name and size. initialise, compute: what happens in these phases. assumptions: what is not exact, in
-    sentences. tiled: whether it can work on parts of its data that fit on the device.
+    sentences. tiled: whether it can work on parts of its data that fit on the device. rounds: how many are assumed of
+    each loop that ends when data say so; 0: no loop does.
     """
 
     title: str
@@ -120,6 +121,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compute: tuple[Item, ...] = ()
     assumptions: tuple[str, ...] = ()
     tiled: bool = False
+    rounds: int = 0
     schema: Literal["firsttouch-program/1"] = SCHEMA
 
     @property
