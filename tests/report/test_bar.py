@@ -41,3 +41,27 @@ def test_a_tuple_of_a_condition_lists_the_series_that_are_shown():
     figure = Bar(x="pages", y="value", colour="series", series="{}_ns", where={"series": ("mean", "p95")})
     drawing, _ = drawn(figure, records)
     assert {row["text"] for row in drawing.spec["datasets"]["rows"]} == {"900 ns", "1.1 us"}
+
+
+def marks_of(drawing):
+    """The mark of each layer, and whether it reaches from a start."""
+    return [(layer["mark"]["type"], "x2" in layer["encoding"]) for layer in drawing.spec["layer"]]
+
+
+def test_bars_begin_at_zero_and_a_logarithmic_axis_has_dots():
+    records = [point({"allocator": a}, median) for a, median in (("malloc", 40.0), ("pinned", 6000.0))]
+    plain, _ = drawn(Bar(x="allocator"), records)
+    assert ("bar", True) in marks_of(plain)
+    assert {row["zero"] for row in plain.spec["datasets"]["rows"]} == {0.0}
+    assert plain.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
+    log, texts = drawn(Bar(x="allocator", log_y=True), records)
+    assert "bar" not in dict(marks_of(log))
+    assert "point" in dict(marks_of(log))
+    assert {"40 ns", "6 us"} <= set(texts)
+
+
+def test_what_is_pointed_at_has_the_time_and_its_interval():
+    records = [point({"allocator": "malloc"}, 40.0, counters={"faults": 7.0})]
+    drawing, _ = drawn(Bar(x="allocator", y="faults"), records)
+    ((_, tip, *_),) = drawing.spec["usermeta"]["points"]
+    assert tip.split("\N{BROKEN BAR}")[:3] == ["7", "", "median of the point 40 ns (39.5 to 40.5 ns)"]

@@ -137,3 +137,29 @@ def test_a_series_of_words_makes_a_matrix():
     assert texts.count("−1 MiB") >= 2  # noqa: RUF001
     assert {"+1 MiB", "+2 MiB", "0", "change"} <= set(texts)
     assert drawing.notes[0] == "Each cell shows one counter (change_…_bytes) of one point."
+
+
+def test_values_that_are_not_sure_are_marked_and_told_with_their_interval():
+    wide, narrow = {"spread": 0.15}, {"spread": 0.01}
+    records = [
+        point({"cpu": 1, "gpu": 64}, 40.0, counters={"ratio": 0.5}, **wide),
+        point({"cpu": 2, "gpu": 64}, 40.0, counters={"ratio": 0.6}, **narrow),
+        point({"cpu": 1, "gpu": 128}, 40.0, counters={"ratio": 0.7, "ratio_low": 0.69, "ratio_high": 0.71}, **wide),
+        point({"cpu": 2, "gpu": 128}, 40.0, counters={"ratio": 0.8, "ratio_low": 0.5, "ratio_high": 0.9}, **narrow),
+    ]
+    drawing, texts = drawn(RATIOS, records)
+    assert {"~0.50", "0.60", "0.70", "~0.80"} <= set(texts)
+    assert "~: not known to within 10 %." in drawing.notes
+    tips = [tip.split("\N{BROKEN BAR}") for _, tip, *_ in drawing.spec["usermeta"]["points"]]
+    assert tips[3][:3] == ["0.8", "0.5 to 0.9", "median of the point 40 ns (39.6 to 40.4 ns)"]
+    assert not any("~" in text for text in drawn(RATIOS, records[1:3])[1])
+    medians = Heat(x="cpu", y="gpu")
+    assert [row["text"] for row in drawn(medians, records)[0].spec["datasets"]["rows"]] == ["~40", "40", "~40", "40"]
+
+
+def test_a_single_sample_is_not_sure_and_counts_are():
+    records = [point({"cpu": c, "gpu": 64}, 40.0 + c, counters={"ratio": 0.5 + c, "held": c}) for c in (1, 2)]
+    for record in records:
+        record.summary.n = 1
+    assert {"~1.50", "~2.50"} <= set(drawn(RATIOS, records)[1])
+    assert "2" in drawn(Heat(x="cpu", y="gpu", z="held"), records)[1]

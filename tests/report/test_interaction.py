@@ -255,6 +255,61 @@ def test_on_a_phone_nothing_scrolls_sideways_or_is_clipped(browser, name, reques
     ] == []  # numbers of 90 digits in figures
 
 
+OUTSIDE = """
+[...document.querySelectorAll('figure svg')].flatMap(svg => {
+  const around = svg.getBoundingClientRect();
+  return around.width ? [...svg.querySelectorAll('text')].filter(e => {
+    const b = e.getBoundingClientRect();
+    return b.width && (b.left < around.left - 1 || b.right > around.right + 1
+      || b.top < around.top - 1 || b.bottom > around.bottom + 1);
+  }).map(e => e.textContent) : [];
+})
+"""
+OVERFLOWING = """
+[...document.querySelectorAll('td, th')].filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1)
+  .map(e => e.textContent)
+"""
+LONG = "std::map<std::string,std::vector<double,std::allocator<double>>>::operator_index(std::string_const_reference)"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_text_leaves_its_figure_or_its_cell(browser, small, width):
+    browser.open(small, width=width)
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert browser.run(OUTSIDE) == []
+    assert browser.run(OVERFLOWING) == []
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_names_of_functions_and_files_are_broken(browser, width, tmp_path):
+    from tests.profile.profiles import MiB, write
+
+    from firsttouch.profile import schema
+    from firsttouch.report.profile import write_profile
+
+    names = [LONG, f"/a/{'very/' * 12}long/path", "x" * 90, "[heap]"]
+    rows = [schema.Mapping(name, 1, 900 * MiB, 200 * MiB, 0) for name in names]
+    page = write_profile([write(tmp_path / "p", schema.Mappings(t=1.0, key=0, rows=rows))])
+    assert LONG in page.read_text().replace("<wbr>", "").replace("&lt;", "<").replace("&gt;", ">")
+    browser.open(page, width=width)
+    assert browser.run(OVERFLOWING) == []
+    if width == 1280:
+        assert browser.run("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
+
+
+def test_what_scrolls_sideways_says_so_and_can_be_reached_by_keys(browser, small):
+    told = """new Promise(done => requestAnimationFrame(() => setTimeout(() => done(
+      [...document.querySelectorAll('.scroll')].filter(e => e.checkVisibility()).map(e => [
+        e.scrollWidth > e.clientWidth + 1, e.tabIndex === 0 && !!e.ariaLabel, [e.previousElementSibling,
+        e.previousElementSibling?.previousElementSibling].some(p => p?.matches('.hint'))])))))"""
+    for width, some in ((390, True), (1280, False)):
+        browser.open(small, width=width)
+        found = browser.run(told)
+        assert any(wide for wide, *_ in found) == some
+        assert all(wide == reached == said for wide, reached, said in found)
+
+
 def test_the_first_screen_of_a_phone_has_the_advice(browser, undrawn, tmp_path):
     from firsttouch.report.page import write_report
 

@@ -104,4 +104,4 @@ def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 20)
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
     assert re.search(r"This page is thinned: \d+ of 38 points are in no table", page)
-    assert re.search(r"<h4>\d+ of \d+ measured points; firsttouch report --format csv writes all", page)
+    assert re.search(r">\d+ of \d+ measured points; firsttouch report --format csv writes all", page)

@@ -139,7 +139,7 @@ def test_suspect_points_are_marked_and_do_not_reach_the_answer():
     page = render_records(at(10, "copy"), at(99999, "triad", suspect="above-peak"))
     one = section(page, "bandwidth", "cpu")
     assert "At best 10 GB/s" in one
-    assert "1 suspect point, left out of the answer above-peak: a copy or a stream beyond the caches" in one
+    assert "1 suspect point, left out of the answer above-peak: a copy, a prefetch or a stream beyond the caches" in one
     assert "1 point checked and right" in one
     assert re.search(r"triad99,999 GB/s.*suspect: above-peak", one)
     assert "Hollow purple diamonds: 1 suspect point (above-peak)." in one

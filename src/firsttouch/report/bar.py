@@ -1,4 +1,6 @@
-"""Draws a Bar: horizontal bars with whiskers. Axes are not shared between panels, whose values may differ widely."""
+"""Draws a Bar: horizontal bars from zero, with whiskers; on a logarithmic axis, which has no zero, dots. Axes are not
+shared between panels, whose values may differ widely.
+"""
 
 from __future__ import annotations
 
@@ -57,15 +59,11 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     log = figure.log_y and min(ys) > 0
     y_title = amount_title(figure, figure.y, figure.y_title, records[0])
     amount = quantitative(figure.y, y_title, unit(figure, figure.y, records[0]), ys, log)
-    start = 0.0
     if log:
         domain = [10.0 ** (math.floor(math.log10(min(ys))) - (math.log10(min(ys)) % 1 < 0.1)), max(ys) * 1.6]
-        start = domain[0]
         amount["scale"] = {"type": "log", "domain": domain, "nice": False}
     elif min(ys) >= 0:
         amount["scale"] = {"domain": [0, max(ys) * 1.25 or 1]}
-    for data in rows:
-        data["start"] = start
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     x_title = figure.x_title or heading(figure, figure.x)
     axis = NAMES if roles.panel else WIDE_NAMES
@@ -75,9 +73,14 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = field("colour:N", sort=inner)
     x = field("y:Q", **amount)
-    layers = [layer("bar", {"x": x, "x2": field("start"), "color": hue, **place}, opacity=0.85)]
-    if figure.y == "median":
-        layers.append(layer("rule", {"x": field("low:Q"), "x2": field("high"), **place}, color=INK))
+    whiskers = [layer("rule", {"x": field("low:Q"), "x2": field("high"), **place}, color=INK)]
+    layers = whiskers if figure.y == "median" else []
+    if log:
+        layers = [*layers, layer("point", {"x": x, "color": hue, **place}, filled=True, opacity=1, size=70)]
+    else:
+        layers = [layer("bar", {"x": x, "x2": field("zero"), "color": hue, **place}, opacity=0.85), *layers]
+        for data in rows:
+            data["zero"] = 0.0
     end: Spec = {"align": "left", "dx": 5, "fontSize": 10, "fill": INK}
     layers.append(layer("text", {"x": field("high:Q"), "text": field("text:N"), **place}, **end))
     layers += flag_marks(rows, {"x": x, **place})

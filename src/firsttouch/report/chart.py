@@ -27,14 +27,37 @@ LINE_END = "\N{BROKEN BAR}"
 
 
 def tip(
-    record: Record, figure: Figure, roles: Roles, axes: Sequence[str], text: str, low: str = "", high: str = ""
+    record: Record,
+    figure: Figure,
+    roles: Roles,
+    axes: Sequence[str],
+    text: str,
+    low: str = "",
+    high: str = "",
+    *,
+    of_median: bool = True,
 ) -> Spec:
-    """What a page tells about a mark that is pointed at: its value, interval and conditions."""
+    """What a page tells about a mark that is pointed at: its value, interval and conditions. of_median: whether the
+    value is that of the point; otherwise the point's median and interval are told too.
+    """
     names = dict.fromkeys(n for n in (*axes, *roles.names) if value(record, n) is not None)
     held = [named(n, value(record, n), called(figure, n)) for n in names]
-    unit_part = high.partition(" ")[2]
-    between = f"{low.removesuffix(f' {unit_part}')} to {high}" if low != high else ""
-    return {"tip": [point_id(record), LINE_END.join([text, between, *held])]}
+    between = _span(low, high) if low != high else ""
+    own = [] if of_median or record.summary is None else [f"median of the point {_median(record)}"]
+    return {"tip": [point_id(record), LINE_END.join([text, between, *own, *held])]}
+
+
+def _median(record: Record) -> str:
+    """The median of a point with its interval, if it has several samples."""
+    s = record.summary
+    assert s is not None
+    text, low, high = (quantity(v, record.unit) for v in (s.median, s.ci_low, s.ci_high))
+    return f"{text} ({_span(low, high)})" if s.n > 1 else text
+
+
+def _span(low: str, high: str) -> str:
+    """An interval, with its unit once if both ends have the same."""
+    return f"{low.removesuffix(' ' + high.partition(' ')[2])} to {high}"
 
 
 PIXELS = 7
@@ -57,7 +80,7 @@ def row(record: Record, figure: Figure, roles: Roles, x: str, y: str) -> Spec:
         "high": high,
         "flag": flag(record),
         "text": texts[0],
-        **tip(record, figure, roles, (x,), *texts),
+        **tip(record, figure, roles, (x,), *texts, of_median=y == "median"),
         **condition(record, figure, roles),
     }
 

@@ -25,6 +25,8 @@ class Drawing:
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    message: str = ""
+    """What it shows, in one sentence with numbers; '' if no finding says that."""
     row_classes: list[str] = field(default_factory=list)
     """The CSS class of each row of a table."""
     wrong: int = 0

@@ -17,12 +17,15 @@ from firsttouch.report.naming import heading, unit, without_unit
 from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, assign, channels, condition
+from firsttouch.report.sentences import WIDE
 from firsttouch.report.shades import DARK, LIGHT, MOST_FACTOR, Shades, shades
 from firsttouch.report.vega import field, layer
 from firsttouch.text import RATIO, SECONDS, compact, count, label, quantity
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
+UNSURE = "~"
+"""What marks a value with a wide interval."""
 PAGE = 830
 """The width in pixels of a figure that the report shows unscaled."""
 
@@ -55,6 +58,8 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
     elif scale.log:
         notes.append("Colours are on a logarithmic scale.")
+    if any(_is_unsure(figure, record) for record in records):
+        notes.append(f"{UNSURE}: not known to within {100 * WIDE:.0f} %.")
     if cells < len(records):
         notes.append(f"{count(len(records) - cells, 'more point')} with the same conditions, only in the table.")
     panels = len(group_by(records, *roles.panel))
@@ -118,17 +123,40 @@ def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: HeatLayout) -> li
 def _cell(record: Record, figure: Heat, unit: str, scale: Shades) -> Spec:
     z = value(record, figure.z)
     assert isinstance(z, int | float)
-    return {"z": z, "text": compact(z, unit), "ink": scale.ink(z)}
+    mark = UNSURE if _is_unsure(figure, record) else ""
+    return {"z": z, "text": f"{mark}{compact(z, unit)}", "ink": scale.ink(z)}
+
+
+def _is_unsure(figure: Heat, record: Record) -> bool:
+    """Whether half of a value's interval is more than WIDE of it, or the interval is not known: of one sample."""
+    z, s = value(record, figure.z), record.summary
+    if not isinstance(z, int | float) or s is None or not (figure.z == "median" or figure.centre is not None):
+        return False
+    if z == figure.centre:  # the baseline
+        return False
+    bounds = _bounds(figure, record)
+    return s.n < 2 or (bounds is not None and bounds[1] - bounds[0] > 2 * WIDE * abs(z))
+
+
+def _bounds(figure: Heat, record: Record) -> tuple[float, float] | None:
+    """The interval of a cell's value: of a median, or of a ratio by its own bounds, or else by those of its point."""
+    s, z = record.summary, value(record, figure.z)
+    if s is None or not isinstance(z, int | float):
+        return None
+    if figure.z == "median":
+        return s.ci_low, s.ci_high
+    own = [value(record, f"{figure.z}_{end}") for end in ("low", "high")]
+    if all(map(finite, own)):
+        return float(own[0]), float(own[1])  # type: ignore[arg-type]
+    return (z * s.ci_low / s.median, z * s.ci_high / s.median) if figure.centre is not None and s.median else None
 
 
 def _tip(record: Record, figure: Heat, roles: Roles) -> Spec:
     """What the page tells about a cell, with more digits than the cell has room for."""
-    is_median, one_unit = figure.z == "median" and record.summary is not None, unit(figure, figure.z, record)
-    amounts = [value(record, figure.z)]
-    if is_median and record.summary is not None:
-        amounts += [record.summary.ci_low, record.summary.ci_high]
+    one_unit, bounds = unit(figure, figure.z, record), _bounds(figure, record)
+    amounts = [value(record, figure.z), *(bounds if bounds and record.summary and record.summary.n > 1 else ())]
     texts = [quantity(v, one_unit) if isinstance(v, int | float) else "" for v in amounts]
-    return tip(record, figure, roles, (figure.x, figure.y), *texts)
+    return tip(record, figure, roles, (figure.x, figure.y), *texts, of_median=figure.z == "median")
 
 
 def _shades(figure: Heat, records: Sequence[Record]) -> Shades:

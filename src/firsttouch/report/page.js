@@ -33,8 +33,33 @@
   }
   for (const details of all("details[id]")) {
     const summary = details.querySelector("summary");
-    summary.append(linkTo(details.id, `Link to: ${summary.textContent}`));
+    summary.after(linkTo(details.id, `Link to: ${summary.textContent}`)); // a summary may hold no link
   }
+
+  // ---- What is wider than the page says so, and scrolls by the arrow keys too.
+
+  const hints = new Map();
+  const scrolls = new ResizeObserver(entries => {
+    for (const { target } of entries) {
+      const wide = target.scrollWidth > target.clientWidth + 1;
+      if (wide === hints.has(target)) continue;
+      if (wide) {
+        const about = target.closest("figure, section, details");
+        const head = about && about.querySelector("figcaption b, h2, h3, summary");
+        target.setAttribute("tabindex", "0");
+        target.setAttribute("role", "group");
+        target.setAttribute("aria-label", `${head ? head.firstChild.textContent.trim() : "Table"}, scrolls sideways`);
+        hints.set(target, make("p", { class: "hint", "aria-hidden": "true" }, "scroll sideways \u2192"));
+        const tools = target.previousElementSibling;
+        (tools && tools.matches(".tools") ? tools : target).before(hints.get(target));
+      } else {
+        for (const name of ["tabindex", "role", "aria-label"]) target.removeAttribute(name);
+        hints.get(target).remove();
+        hints.delete(target);
+      }
+    }
+  });
+  for (const wide of all(".scroll")) scrolls.observe(wide);
 
   // ---- Points of a figure: the pointer shows one, arrow keys step through them, a click keeps its text.
 

@@ -13,7 +13,7 @@ from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.segments import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report.memory import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
-from firsttouch.report.palette import COLOURS
+from firsttouch.report.palette import COLOURS, Palette
 from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 8
@@ -174,7 +174,7 @@ def per_second(curve: Curve, until: float, interval: float) -> list[tuple[float,
 def _bands(profile: Profile, notes: list[str]) -> list[Band]:
     phases, is_found = phases_of(profile)
     names = dict.fromkeys(phase.name for phase in phases)
-    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    colours = dict(zip(names, Palette().styles("phase", names)[0], strict=True))
     if is_found:
         colours = {name: _FOUND[name] for name in names}
         notes.append(

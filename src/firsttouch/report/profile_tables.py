@@ -248,7 +248,7 @@ def pages(summary: ProfileSummary) -> ProfileTable:
     table, page = ProfileTable("pages", "Page sizes"), summary.pages
     if page is None:
         return table
-    table.heads = ["", "bytes", "of resident"]
+    table.heads = ["pages", "bytes", "of resident"]
     names = (("huge", "in huge pages"), ("anonymous", "anonymous"), ("pss", "PSS"), ("swap", "swapped out"))
     if page.resident is not None:
         table.rows.append(["resident", size(page.resident), ""])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
+from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured, value, varying
 from firsttouch.counters.tool import why_none as why_not_counted
 from firsttouch.events.log import why_none
@@ -21,6 +22,7 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.events import EventTable, event_table
 from firsttouch.report.lead import usual
+from firsttouch.report.message import messages
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import matching, others_text
@@ -68,6 +70,7 @@ class PageSection:
     records: list[Record]
     device_info: DeviceInfo | None
     figures: Sequence[Figure]
+    findings: Sequence[Finding] = ()
     overview: bool = False
     """True if its records are listed and counted by other sections."""
     facts: list[str] = field(default_factory=list)
@@ -147,6 +150,7 @@ def section_of(
         records=records,
         device_info=infos[0] if len(infos) == len(part.devices) == 1 else None,
         figures=shown.figures,
+        findings=part.answer.findings,
         overview=shown.overview,
     )
     if shown.overview:
@@ -288,7 +292,7 @@ def drawings(section: PageSection, palette: Palette) -> list[Drawing]:
     drawn = [d for figure in figures if (d := _drawn(figure, ok, context)) is not None]
     for drawing in drawn:
         drawing.notes.extend(section.notes)
-    return drawn
+    return [replace(d, message=text) for d, text in zip(drawn, messages(drawn, section.findings), strict=True)]
 
 
 def _drawn(figure: Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
@@ -327,4 +331,4 @@ def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None
     if len(usual_ok) == len(matching(section.figures[0], ok)):
         return every
     first.notes.extend(["The usual conditions; all of them are under More.", *section.notes])
-    return [first, *every]
+    return [replace(first, message=messages([first], section.findings)[0]), *every]

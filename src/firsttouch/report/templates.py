@@ -13,9 +13,13 @@ from firsttouch.text import count, fact_title, label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 _AMOUNT = re.compile(r"[-\N{MINUS SIGN}+]?[0-9][0-9.,e+-]*( [^ ,;:]+)?|\N{EN DASH}|")
+LONG_WORD = 25
+"""The characters of a word that may be broken."""
+_SEPARATOR = re.compile(r"(?<=[/:,_<(&.-])(?=[^/:,_<(&.-])")
 HEADLINES: Mapping[str, Sequence[str]] = {
     "cpu": ["cores_usable", "sockets", "l1_bytes", "l2_bytes", "l3_bytes", "infinity_cache_bytes"],
     "memory": ["total_bytes", "cgroup_limit_bytes", "swap_total_bytes"],
@@ -33,11 +37,20 @@ def numeric(rows: Sequence[Sequence[str]]) -> list[bool]:
     return [any(column) and all(map(_AMOUNT.fullmatch, column)) for column in zip(*rows, strict=True)]
 
 
+def breakable(text: object) -> Markup:
+    """A text, escaped, that may be broken within long words: after what separates parts of paths and of names."""
+    from markupsafe import Markup, escape
+
+    parts = [_SEPARATOR.split(part) if len(part) >= LONG_WORD else [part] for part in re.split(r"(\s+)", str(text))]
+    return Markup("").join(Markup("<wbr>").join(map(escape, part)) for part in parts)
+
+
 def environment() -> Environment:
     """The environment of the templates: every value is escaped, and a name without a value is an error."""
     import jinja2
 
     env = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    env.filters["breakable"] = breakable
     env.globals.update(label=label, count=count, spelled=fact_title, numeric=numeric, headlines=HEADLINES)
     return env
 
