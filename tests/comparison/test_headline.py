@@ -107,7 +107,7 @@ def test_points_that_other_programs_disturbed_are_a_condition(tmp_path, monkeypa
     for name, share in (("quiet", 0.02), ("busy", 0.5), ("slightly", 0.09)):
         copy(Path(name), lambda record, share=share: record.update(others_share=share, schema="firsttouch/2.5"))
     rows = dict(condition_rows(compare(["quiet", "busy"])))
-    assert rows["points disturbed by other programs, %"] == "0 (quiet), 100 (busy)"
+    assert rows["points disturbed by other programs, %"] == "0 (quiet), 94 (busy)"  # not codegen and accounting
     assert not any("disturbed" in name for name, _ in condition_rows(compare(["quiet", "slightly"])))
 
 

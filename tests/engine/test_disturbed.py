@@ -83,6 +83,17 @@ def test_what_stays_disturbed_is_marked_and_said_everywhere(
     assert outcome["conditions"][0] == said
 
 
+def test_wait_also_waits_before_points_are_measured_again(
+    call: Call, others: Callable[[Sequence[float | None]], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others([0.5, 0.0])
+    monkeypatch.setattr(processor_time, "busiest", lambda tree, seconds: ["make"])
+    monkeypatch.setattr(processor_time, "share_since", lambda before: 0.7)
+    done = call(*WORDS, "n=0", "--wait=0")
+    assert done.stderr.count("still busy after 0 min: make uses 70 % of the processors") == 2
+    assert [record.others_share for record in records(tmp_path)] == [0.0]
+
+
 def test_what_distorts_the_values_is_said_before_they_are_measured(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +125,15 @@ class _Executor:
 
 def record(share: float, seconds: float = 1e-6, **more: object) -> Record:
     summary = dict.fromkeys(("median", "p5", "p95", "min", "max", "ci_low", "ci_high"), 1.0) | {"n": 3}
-    fields = {"schema": "", "experiment": "x", "device": "cpu", "factors": {}, "unit": "ns", "status": "ok"}
+    fields = {
+        "schema": "",
+        "experiment": "x",
+        "device": "cpu",
+        "factors": {},
+        "unit": "ns",
+        "status": "ok",
+        "better": "lower",
+    }
     return msgspec.convert(fields | {"summary": summary, "others_share": share, "seconds": seconds} | more, Record)
 
 
@@ -126,7 +145,7 @@ def test_a_machine_that_is_still_busy_is_given_up(shares: list[float], measured:
     executor, noted = _Executor(shares), DisturbedPoints()
     for _ in shares:
         noted.note(None, record(0.5), None, 100.0)  # type: ignore[arg-type]
-    assert len([*noted.measure_again(executor)]) == kept  # type: ignore[arg-type]
+    assert len([*noted.measure_again(executor, lambda planned: None)]) == kept  # type: ignore[arg-type]
     assert executor.measured == measured
 
 
@@ -135,7 +154,7 @@ def test_measuring_again_takes_a_part_of_the_time_of_the_call() -> None:
     noted.note(None, record(0.0), None, 50.0)  # type: ignore[arg-type]
     noted.note(None, record(0.5, seconds=9.0), None, 0.0)  # type: ignore[arg-type]
     noted.note(None, record(0.5, seconds=11.0), None, 0.0)  # type: ignore[arg-type]
-    assert len([*noted.measure_again(executor)]) == 1  # type: ignore[arg-type]
+    assert len([*noted.measure_again(executor, lambda planned: None)]) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -145,6 +164,7 @@ def test_measuring_again_takes_a_part_of_the_time_of_the_call() -> None:
         ({"others_share": None}, False),
         ({"others_share": 0.09}, False),
         ({"others_share": 0.1}, True),
+        ({"others_share": 0.9, "unit": "instructions", "better": "neither"}, False),
         ({"throttled": True}, True),
         ({"status": "failed", "others_share": 0.9}, False),
     ],

@@ -7,7 +7,7 @@ stays marked in its record.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch.engine.counted import PointCounter
@@ -42,21 +42,22 @@ class DisturbedPoints:
         if is_doubtful(record):
             self.points.append(_Measured(planned, record, counter))
 
-    def measure_again(self, executor: PointExecutor) -> Iterator[tuple[Planned, Record]]:
+    def measure_again(self, executor: PointExecutor, show: Callable[[Planned], None]) -> Iterator[Record]:
         """Measures each once more, as long as there is time and the machine is not still busy. Yields the records that
-        are no longer disturbed.
+        are no longer disturbed. show: is called with each point before.
         """
         end = time.monotonic() + SHARE * self.seconds
         in_a_row = 0
         for point in self.points:
             if time.monotonic() + point.record.seconds > end or in_a_row >= GIVE_UP_AFTER:
                 break
+            show(point.planned)
             record = executor.measure(point.planned)
             if record.is_measured and not is_doubtful(record):
                 in_a_row = 0
                 if point.counter is not None:
                     point.counter.add(point.planned, record)
-                yield point.planned, record
+                yield record
             else:
                 in_a_row += 1
 

@@ -161,6 +161,8 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
             retried -= {planned.key for planned in plan}
             while more := further_points(work, selected, devices, limits, store):
                 measure(more, selected, store, watcher, (), counter, launching, sampler, noted)
+        if options.wait is not None and noted.points:
+            wait_until_quiet(options.wait, watcher.note)
         measure_again(noted, store, watcher, launching, sampler)
         results = Results(machine, asked, store.records, store.warnings)
         return summarise(store.directory, results, work, time.monotonic() - started)
@@ -281,7 +283,7 @@ def measure_again(
     if noted.points:
         watcher.warn(disturbed.why(point.record for point in noted.points))
         with PointExecutor(Trace(store.directory), launching, sampler) as executor:
-            for _, record in noted.measure_again(executor):
+            for record in noted.measure_again(executor, watcher.point):
                 store.append(record)
     if remaining := disturbed.what_remains(store.records):
         watcher.warn(remaining)

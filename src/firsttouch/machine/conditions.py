@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firsttouch.machine.measurement_warnings import conditions, memory_comes_as_used
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.schema import Machine, Record
 
 AS_USED = "the host hands memory out as it is used, so a first touch may take longer than on hardware"
 
 
+_PRICES_WITH_TOUCHES = {"first_touch", "moving_touch", "copy_into_new", "allocation"}
+"""That of an allocation contains them where pages are locked."""
+_COUNTERS_WITH_TOUCHES = ("touch", "phase_initialise_ms")
 TOOK_TURNS = "took turns"
 """In the text that says how a point's events were counted, if there were more events than counters of the processor."""
 
@@ -55,6 +59,13 @@ def disturbed_percent(records: Sequence[Record]) -> int | None:
     if all(record.others_share is None for record in good):
         return None
     return round(100 * sum(record.is_disturbed for record in good) / len(good))
+
+
+def rests_on_first_touch(experiment: str) -> bool:
+    """Whether values of an experiment contain the time of first touches of host memory."""
+    book = codebook_of(experiment)
+    counted = any(book.counter(name) is not None for name in _COUNTERS_WITH_TOUCHES)
+    return book.touch is not None or counted or any(price.price in _PRICES_WITH_TOUCHES for price in book.prices)
 
 
 def first_touch_note(machine: Machine) -> str:

@@ -278,8 +278,10 @@ class Record(Stored):
 
     @property
     def is_disturbed(self) -> bool:
-        """True if it was measured while other programs used a tenth or more of the processors' time."""
-        return self.status == "ok" and (self.others_share or 0.0) >= BUSY
+        """True if it was measured while other programs used a tenth or more of the processors' time, and its values are
+        times, rates or the like, which that changes.
+        """
+        return self.status == "ok" and self.better != "neither" and (self.others_share or 0.0) >= BUSY
 
     def text(self, factor: str) -> str:
         """The value of a factor that is a word. Raises TypeError if it is not."""

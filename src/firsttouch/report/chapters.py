@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.experiment.base import Experiment
-from firsttouch.machine.conditions import disturbed, first_touch_note
-from firsttouch.records.codebook import codebook_of
+from firsttouch.machine.conditions import disturbed, first_touch_note, rests_on_first_touch
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
@@ -99,7 +98,7 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         touch = first_touch_note(loaded.machine)
         for section in sections:
             section.memory = loaded.memory
-            section.notes = [caption(f"{touch}.")] if touch and codebook_of(section.experiment).touch else []
+            section.notes = [caption(f"{touch}.")] if touch and rests_on_first_touch(section.experiment) else []
         for (experiment, device), timelines in loaded.timelines.items():
             if candidates := [s for s in sections if s.experiment == experiment and device in s.devices]:
                 for timeline in timelines:
