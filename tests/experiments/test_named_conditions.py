@@ -1,4 +1,6 @@
-"""No finding of any experiment compares records that differ in a factor which its sentence does not name."""
+"""No finding of any experiment compares records that differ in a factor which its sentence does not name, and no figure
+draws such records as one.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,16 @@ from tests.fabricated import cpu, hip_apu
 from tests.matrix import matrix
 
 from firsttouch.analysis.findings import EVERY, Finding
+from firsttouch.analysis.statistics import group_by
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
+from firsttouch.figures import Bar, Figure, Heat, Line
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Party, Record, Request, Scalar
+from firsttouch.report import points
 from firsttouch.report.answers import answered
+from firsttouch.report.roles import assign
 from firsttouch.report.sentences import sentences
 from firsttouch.text import label
 
@@ -49,6 +55,7 @@ def counters(factors: dict[str, Scalar], chance: random.Random) -> dict[str, Sca
 
 def planned_points(experiment: str, devices: list[DeviceInfo], preset: str) -> list[Planned]:
     known = all_experiments()[experiment]
+    devices = devices if known.across_devices or known.ranked else devices[:1]
     switches: dict[str, Any] = {"xnack": ["0", "1"]} if devices[0].kind == "hip" and known.switches_of else {}
     request = Request(
         schema=SCHEMA, experiments=[experiment], devices=[d.name for d in devices], preset=preset, seed=1, set=switches,
@@ -89,7 +96,21 @@ def with_extra(records: Sequence[Record], value: str, times: float) -> list[Reco
 def findings_of(records: Sequence[Record], devices: Sequence[DeviceInfo]) -> Iterator[Finding]:
     for part in answered(records, devices, all_experiments()):
         assert not part.answer.problem.startswith("Nothing could be derived"), part.answer.problem
+        for figure in part.section.figures:
+            draws_points_apart(figure, part.section.records)
         yield from part.answer.findings
+
+
+def draws_points_apart(figure: Figure, records: Sequence[Record]) -> None:
+    """No two points share a place, a colour, a dash and a panel."""
+    if not isinstance(figure, Line | Bar | Heat):
+        return
+    amount, axes = (figure.z, (figure.x, figure.y)) if isinstance(figure, Heat) else (figure.y, (figure.x,))
+    shown = points.complete(points.select(figure, records), amount, *axes)
+    looks: dict[str, Any] = {"colour": figure.colour} if isinstance(figure, Line | Bar) else {}
+    looks |= {"dash": figure.dash} if isinstance(figure, Line) else {"apart": axes}
+    roles = assign(shown, axes=(*axes, amount), facet=figure.facet, **looks)
+    assert all(len(same) == 1 for same in group_by(shown, *roles.names, *axes).values()), figure
 
 
 def points_of(keys: Sequence[str]) -> list[dict[str, Scalar]]:
@@ -98,12 +119,12 @@ def points_of(keys: Sequence[str]) -> list[dict[str, Scalar]]:
 
 def names_all_that_differs(finding: Finding) -> None:
     text = sentences([finding])[0]
-    points = points_of(finding.points)
+    mine = points_of(finding.points)
     others = points_of(finding.comparison.points) if finding.comparison else []
     if EVERY in finding.claim.names:
         return
-    for name in {name for point in (*points, *others) for name in point}:
-        values = {label(name, point.get(name)) for point in (*points, *others)}
+    for name in {name for point in (*mine, *others) for name in point}:
+        values = {label(name, point.get(name)) for point in (*mine, *others)}
         if len(values) > 1 and name not in finding.claim.names:
             assert all(value.lower() in text.lower() for value in values), (name, values, text)
 
