@@ -13,9 +13,9 @@ from tests.comparison.runs import CPU, copy, slower
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory) -> str:
-    """Two runs."""
+    """Three runs."""
     folder = tmp_path_factory.mktemp("slow")
-    return ",".join(copy(folder / f"slow{i}", slower("latency", 1.1)) for i in range(2))
+    return ",".join(copy(folder / f"slow{i}", slower("latency", 1.1)) for i in range(3))
 
 
 def test_one_run_a_side_is_not_judged_by_a_limit(slow):
@@ -31,7 +31,7 @@ def test_a_regression_ends_with_status_1_and_is_named(slow):
     done = call("compare", CPU, slow, "--fail-over", "5%")
     lines = done.stdout.splitlines()
     assert done.returncode == 1, done.stderr
-    assert lines[:3] == ["Conditions that differ", "runs  1 (xeon-vm-quick), 2 (slow0)".ljust(len(lines[1])), ""]
+    assert lines[:3] == ["Conditions that differ", "runs  1 (xeon-vm-quick), 3 (slow0)".ljust(len(lines[1])), ""]
     assert "CPU latency 10 % slower; other CPU experiments the same within 2 %" in " ".join(lines)
     assert any(line.startswith("- latency on cpu as a whole: slower, 1.1") for line in lines)
     assert call("compare", CPU, slow, "--fail-over", "20%").returncode == 0

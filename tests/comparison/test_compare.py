@@ -115,7 +115,7 @@ def test_the_interval_of_several_runs_holds_each_of_them(repeated):
 
 def test_a_rate_is_slower_when_it_is_lower_and_a_count_only_higher(tmp_path):
     before = ",".join(copy(tmp_path / f"before{i}") for i in range(2))
-    found = compared(before, copy(tmp_path / "after", lambda r: scale(r, 2)))
+    found = compared(before, ",".join(copy(tmp_path / f"after{i}", lambda r: scale(r, 2)) for i in range(2)))
     words = {(p["unit"], p["better"]): p["verdict"] for p in found["points"] if p["verdict"] != SAME}
     assert words["ns", "lower"] == "slower"
     assert words["GB/s", "higher"] == "faster"

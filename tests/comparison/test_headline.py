@@ -11,6 +11,7 @@ from runs import another_run, copy, slower
 from firsttouch.comparison.compare import compare
 from firsttouch.comparison.plain import plain
 from firsttouch.comparison.words import answers, condition_rows, what_to_type
+from firsttouch.records.schema import SCHEMA
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,11 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     calls = [f"for i in 2 3; do {run} {name}$i; done" for name in ("'a b.'", "after.")]
     assert what_to_type(comparison) == [*calls, "firsttouch compare 'a b,a b.2,a b.3' after,after.2,after.3"]
     assert plain(comparison)["to_tell"] == what_to_type(comparison)
-    assert what_to_type(compare(["a b,after", "after"])) == []
+    two = compare(["a b,after", "after"])
+    assert what_to_type(two)[0] == f"for i in 3; do {run} 'a b.'$i; done"
+    assert what_to_type(two)[2] == "firsttouch compare 'a b,after,a b.3' after,after.2,after.3"
+    assert "after against a b (2 runs): one run against two cannot tell" in answers(two)[0]
+    assert what_to_type(compare(["a b,after", "a b,after"])) == what_to_type(compare(["a b,after,a b", "after"])) == []
 
 
 def facts(**changes):
@@ -75,7 +80,8 @@ def facts(**changes):
 
     def change(machine):
         for name, value in changes.items():
-            topic, _, fact = name.partition("_")
+            topic, _, fact = name.replace("huge_pages", "huge-pages").partition("_")
+            topic = topic.replace("-", "_")
             machine["facts"].setdefault(topic, {})[fact] = value
 
     return change
@@ -87,9 +93,9 @@ def facts(**changes):
         ({"cpu_load_1min": 4.5}, "cpu.load_1min", r"1.31 \(before\), 4.5 \(after\)"),
         ({"cpu_load_1min": 1.4}, None, ""),
         ({"cpu_governor": "powersave"}, "cpu.governor", r"not stated \(before\), powersave \(after\)"),
-        ({"cpu_governor": "powersave"}, "warning", r"after only: The CPU frequency governor is 'powersave'"),
-        ({"memory_ksm": True}, "warning", r"after only: Kernel same-page merging runs"),
-        ({"cpu_others_percent": 2.0}, "warning", r"before only: The load average was 1.31 on 2 usable cores"),
+        ({"cpu_governor": "powersave"}, "distorts after", "frequency governor 'powersave'"),
+        ({"memory_ksm": True, "huge_pages_thp_denied": 1}, "distorts after", "huge pages denied.*; same-page merging"),
+        ({"cpu_others_percent": 2.0}, "distorts before", r"load at the start \(the load average was 1.31 on"),
         ({"memory_touch_fresh_ns": 900.0, "memory_touch_again_ns": 170.0}, None, ""),
         ({"environment_MALLOC_ARENA_MAX": "1"}, "environment.MALLOC_ARENA_MAX", r"not stated \(before\), 1 \(after\)"),
     ],
@@ -119,7 +125,7 @@ def test_one_condition_that_shows_in_different_ways_does_not_differ(tmp_path, mo
     for i, changes in enumerate((effect, {"memory_touch_fresh_ns": 900.0, "memory_touch_again_ns": 1.5e3}, {})):
         copy(Path(f"after{i}"), machine=facts(**changes))
         rows = condition_rows(compare(["before", f"after{i}"]))
-        assert not [text for name, text in rows if name == "warning"]
+        assert not [text for name, text in rows if name.startswith("distorts")]
 
 
 def test_the_number_of_runs_and_their_loads_are_conditions(tmp_path, monkeypatch):
@@ -129,4 +135,29 @@ def test_the_number_of_runs_and_their_loads_are_conditions(tmp_path, monkeypatch
     rows = dict(condition_rows(compare(["b0,b1", "b2"])))
     assert rows["cpu.load_1min"] == "0.1 to 0.4 (b0), 3 (b2)"
     assert rows["runs"] == "2 (b0), 1 (b2)"
-    assert rows["warning"].startswith("b2 only: The load average was 3 on 2 usable cores")
+    assert rows["distorts b2"] == "load at the start (the load average was 3 on 2 usable cores)"
+
+
+def test_disturbed_points_are_a_condition_and_their_differences_cannot_be_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def disturbed(record):
+        record["schema"] = SCHEMA
+        record["others_share"] = None if record["experiment"] == "tlb" else 0.6
+
+    def quiet(record):
+        record |= {"schema": SCHEMA, "others_share": 0.01}
+
+    before = ",".join(copy(Path(f"b{i}"), another_run(i), quiet) for i in range(3))
+    twice = slower("latency", 2), slower("tlb", 2)
+    after = ",".join(copy(Path(f"a{i}"), another_run(i), *twice, disturbed) for i in range(3))
+    comparison = compare([before, after], 0.1)
+    rows = dict(condition_rows(comparison))
+    assert re.fullmatch(r"0 \(b0\), \d\d \(a0\)", rows["points disturbed by other programs, %"])
+    assert comparison.exit_status == 0
+    assert {g.verdict for g in comparison.groups if g.experiment in ("latency", "tlb")} == {"cannot tell"}
+    assert re.search(
+        r"CPU .*loads.* not told apart.* and \d+ that cannot be told, of 44\d points", answers(comparison)[0]
+    )
+    mixed = compare([before, f"{after.partition(',')[0]},{before}"], 0.1)
+    assert {g.verdict for g in mixed.groups} == {"no clear difference"}

@@ -105,7 +105,7 @@ def _show(comparison: ResultsComparison) -> None:
         console.print(sentence)
     _more(console, len(sentences) - MOST_LISTED - 1, "side")
     if calls := what_to_type(comparison):
-        console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell; two more:")
+        console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell:")
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
     _regressions(console, comparison)
@@ -140,7 +140,7 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
     limit = f"{100 * comparison.limit:g} %"
     if reason := not_judged(comparison):
         console.print(reason)
-    if not comparison.regressions and not comparison.single:
+    if not comparison.regressions and not comparison.few:
         console.print(f"Nothing is clearly worse by more than {limit}.")
     if not comparison.regressions:
         return

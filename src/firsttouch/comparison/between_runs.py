@@ -27,6 +27,8 @@ PRIOR_FREEDOM = 4
 """How many degrees of freedom the expected variance counts for."""
 POINT_FREEDOM = 2
 """How many the experiment's typical variance counts for in that of a point."""
+LEAST_FREEDOM = 2
+"""What tells how far runs vary: two runs on each side, or three on one."""
 _MEDIAN = math.pi / 2
 """The variance of a median of normal values over that of their mean."""
 _MOST_FREEDOM = 200
@@ -49,16 +51,17 @@ class Shift(NamedTuple):
 def shift(first: Floats, second: Floats) -> Shift | None:
     """The shift between the runs (rows) of two sides over points (columns). NaN is a point that a run lacks.
 
-    A run with less than half of the points is left out. None if that leaves a side without runs, or both with one.
+    A run with less than half of the points is left out. None if that leaves a side without runs, or both with few.
     """
     import numpy as np
 
     shared = np.isfinite(first).any(axis=0) & np.isfinite(second).any(axis=0)
     first, second = (runs[:, shared] for runs in (first, second))
     first, second = (runs[2 * np.isfinite(runs).sum(axis=1) >= max(1, runs.shape[1])] for runs in (first, second))
-    if not (shared.any() and len(first) and len(second)) or len(first) + len(second) < 3:
+    if not (shared.any() and len(first) and len(second)) or len(first) + len(second) < LEAST_FREEDOM + 2:
         return None
-    variances, _ = _variances(first, second)
+    squares, freedom_of_points, known = _squares(first, second)
+    variances = _moderated(squares, freedom_of_points, float(np.median(known)) if len(known) else 0.0)
     weights = 1 / variances
     base = np.nanmedian(first, axis=0)
     numbers = [_weighted_medians(runs - base, weights) for runs in (first, second)]
@@ -72,33 +75,39 @@ def shift(first: Floats, second: Floats) -> Shift | None:
     )
 
 
-def _variances(first: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """The variance of each point between runs of a side, moderated by that of the experiment's points; its freedom."""
+def _squares(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
+    """For each point: the squares of what its runs differ by from those of their side, added; their freedom; and the
+    variance of the points that have some.
+    """
     import numpy as np
 
     squares = sum(np.nansum((runs - np.nanmean(runs, axis=0)) ** 2, axis=0) for runs in (first, second))
     freedom = sum(np.maximum(np.isfinite(runs).sum(axis=0) - 1, 0) for runs in (first, second))
     known = freedom > 0
-    typical = float(np.median(squares[known] / freedom[known])) if known.any() else 0.0
-    moderated: Floats = (squares + POINT_FREEDOM * typical) / (freedom + POINT_FREEDOM)
-    return np.maximum(moderated, 1e-12), freedom + POINT_FREEDOM
+    return squares, freedom, squares[known] / freedom[known]
+
+
+def _moderated(squares: Floats, freedom: Floats, expected: float) -> Floats:
+    variances: Floats = (squares + POINT_FREEDOM * expected) / (freedom + POINT_FREEDOM)
+    return variances.clip(1e-12)
 
 
 def chances(first: Floats, second: Floats) -> Floats:
-    """For each point of an experiment, how probable its difference is if the sides are equal; NaN where neither it nor
-    another point of the experiment has several runs on a side.
+    """For each point of an experiment, how probable its difference is if the sides are equal; NaN where too few runs
+    have it.
+
+    The variance of a point is moderated by the mean of its experiment: points that take one of two values, such as by
+    where their pages lie, may take the same in all runs of a side.
     """
     import numpy as np
 
-    variances, freedom = _variances(first, second)
+    squares, freedom, known = _squares(first, second)
+    variances = _moderated(squares, freedom, float(known.mean()) if len(known) else 0.0)
     counts = [np.isfinite(runs).sum(axis=0) for runs in (first, second)]
     distance = abs(np.nanmedian(first, axis=0) - np.nanmedian(second, axis=0))
-    angles = np.arctan(distance / np.sqrt(variances * (1 / counts[0] + 1 / counts[1]) * freedom))
-    probable: Floats = np.maximum(
-        0.0, 1 - np.vectorize(lambda angle, n: _within(angle, int(n)), otypes=[float])(angles, freedom)
-    )
-    known = (freedom > POINT_FREEDOM).any() & (counts[0] > 0) & (counts[1] > 0)
-    return np.where(known, probable, np.nan)
+    angles = np.arctan(distance / np.sqrt(variances * (1 / counts[0] + 1 / counts[1]) * (freedom + POINT_FREEDOM)))
+    within = np.vectorize(lambda angle, n: _within(angle, int(n)), otypes=[float])(angles, freedom + POINT_FREEDOM)
+    return np.where(freedom >= LEAST_FREEDOM, np.maximum(0.0, 1 - within), np.nan)
 
 
 def not_by_chance(probable: Floats) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.runs import Unreadable
@@ -21,8 +22,8 @@ Regression: TypeAlias = Difference | ExperimentDifference | Missing
 
 @dataclass(frozen=True)
 class ResultsComparison:
-    """of_devices: whether the sides are the devices of one machine. single: the sides that are one run, as the first
-    is. limit: the fraction by which a side may be worse. regressions: what exceeds it.
+    """of_devices: whether the sides are the devices of one machine. few: the sides that have too few runs to
+    tell. limit: the fraction by which a side may be worse. regressions: what exceeds it.
     """
 
     sides: list[Side]
@@ -31,7 +32,7 @@ class ResultsComparison:
     differences: Differences
     conditions: list[DifferingCondition]
     of_devices: bool
-    single: list[int]
+    few: list[int]
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
 
@@ -73,7 +74,7 @@ class ResultsComparison:
 
     @property
     def cannot_tell(self) -> list[int]:
-        """The sides of which points are apart, but which one run a side cannot tell from what differs between runs."""
+        """The sides of which points are apart, but which too few runs cannot tell from what differs between runs."""
         groups = self.differences.groups
         return list(dict.fromkeys(group.side for group in groups if CANNOT_TELL in group.counts))
 
@@ -98,8 +99,8 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
-    single = _single(sides)
-    differences = find(table, single, [i for i, side in enumerate(sides.sides) if side.stated])
+    few = _few(sides)
+    differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
     return ResultsComparison(
         sides.sides,
         sides.unreadable,
@@ -107,16 +108,18 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         differences,
         [] if sides.of_devices else differing(sides.sides, table.devices),
         sides.of_devices,
-        single,
+        few,
         limit,
         [] if limit is None else regressions(differences, table, limit),
     )
 
 
-def _single(sides: Sides) -> list[int]:
-    """The sides that are one run, as is the first: nothing says how much a further run of either would differ."""
+def _few(sides: Sides) -> list[int]:
+    """The sides that have too few runs, together with the first: nothing says how much a further run would differ."""
     runs = [len(side.runs) for side in sides.sides]
-    return [i for i, n in enumerate(runs) if i and n == runs[0] == 1 and len(runs) < FLEET]
+    return [
+        i for i, n in enumerate(runs) if i and n and runs[0] and n + runs[0] < LEAST_FREEDOM + 2 and len(runs) < FLEET
+    ]
 
 
 def limit_of(text: str) -> float:

@@ -1,6 +1,6 @@
 """The conditions of runs, and which of them differ between the sides of a comparison.
 
-What spoils a measurement is a condition like any other. `measuring_conditions` is the one place that says what that is.
+What distorts a measurement is a condition like any other. `distorting` is the one place that says what that is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from firsttouch.machine.conditions import disturbed_percent
-from firsttouch.machine.measurement_warnings import warnings_by_condition
+from firsttouch.machine.measurement_warnings import conditions_by_name
 from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection, as_number
 from firsttouch.units import format_number
 
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
     from firsttouch.comparison.table import Side
     from firsttouch.records.reading import Results
 
-WARNING = "warning: "
-"""Begins the name of a condition that is a sentence on what spoils measurements; the sentence is its value."""
+WARNING = "distorts: "
+"""Begins the name of a condition that distorts measurements; the words for it are its value."""
 RUNS = "runs"
 """The condition that tells how many runs a side has."""
 DISTURBED = "points disturbed by other programs, %"
-VARYING: Mapping[str, float] = {"cpu.load_1min": 0.5, "cpu.others_percent": 10, DISTURBED: 10}
+VARYING: Mapping[str, float] = {"cpu.load_1min": 0.5, "cpu.others_percent": 10, DISTURBED: 5}
 """Numbers that change from moment to moment and still matter, with the least difference that does."""
 IMPORTANT = (
-    *(WARNING, DISTURBED, "cpu.others_percent", "cpu.load_1min", RUNS, "firsttouch", "run."),
+    *(DISTURBED, "cpu.others_percent", "cpu.load_1min", WARNING, RUNS, "firsttouch", "run."),
     *("device ", "nvidia.driver", "nvidia.cuda", "nvidia_uvm.", "amd.", "memory.page_bytes", "huge_pages."),
-    *("cpu.governor", "environment.", "kernel.release", "kernel.boot_options", "cpu.model", "cpu."),
+    *("cpu.model", "cpu.governor", "kernel.release", "environment.MALLOC_", "environment.LD_", "environment.GLIBC_"),
+    *("kernel.boot_options", "cpu.", "environment."),
     *("clock of", "throttled", "numa.", "links.", "gpu", "memory."),
 )
 """Beginnings of the names of conditions, those that explain most differences first."""
@@ -51,12 +52,13 @@ class DifferingCondition:
     values: list[Scalar]
 
 
-def measuring_conditions(machine: Machine) -> dict[str, Scalar]:
-    """What may have spoilt the measurements of a run, one sentence each.
+def distorting(machine: Machine, records: Sequence[Record]) -> dict[str, Scalar]:
+    """What distorted the measurements of a run, from its machine and its points: in words, and in numbers.
 
-    The name of each is the same whatever its numbers are, so that two loads are one condition with two values.
+    The name of words is the same whatever their numbers are, so that two clocks are one condition with two values.
     """
-    return {f"{WARNING}{name}": text for name, text in warnings_by_condition(machine.facts).items()}
+    words = {f"{WARNING}{name}": text for name, text in conditions_by_name(machine.facts).items()}
+    return words | {DISTURBED: disturbed_percent(records)}
 
 
 def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
@@ -69,8 +71,7 @@ def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
     conditions |= _of_request(results.request, results.records)
     conditions |= {f"device {name}": title for name, title in devices.items()}
     conditions |= _clocks(results.records)
-    conditions |= {DISTURBED: disturbed_percent(results.records)}
-    return conditions | _facts(machine) | measuring_conditions(machine)
+    return conditions | _facts(machine) | distorting(machine, results.records)
 
 
 def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
@@ -139,7 +140,7 @@ def differing(sides: Sequence[Side], renamed: Sequence[Mapping[str, str]]) -> li
 
 def _topic(name: str) -> str:
     """What a side states something about: one that states nothing on a topic differs in nothing of it."""
-    return "cpu" if name.startswith(WARNING) else name.partition(".")[0]
+    return "cpu" if name.startswith(WARNING) or name in VARYING else name.partition(".")[0]
 
 
 def _differs(name: str, stated: Sequence[Sequence[Scalar]]) -> bool:
@@ -147,8 +148,8 @@ def _differs(name: str, stated: Sequence[Sequence[Scalar]]) -> bool:
     if name.startswith(WARNING):
         return len({any(value is not None for value in values) for values in stated}) > 1
     if (least := VARYING.get(name)) is not None:
-        numbers = [n for values in stated for value in values if (n := as_number(value)) is not None]
-        return bool(numbers) and max(numbers) - min(numbers) >= least
+        numbers = [as_number(value) or 0.0 for values in stated for value in values]
+        return max(numbers) - min(numbers) >= least
     return len({repr(_joined(name, values)) for values in stated}) > 1
 
 

@@ -3,9 +3,10 @@
 A side's value of a point is the median of its runs. Its interval holds the intervals of its runs, and what further
 runs would vary by: the spread between the runs of the side, or the typical spread of the experiment on that device if
 that is larger, times Student's t for the runs of all sides. Ratios and spreads are those of logarithms where all values
-are positive. Two values differ if their intervals are apart. One run on each side cannot tell: its interval is that of
-its samples, which leaves out what differs from run to run. Neither can runs of which those of one side only were
-disturbed by other programs; where a side has undisturbed values of a point, those alone count.
+are positive. Two values differ if their intervals are apart, and if so many would hardly be apart by chance.
+
+Two runs on each side, or three on one, tell what differs from run to run; fewer cannot. Neither can runs of which those
+of one side only were disturbed by other programs; where a side has undisturbed values of a point, those alone count.
 
 An experiment as a whole is judged by the median ratio of its points, which shows a change that is too small for any one
 of them (between_runs.py). With one run a side, the order of the ratios gives its interval. From FLEET sides on, each is
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, TypeAlias
 
-from firsttouch.comparison.between_runs import chances, intervals, not_by_chance, shift, student
+from firsttouch.comparison.between_runs import LEAST_FREEDOM, chances, intervals, not_by_chance, shift, student
 from firsttouch.comparison.table import AlignedPoints, Column
 from firsttouch.text import SECONDS
 
@@ -146,23 +147,23 @@ class Differences:
     points: list[Difference]
 
 
-def find(table: AlignedPoints, single: Collection[int] = (), published: Collection[int] = ()) -> Differences:
+def find(table: AlignedPoints, few: Collection[int] = (), published: Collection[int] = ()) -> Differences:
     """Compares the sides of a table.
 
-    single: those that, as the first side, are one run of a machine. published: those of a paper.
+    few: those that with the first have too few runs of a machine. published: those of a paper.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
-        return _Comparison(table, single, published).result()
+        return _Comparison(table, few, published).result()
 
 
 class _Comparison:
-    def __init__(self, table: AlignedPoints, single: Collection[int], published: Collection[int]) -> None:
+    def __init__(self, table: AlignedPoints, few: Collection[int], published: Collection[int]) -> None:
         import numpy as np
 
         self.table = table
         self.fleet = len(table.sides) >= FLEET
-        self.single = () if self.fleet else single
+        self.few = () if self.fleet else few
         self.published = published
         known = np.isfinite(table.value)
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
@@ -178,20 +179,22 @@ class _Comparison:
         """With many sides: the median shift of a group's points on each side."""
 
     def _leave_out_disturbed(self) -> NDArray[np.bool_]:
-        """Leaves out disturbed values where the side has others. Returns for each side the points that have none."""
+        """Leaves out disturbed values of points of which enough others remain on all sides. Returns for each side the
+        other points of which most values are disturbed.
+        """
         import numpy as np
 
         table = self.table
-        spoilt = np.zeros((len(table.sides), self.value.shape[1]), dtype=bool)
         if table.disturbed is None:
-            return spoilt
-        for s, rows in enumerate(table.sides):
-            disturbed, known = table.disturbed[rows], np.isfinite(self.value[rows])
-            quiet = (known & ~disturbed).any(axis=0)
-            spoilt[s] = known.any(axis=0) & ~quiet
-            for values in (self.value, self.low, self.high):
-                values[rows] = np.where(disturbed & quiet, np.nan, values[rows])
-        return spoilt
+            return np.zeros((len(table.sides), self.value.shape[1]), dtype=bool)
+        known = np.isfinite(self.value)
+        quiet = np.array([(known & ~table.disturbed)[rows].sum(axis=0) for rows in table.sides])
+        counts = np.array([known[rows].sum(axis=0) for rows in table.sides])
+        enough = (quiet > 0).all(axis=0) & (quiet[0] + quiet[1:].min(axis=0) >= LEAST_FREEDOM + 2)
+        for values in (self.value, self.low, self.high):
+            values[:] = np.where(table.disturbed & enough, np.nan, values)
+        marked: NDArray[np.bool_] = (2 * quiet < counts) & ~enough
+        return marked
 
     def _scaled(self, values: Floats) -> Floats:
         import numpy as np
@@ -220,7 +223,7 @@ class _Comparison:
         for side in others:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
-            if not self.fleet and side not in self.single:
+            if not self.fleet and side not in self.few:
                 probable = self._chances(side)
                 signs = np.where(not_by_chance(probable), signs, 0)
                 self.spread_unknown = np.isnan(probable) & (side not in self.published and 0 not in self.published)
@@ -305,7 +308,7 @@ class _Comparison:
     def _verdict(self, side: int, places: Sequence[int], sign: int) -> tuple[str, bool | None]:
         """The verdict on a point, or on the points of an experiment as a whole."""
         unlike = 0 if self.fleet else (self.spoilt[0] ^ self.spoilt[side] | self.spread_unknown)[places].sum()
-        if sign and (side in self.single or 2 * unlike > len(places)):
+        if sign and (side in self.few or 2 * unlike > len(places)):
             return CANNOT_TELL, None
         definition = self.table.columns[places[0]].definition
         return judge(definition.unit, definition.better, sign)

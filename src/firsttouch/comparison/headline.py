@@ -172,7 +172,7 @@ def _times(value: float) -> str:
 
 
 def ratios_seen(comparison: ResultsComparison, side: int) -> str:
-    """With one run a side: the range of the median ratios of each device, of which none can be called a difference."""
+    """With too few runs: the range of the median ratios of each device, of which none can be called a difference."""
     names, speeds = device_names(comparison), dict[str, list[float]]()
     for group in comparison.groups:
         if group.side == side and group.ratio and judge(group.unit, group.better, 1)[0] in (FASTER, SLOWER):

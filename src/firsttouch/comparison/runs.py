@@ -108,12 +108,14 @@ def of_results(name: str, results: Results) -> ComparedRun:
     encode = msgspec.json.Encoder(order="sorted").encode
     definitions: dict[tuple[str, str, int, str], int] = {}
     points, lost = [], []
+    known = [r for r in results.records if r.others_share is not None]
+    busy = 2 * sum(r.is_disturbed for r in known) > len(known)  # decides for points that are too short to tell
     for r in results.records:
         factors = encode(r.factors).decode()
         if r.is_measured:
             definition = (r.experiment, r.unit, r.metric_version, r.better)
             place = definitions.setdefault(definition, len(definitions))
-            disturbed = bool(getattr(r, "is_disturbed", False))
+            disturbed = r.is_disturbed or (busy and r.others_share is None)
             points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
         else:
             lost.append(Lost(r.experiment, r.device, factors, _why(r)))

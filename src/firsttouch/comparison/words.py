@@ -64,32 +64,44 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
     what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
-    if side in comparison.single:
+    if side in comparison.few:
         seen = ratios_seen(comparison, side)
         return (
-            f"{what}: one run a side cannot tell a change from what differs from run to run. "
+            f"{what}: {_few_runs(comparison, side)} cannot tell a change from what differs from run to run. "
             + (f"By the median of each experiment: {seen}. " if seen else "")
             + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary."
         )
-    counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference"]) + f", {of_all}"
+    untold = [f"{tally[CANNOT_TELL]:,} that cannot be told"] if tally[CANNOT_TELL] else []
+    counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference", *untold]) + f", {of_all}"
     what += ", by the median of each experiment"
-    return f"{what}: {summary(comparison, side)}. {counts if differing else f'No clear difference in any {of_all}'}."
+    none = f"No clear difference in any {of_all}"
+    return f"{what}: {summary(comparison, side)}. {counts if differing or untold else none}."
 
 
 def what_to_type(comparison: ResultsComparison) -> list[str]:
-    """The calls that measure what is missing to tell the sides apart: two more runs of each."""
-    if not comparison.single:
+    """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
+    if not comparison.few:
         return []
-    sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.single))]
+    sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.few))]
     names = [side.runs[0].name.rstrip("/") for side in sides]
     free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
     suffix = next(free, "-further")
     calls = []
+    three = []
     for side, name in zip(sides, names, strict=True):
-        command = side.runs[0].command or "firsttouch run"
-        calls.append(f"for i in 2 3; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
-    three = [shlex.quote(",".join((name, f"{name}{suffix}2", f"{name}{suffix}3"))) for name in names]
+        command, missing = side.runs[0].command or "firsttouch run", [str(i) for i in range(len(side.runs) + 1, 4)]
+        calls.append(f"for i in {' '.join(missing)}; do {command} --out {shlex.quote(f'{name}{suffix}')}$i; done")
+        three.append(
+            shlex.quote(
+                ",".join([*(run.name.rstrip("/") for run in side.runs), *(f"{name}{suffix}{i}" for i in missing)])
+            )
+        )
     return [*calls, f"firsttouch compare {' '.join(three)}"]
+
+
+def _few_runs(comparison: ResultsComparison, side: int) -> str:
+    mine, base = (len(comparison.sides[i].runs) for i in (side, 0))
+    return "one run a side" if mine == base else "two runs against one" if mine > base else "one run against two"
 
 
 def _directory(side: Side) -> str:
@@ -181,17 +193,20 @@ def condition_rows(comparison: ResultsComparison) -> list[tuple[str, str]]:
     """Each condition that differs: its name, and its values with the sides that have them."""
     short = short_names(comparison, runs=False)
     names = [short[name] for name in comparison.names]
-    return [
-        ("warning" if c.name.startswith(WARNING) else c.name, _condition_values(c.values, c.name, names))
-        for c in comparison.conditions
-    ]
+    rows: dict[str, str] = {}
+    for c in comparison.conditions:
+        if c.name.startswith(WARNING):
+            having = [side for value, side in zip(c.values, names, strict=True) if value is not None]
+            words = next(str(value) for value in c.values if value is not None)
+            name = f"distorts {_sides(having)}"
+            rows[name] = f"{rows[name]}; {words}" if name in rows else words
+        else:
+            rows[c.name] = _condition_values(c.values, c.name, names)
+    return list(rows.items())
 
 
 def _condition_values(values: Sequence[Scalar], name: str, names: Sequence[str]) -> str:
-    """The values of a condition, each with the sides that have it: '570.86 (A), 580.12 (B)'; a sentence once."""
-    if name.startswith(WARNING):
-        having_it = [side for value, side in zip(values, names, strict=True) if value is not None]
-        return f"{_sides(having_it)} only: {next(value for value in values if value is not None)}"
+    """The values of a condition, each with the sides that have it: '570.86 (A), 580.12 (B)'."""
     having: dict[str, list[str]] = {}
     for value, side in zip(values, names, strict=True):
         text = "not stated" if value is None else label(name.rpartition(".")[2], value)
@@ -244,15 +259,18 @@ def notes(comparison: ResultsComparison) -> list[str]:
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     short = short_names(comparison)
-    single = [short[comparison.names[side]] for side in comparison.cannot_tell if side in comparison.single]
-    sentences = [f"{join_names(single)} is not judged by the limit: one run a side cannot tell."] if single else []
+    sentences = [
+        f"{short[comparison.names[side]]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."
+        for side in comparison.cannot_tell
+        if side in comparison.few
+    ]
     for side in comparison.cannot_tell:
-        if side not in comparison.single:
+        if side not in comparison.few:
             groups = [g for g in comparison.differences.groups if g.side == side]
             n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
             sentences.append(
                 f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: on one side, every run "
-                "measured them while other programs used the processors, or only one run a side did not. Measure again "
+                "measured them while other programs used the processors, or too few runs a side did not. Measure again "
                 "on a quiet machine."
             )
     return " ".join(sentences)

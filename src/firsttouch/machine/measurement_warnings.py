@@ -378,9 +378,9 @@ def conditions(topics: Topics) -> list[str]:
     return [words for _, words in _holding(_FactLookup(topics)) if words]
 
 
-def warnings_by_condition(topics: Topics) -> dict[str, str]:
-    """The sentences by the condition that each is about, which has the same name whatever its numbers are."""
-    return {_NUMBER.sub("#", _DETAIL.sub("", words or text)): text for text, words in _holding(_FactLookup(topics))}
+def conditions_by_name(topics: Topics) -> dict[str, str]:
+    """The words of `conditions` by a name of each that is the same whatever its numbers are."""
+    return {_NUMBER.sub("#", _DETAIL.sub("", words)): words for words in conditions(topics)}
 
 
 def memory_comes_as_used(topics: Topics) -> bool:

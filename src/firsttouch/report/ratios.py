@@ -143,7 +143,7 @@ def _points(
                 conditions[d.column], d.verdict]  # fmt: skip
         rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text))
     side = short_names(comparison)[comparison.names[points[0].side]]
-    what = "that are furthest apart" if comparison.single else "that differ most"
+    what = "that are furthest apart" if comparison.few else "that differ most"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {what}"
     return Drawing(title, _chart(rows, 46, inside=True), notes=[*more, *_edge(rows)])
