@@ -12,12 +12,17 @@ from unittest.mock import patch
 import msgspec
 import pytest
 from tests import calls
+from tests.fabricated import cpu, cuda
 
 from firsttouch.engine import disturbed
 from firsttouch.engine.disturbed import DisturbedPoints
+from firsttouch.engine.executor import share_of_others
+from firsttouch.engine.planned import Planned
 from firsttouch.machine import processor_time
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Factors, Metric, Party, Point, Record
+from firsttouch.workers.process import TaskResult
+from firsttouch.workers.protocol import Reply
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 WORDS = ("steady", "--device", "cpu", "--out", "o", "--set")
@@ -171,3 +176,29 @@ def test_measuring_again_takes_a_part_of_the_time_of_the_call() -> None:
 )
 def test_points_that_are_throttled_or_disturbed_are_measured_again(fields: dict[str, object], doubtful: bool) -> None:
     assert disturbed.is_doubtful(msgspec.structs.replace(record(0.0), **fields)) == doubtful
+
+
+@pytest.mark.parametrize(
+    ("shares", "gpu", "share"),
+    [
+        ({"": [(6.0, 1.0)]}, False, 0.2),
+        ({"": [(6.0, 1.0)]}, True, 0.05),
+        ({"": [(6.0, 1.0), (6.0, 3.0)]}, False, 0.05),
+        ({"one": [(6.0, 5.0)], "two": [(6.0, 1.0)]}, False, 0.2),
+    ],
+)
+def test_what_others_used_is_the_most_on_any_host_of_the_ranks(
+    shares: dict[str, list[tuple[float, float]]], gpu: bool, share: float
+) -> None:
+    """Each rank has seen user and system time of all, half of it in the kernel, and its own time of a user."""
+    replies = []
+    for host, uses in shares.items():
+        for used, own in uses:
+            times = {"user": used / 2, "system": used / 2, "stolen": 0.0, "own_user": own, "own_system": 0.0}
+            use = processor_time.ProcessorUse(processors="0-1", seconds=10.0, **times)
+            parties = [Party(device="cpu", host=host)] if host else []
+            replies.append(Reply(state="done", use=use, record=record(0.0, parties=parties)))
+    info = cuda("a GPU", 2**30, multiprocessors=1, l2_bytes=2**20) if gpu else cpu(2, 2**20)
+    planned = Planned(Point("x", info.name, Factors()), Metric("ns", "lower"), info)
+    result = TaskResult("done", "", replies[0], replies if len(replies) > 1 else ())
+    assert share_of_others(planned, result, 1.0) == pytest.approx(share)
