@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from drawn import drawn, point
 
 from firsttouch.figures import Bar
@@ -65,3 +66,14 @@ def test_what_is_pointed_at_has_the_time_and_its_interval():
     drawing, _ = drawn(Bar(x="allocator", y="faults"), records)
     ((_, tip, *_),) = drawing.spec["usermeta"]["points"]
     assert tip.split("\N{BROKEN BAR}")[:3] == ["7", "", "median of the point 40 ns (39.5 to 40.5 ns)"]
+
+
+@pytest.mark.parametrize("bars", [2, 4, 12])
+def test_a_title_beside_few_bars_is_broken_into_lines(bars):
+    records = [point({"allocator": f"a{i}"}, 40.0) for i in range(bars)]
+    drawing, texts = drawn(Bar(x="allocator", x_title="a title that is longer than few bars are high"), records)
+    title = drawing.spec["layer"][0]["encoding"]["y"]["title"]
+    assert "a title that is longer than few bars are high" in texts
+    lines = [title] if isinstance(title, str) else title
+    assert all(len(line) <= max(8, 22 * bars / 7) for line in lines)
+    assert len(lines) == {2: 6, 4: 5, 12: 2}[bars]

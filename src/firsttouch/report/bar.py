@@ -12,7 +12,7 @@ from firsttouch.figures import Bar
 from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, WIDE_NAMES, quantitative
-from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side, upright
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
@@ -67,8 +67,9 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     names = [label(figure.x, v) for v in distinct(records, figure.x)]
     x_title = figure.x_title or heading(figure, figure.x)
     axis = NAMES if roles.panel else WIDE_NAMES
-    place: Spec = {"y": field("x:N", title=x_title, sort=names, axis=axis)}
     beside = bool(roles.colour) and len(rows) > len(names)  # several bars for one name
+    step = 15 if beside else 22 if len(names) <= 8 else 18
+    place: Spec = {"y": field("x:N", title=upright(x_title, step * len(rows)), sort=names, axis=axis)}
     if beside:
         inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
         place["yOffset"] = field("colour:N", sort=inner)
@@ -84,5 +85,4 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     end: Spec = {"align": "left", "dx": 5, "fontSize": 10, "fill": INK}
     layers.append(layer("text", {"x": field("high:Q"), "text": field("text:N"), **place}, **end))
     layers += flag_marks(rows, {"x": x, **place})
-    step = 15 if beside else 22 if len(names) <= 8 else 18
     return layers, {"step": step, **({"for": "offset"} if beside else {})}

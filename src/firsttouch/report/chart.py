@@ -60,6 +60,8 @@ def _span(low: str, high: str) -> str:
     return f"{low.removesuffix(' ' + high.partition(' ')[2])} to {high}"
 
 
+LEAST_UPRIGHT = 8
+"""The characters that a line of a vertical title may have in any case."""
 PIXELS = 7
 """The width of a character of a panel's title, which is bold."""
 
@@ -144,6 +146,12 @@ def wrapped(title: str, width: int) -> list[str]:
         else:
             lines += textwrap.wrap(part, most)
     return [line for line in lines if line] or [""]
+
+
+def upright(title: str, height: float) -> str | list[str]:
+    """The title of a vertical axis, in lines that are not longer than the axis where its words permit."""
+    lines = textwrap.wrap(title, max(LEAST_UPRIGHT, int(height / PIXELS)), break_long_words=False)
+    return lines if len(lines) > 1 else title
 
 
 def side_by_side(charts: Sequence[Spec], columns: int = 2) -> Spec:

@@ -11,7 +11,7 @@ from firsttouch.figures import Heat
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, as_time, size_label, time_label
-from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip
+from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip, upright
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import heading, unit, without_unit
 from firsttouch.report.palette import WRONG
@@ -92,9 +92,9 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
         data["x"] = broken(str(data["x"])) if room.broken else data["x"]
         data["text"] = data["text"].split(" ") if room.lines else data["text"]
     across = _band("x", figure.x_title or heading(figure, figure.x), [*x.values()], room)
-    upright = _band("y", figure.y_title or heading(figure, figure.y), down, room)
-    layers = _cells(rows, {"x": across, "y": upright}, _legend(figure, records, scale), room)
     width, height = room.width * len(x), room.height * len(y)
+    beside = _band("y", upright(figure.y_title or heading(figure, figure.y), height), down, room)
+    layers = _cells(rows, {"x": across, "y": beside}, _legend(figure, records, scale), room)
     titles = dict.fromkeys(str(data["panel"]) for data in rows)
     panels = [panel(layers, title, roles, width, height, limit=width + 60) for title in titles]
     return finish(side_by_side(panels, room.columns), rows)
@@ -191,7 +191,7 @@ def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
     return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
 
 
-def _band(channel: str, title: str, names: list[str], room: HeatLayout) -> Spec:
+def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayout) -> Spec:
     look: Spec = {
         "ticks": False,
         "domain": False,

@@ -12,7 +12,7 @@ from firsttouch.figures import Line
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
-from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, upright, wrapped
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
@@ -92,7 +92,8 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
             r["low"] = max(r.get("low", 0.0), min(ys) / 10)
     title = amount_title(figure, figure.y, figure.y_title, records[0])
     ys = numbers(rows, "y", "low", "high")
-    y = field("y:Q", **quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y))
+    amount = quantitative(figure.y, title, unit(figure, figure.y, records[0]), ys, figure.log_y)
+    y = field("y:Q", **{**amount, "title": upright(amount["title"], _size(roles)[1])})
     hue, shape = (colour(figure, roles, records, context.palette, shape=is_shape) for is_shape in (False, True))
     drawn, place = "datum.kind == 'point'", {"x": x, "y": y}
     hued = {**place, "color": hue}
@@ -134,9 +135,14 @@ def _thin_dots(figure: Line, rows: list[Spec]) -> bool:
     return True
 
 
+def _size(roles: Roles) -> tuple[int, int]:
+    """The width and the height of a chart."""
+    return (345, 185) if roles.panel else (720, 240)
+
+
 def _facets(layers: list[Spec], rows: list[Spec], roles: Roles) -> Spec:
     """One chart, or one chart per panel with shared axes."""
-    width, height = (345, 185) if roles.panel else (720, 240)
+    width, height = _size(roles)
     chart = {"layer": layers, "width": width, "height": height}
     if not roles.panel:
         return chart

@@ -12,7 +12,7 @@ from firsttouch.figures import Stack
 from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, quantitative, time_label
-from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side
+from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side, upright
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, heading, unit, without_unit
 from firsttouch.report.palette import INK
@@ -145,7 +145,8 @@ def _stacked(figure: Stack, records: Sequence[Record], rows: list[Spec], hue: Sp
     amount |= _time_axis(amount, one_unit) | {"scale": scale}
     present = {bar["x"] for bar in bars}
     names = [n for v in distinct(records, figure.x) if (n := label(figure.x, v)) in present]
-    y = field("x:N", title=figure.x_title or heading(figure, figure.x), sort=names, axis=NAMES)
+    x_title = upright(figure.x_title or heading(figure, figure.x), 22 * len(names))
+    y = field("x:N", title=x_title, sort=names, axis=NAMES)
     part, point = "datum.kind == 'segment'", "datum.kind == 'point'"
     place = {"x": field("start:Q", **amount), "x2": field("end"), "y": y, "color": hue}
     total: Spec = {"x": field("y:Q", **amount), "y": y}
