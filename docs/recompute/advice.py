@@ -11,7 +11,8 @@ from functools import cache, cached_property
 from itertools import combinations
 from statistics import mean, median
 
-from firsttouch.advice.advisor import NOT_ESTIMATED, Absent, choose_device, estimates, measured_runs
+from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
+from firsttouch.advice.answer import Absent
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App

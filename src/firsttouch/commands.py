@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
-    from firsttouch.advice.advisor import Advice
+    from firsttouch.advice.answer import Advice
     from firsttouch.allocators.methods import Cell
     from firsttouch.analysis.interfaces import Interfaces
     from firsttouch.comparison.compare import ResultsComparison

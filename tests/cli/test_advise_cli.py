@@ -14,7 +14,8 @@ import pytest
 from tests.calls import call
 
 from firsttouch.advice import advisor
-from firsttouch.advice.advisor import Advice, advise
+from firsttouch.advice.advisor import advise
+from firsttouch.advice.answer import Advice
 from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
 from firsttouch.records.reading import load_results
@@ -121,6 +122,24 @@ def test_what_is_slower_even_at_least_leaves_the_advice_as_it_is() -> None:
     assert absent["managed"]["least_ms"] > found["strategies"][0]["ms"]
     assert found["fastest_known"]
     assert found["sentences"][0].startswith("Take explicit for cfd_concurrent")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "known"),
+    [
+        ("transport", "64MiB", False),
+        ("bfs_concurrent", "64MiB", True),
+        ("conjugate_gradient", "2GiB", True),
+        ("kmeans", "64MiB", True),
+    ],
+)
+def test_rounds_that_data_end_matter_where_others_would_turn_the_advice(name: str, size: str, known: bool) -> None:
+    found = builtins(advise([STANDARD], app=name, size=size, apps=all_apps()))
+    assert found["fastest_known"] is known
+    assert any("are assumed" in text for text in found["assumptions"])
+    said = [text for text in found["sentences"] if "rounds of each loop that data end, not the assumed" in text]
+    assert bool(said) is not known
+    assert all(f"measure: firsttouch app {name} --size {size}" in text for text in said)
 
 
 @pytest.mark.parametrize("name", ["bfs_concurrent", "gaussian_concurrent", "kmeans_concurrent"])

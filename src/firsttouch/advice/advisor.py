@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
-
-from firsttouch.advice.costs import Ground, Prices, RecordKey, Unmeasured, assumptions
+from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
+from firsttouch.advice.costs import Prices, RecordKey, Unmeasured, assumptions
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, estimate
-from firsttouch.advice.settings import Settings, settings
+from firsttouch.advice.settings import settings
 from firsttouch.advice.terms import Term
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError, unknown
@@ -27,7 +26,6 @@ from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size, parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.patterns import PatternSettings
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 
@@ -43,84 +41,6 @@ FIRST_TOUCH = "first touch"
 """What the terms of first touches begin with."""
 SIMILAR = 1.05
 """Strategies whose times differ by less than this are called alike."""
-
-
-@dataclass(frozen=True)
-class StrategyRow:
-    """One strategy.
-
-    ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
-    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured.
-    """
-
-    strategy: str
-    ms: float
-    low: float
-    high: float
-    terms: list[Term]
-    measured: bool = False
-    estimated_ms: float | None = None
-    grounds: tuple[Ground, ...] = ()
-
-    @property
-    def difference_ms(self) -> float | None:
-        """The measured time less the estimate."""
-        return None if self.estimated_ms is None else self.ms - self.estimated_ms
-
-
-@dataclass(frozen=True)
-class Absent:
-    """A strategy without a time.
-
-    run: the command that measures what is missing, or ''. perhaps_faster: whether it may be faster than all that have a
-    time. least_ms: its least time, on the scale of the others, if something is known about it.
-    """
-
-    strategy: str
-    reason: str
-    run: str = ""
-    perhaps_faster: bool = False
-    least_ms: float | None = None
-
-
-@dataclass(frozen=True)
-class PatternAsked:
-    """The pattern that an advice is about."""
-
-    name: str
-    settings: PatternSettings
-
-
-@dataclass
-class Advice:
-    """Strategies for one program on one device, fastest first.
-
-    program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
-    be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
-    is the first, or the first that was measured.
-    """
-
-    device: str
-    title: str
-    program: str
-    size: int
-    scale: str
-    strategies: list[StrategyRow]
-    unavailable: list[Absent]
-    fastest_known: bool = True
-    sentences: list[str] = field(default_factory=list)
-    turns: list[str] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
-    settings: Settings = field(default_factory=Settings)
-    take: str = ""
-    pattern: PatternAsked | None = None
-
-    def to_builtins(self) -> dict[str, Any]:
-        """Plain data, as --json prints it."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        for row, fields in zip(self.strategies, plain["strategies"], strict=True):
-            fields |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
-        return plain
 
 
 # ------------------------------------------------------------------------------------------------ what is asked
@@ -282,6 +202,7 @@ def _for_app(
     records: Sequence[Record],
 ) -> Advice:
     workload = program_of(app, params)
+    others = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
     asked = size if isinstance(size, str) else size_option(size)
     measure = f"firsttouch app {app.name} --size {asked} --device {device.name}"
@@ -294,7 +215,14 @@ def _for_app(
         app=app,
         runs={str(r.factors.get("strategy")): r for r in runs},
         measure=measure,
+        others=others,
     )
+
+
+def _other_rounds(app: type[App], workload: Program) -> list[int]:
+    """Other numbers of rounds of loops that data end, which a program may as well have."""
+    factor = 1.5 if app.expected_rounds else 5
+    return [max(1, int(workload.rounds / factor)), int(workload.rounds * factor)] if workload.rounds else []
 
 
 def estimates(
@@ -336,8 +264,11 @@ def ranked(
     app: type[App] | None = None,
     runs: Mapping[str, Record] | None = None,
     measure: str = "",
+    others: Sequence[Program] = (),
 ) -> Advice:
-    """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy."""
+    """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy. others:
+    the same program with other numbers of rounds of loops that data end.
+    """
     device = prices.device
     terms, absent = estimates(workload, prices, app, measure)
     runs = runs or {}
@@ -354,6 +285,9 @@ def ranked(
     advice.take = _chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
     advice.turns = _turns(rows, terms, measure, absent)
+    if not runs and (turned := _turned_by_rounds(advice.take, workload, others, prices, app, measure)):
+        advice.fastest_known = False
+        advice.turns.insert(0, turned)
     advice.sentences = _sentences(advice, on_processor(device))
     return advice
 
@@ -466,6 +400,22 @@ def _turns(
         text = f"Not clearly apart from {best.strategy}: {', '.join(row.strategy for row in alike)}{command}."
         turns.insert(0 if best is not rows[0] else len(turns), text)
     return turns
+
+
+def _turned_by_rounds(
+    take: str, workload: Program, others: Sequence[Program], prices: Prices, app: type[App] | None, measure: str
+) -> str:
+    """What other numbers of rounds would turn the advice, or ''."""
+    for other in others:
+        times = {name: _sum(terms)[0] for name, terms in estimates(other, prices, app)[0].items()}
+        best = min(times, key=lambda name: times[name], default=take)
+        if take in times and times[take] > SIMILAR * times[best]:
+            return (
+                f"It is not known to be the fastest: with {other.rounds} rounds of each loop that data end, not the "
+                f"assumed {workload.rounds}, {best} adds {quantity(times[best], 'ms')} and {take} "
+                f"{quantity(times[take], 'ms')}; measure: {measure}."
+            )
+    return ""
 
 
 def _with_buffers(program: str, size: int) -> str:

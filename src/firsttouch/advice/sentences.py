@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import FIRST_TOUCH, SIMILAR, Advice, StrategyRow, choose_device, on_processor, ranked
+from firsttouch.advice.advisor import FIRST_TOUCH, SIMILAR, choose_device, on_processor, ranked
+from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys

@@ -14,7 +14,7 @@ from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
-    from firsttouch.advice.advisor import Advice
+    from firsttouch.advice.answer import Advice
 
 PLAIN_WIDTH = 160
 """The width of the table if neither a terminal nor COLUMNS determines it."""

@@ -1,0 +1,91 @@
+"""The answer of advise as data: the strategies with their times, those without, and what was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from firsttouch.advice.costs import Ground
+from firsttouch.advice.settings import Settings
+from firsttouch.advice.terms import Term
+from firsttouch.workload.patterns import PatternSettings
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """One strategy.
+
+    ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
+    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured.
+    """
+
+    strategy: str
+    ms: float
+    low: float
+    high: float
+    terms: list[Term]
+    measured: bool = False
+    estimated_ms: float | None = None
+    grounds: tuple[Ground, ...] = ()
+
+    @property
+    def difference_ms(self) -> float | None:
+        """The measured time less the estimate."""
+        return None if self.estimated_ms is None else self.ms - self.estimated_ms
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A strategy without a time.
+
+    run: the command that measures what is missing, or ''. perhaps_faster: whether it may be faster than all that have a
+    time. least_ms: its least time, on the scale of the others, if something is known about it.
+    """
+
+    strategy: str
+    reason: str
+    run: str = ""
+    perhaps_faster: bool = False
+    least_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class PatternAsked:
+    """The pattern that an advice is about."""
+
+    name: str
+    settings: PatternSettings
+
+
+@dataclass
+class Advice:
+    """Strategies for one program on one device, fastest first.
+
+    program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
+    be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
+    is the first, or the first that was measured.
+    """
+
+    device: str
+    title: str
+    program: str
+    size: int
+    scale: str
+    strategies: list[StrategyRow]
+    unavailable: list[Absent]
+    fastest_known: bool = True
+    sentences: list[str] = field(default_factory=list)
+    turns: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    settings: Settings = field(default_factory=Settings)
+    take: str = ""
+    pattern: PatternAsked | None = None
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Plain data, as --json prints it."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        for row, fields in zip(self.strategies, plain["strategies"], strict=True):
+            fields |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
+        return plain
