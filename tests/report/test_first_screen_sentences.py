@@ -503,7 +503,7 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"Streams by the CPU: {N} GB/s \({N} to {N} GB/s\) in a triad over {S} of {NAME} memory{STORES}": cpu_stream,
     rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
     rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
-    rf"{NAME}: {N} times explicit's time, geometric mean of {N} applications": mean_of_strategy,
+    rf"{NAME}: {N} times explicit's time, geometric mean of {N} applications(?: without [\w, ]+)?": mean_of_strategy,
     rf"Take {NAME}: it was the fastest of (up to )?{N} strategies in {N} of {N} applications, "
     rf"(?:clearly in {N}|each of them run once)\.": fastest,
     rf"On {DEVICE}, which is the processor itself, no strategy was clearly the fastest in any of {N} "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import ClassVar
@@ -219,8 +219,7 @@ class Concurrency(Experiment):
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
         findings += [_speedup(r, in_turns[alike]) for r in in_place if (alike := _alike(r)) in in_turns]
         if at_once:
-            most = max(at_once, key=_overlap)
-            findings.append(_greatest_overlap(most))
+            findings.append(_greatest_overlap(at_once))
         return findings
 
 
@@ -236,7 +235,7 @@ _SPEEDUP = ("concurrency.speedup", "speedup of working at once over taking turns
 _ORDER = ("strategy", *_DIVIDED)
 SPEEDUP = Claim(_SPEEDUP[0], "{speedup} on {memory}{division}", _SPEEDUP[1], _ORDER)
 NO_SPEEDUP = Claim(_SPEEDUP[0], "no clear one on {memory}{division}", _SPEEDUP[1], _ORDER)
-_OVERLAP = "overlap is greatest on {memory} memory, {strategy}{division}: {value}"
+_OVERLAP = "overlap is greatest on {memory} memory, {strategy}{division}{unclear}: {value}"
 OVERLAP = Claim("concurrency.overlap", _OVERLAP, names=_DIVIDED)
 BELOW_LIMIT = Claim(
     "concurrency.overlap",
@@ -248,9 +247,9 @@ AT_LIMIT = Claim(
 )
 
 
-def _rivals(records: Sequence[Record], best: Record) -> str:
-    """Which others are not told apart from the fastest, in words."""
-    others = [r for r in records if r is not best and not are_apart(quantity(r), quantity(best))]
+def _rivals(records: Sequence[Record], best: Record, of: Callable[[Record], Quantity] = quantity) -> str:
+    """Which others are not told apart from the best, in words."""
+    others = [r for r in records if r is not best and not are_apart(of(r), of(best))]
     return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in others])
 
 
@@ -261,20 +260,35 @@ def _speedup(record: Record, in_turns: Record) -> Finding:
     return finding(claim, record, comparison=comparison, details=details, memory=memory, division=division)
 
 
-def _greatest_overlap(record: Record) -> Finding:
+def _greatest_overlap(records: Sequence[Record]) -> Finding:
     """The greatest overlap, with its limit if the interval shows whether the overlap is below or at it.
 
     An overlap above the limit means that the agents were slower alone than together, which is noise.
     """
-    together, limit = quantity(record), _overlap_limit(record)
-    scale, memory, division = _overlap(record) * together.value, _memory(record), _division(record)
+    record = max(records, key=_overlap)
+    overlap, limit = _measured_overlap(record), _overlap_limit(record)
+    claim = OVERLAP
+    if overlap.low is not None and overlap.high is not None:
+        is_at_limit = overlap.low <= limit and are_alike([overlap, Quantity(limit, "", limit, limit)])
+        claim = BELOW_LIMIT if overlap.high < limit else AT_LIMIT if is_at_limit else OVERLAP
+    return finding(
+        claim,
+        record,
+        overlap,
+        details={"limit": Quantity(limit)},
+        memory=_memory(record),
+        division=_division(record),
+        unclear=_rivals(records, record, _measured_overlap),
+    )
+
+
+def _measured_overlap(record: Record) -> Quantity:
+    """The overlap, with the interval that follows from that of the time together."""
+    together, overlap = quantity(record), _overlap(record)
     if not together.low or not together.high:
-        return finding(OVERLAP, record, Quantity(_overlap(record)), memory=memory, division=division)
-    low, high = scale / together.high, scale / together.low
-    overlap = Quantity(_overlap(record), "", low, high)
-    is_at_limit = low <= limit and are_alike([overlap, Quantity(limit, "", limit, limit)])
-    claim = BELOW_LIMIT if high < limit else AT_LIMIT if is_at_limit else OVERLAP
-    return finding(claim, record, overlap, details={"limit": Quantity(limit)}, memory=memory, division=division)
+        return Quantity(overlap)
+    scale = overlap * together.value
+    return Quantity(overlap, "", scale / together.high, scale / together.low)
 
 
 def _allocators_of_halves(factors: Factors) -> tuple[str, ...]:

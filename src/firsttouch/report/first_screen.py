@@ -27,7 +27,7 @@ from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.sentences import quantity_text, sentences
-from firsttouch.text import count, join_names, label
+from firsttouch.text import join_names, label
 from firsttouch.views.headlines import MOST, headlines
 from firsttouch.views.latencies import latencies, may_be_cached
 
@@ -166,10 +166,7 @@ def _of_run(finding: Finding) -> KeyNumber:
 def _of_strategy(finding: Finding) -> KeyNumber:
     """The mean time of a strategy relative to the baseline."""
     assert isinstance(finding.value, Quantity)
-    n = len(finding.points)
-    apps = {msgspec.json.decode(point)[2].get("app") for point in finding.points}
-    over = count(n, "application" if n == len(apps) else "measured case")
-    rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {over}"
+    rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
     head = f"{finding.conditions['strategy']}"
     return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
