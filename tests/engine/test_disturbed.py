@@ -120,7 +120,7 @@ def test_what_distorts_the_values_is_said_before_they_are_measured(
 class _Executor:
     """Measures each point as the records say, one after the other."""
 
-    def __init__(self, shares: Sequence[float]) -> None:
+    def __init__(self, shares: Sequence[float | None]) -> None:
         self.shares, self.measured = [*shares], 0
 
     def measure(self, planned: object) -> Record:
@@ -128,7 +128,7 @@ class _Executor:
         return record(self.shares[self.measured - 1])
 
 
-def record(share: float, seconds: float = 1e-6, **more: object) -> Record:
+def record(share: float | None, seconds: float = 1e-6, **more: object) -> Record:
     summary = dict.fromkeys(("median", "p5", "p95", "min", "max", "ci_low", "ci_high"), 1.0) | {"n": 3}
     fields = {
         "schema": "",
@@ -144,9 +144,15 @@ def record(share: float, seconds: float = 1e-6, **more: object) -> Record:
 
 @pytest.mark.parametrize(
     ("shares", "measured", "kept"),
-    [([0.0] * 5, 5, 5), ([0.5] * 5, 3, 0), ([0.5, 0.5, 0.0, 0.5, 0.0], 5, 2), ([0.0, 0.5, 0.5, 0.5, 0.0], 4, 1)],
+    [
+        ([0.0] * 5, 5, 5),
+        ([None] * 5, 3, 0),
+        ([0.5] * 5, 3, 0),
+        ([0.5, 0.5, 0.0, 0.5, 0.0], 5, 2),
+        ([0.0, 0.5, 0.5, 0.5, 0.0], 4, 1),
+    ],
 )
-def test_a_machine_that_is_still_busy_is_given_up(shares: list[float], measured: int, kept: int) -> None:
+def test_a_machine_that_is_still_busy_is_given_up(shares: list[float | None], measured: int, kept: int) -> None:
     executor, noted = _Executor(shares), DisturbedPoints()
     for _ in shares:
         noted.note(None, record(0.5), None, 100.0)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ class DisturbedPoints:
                 break
             show(point.planned)
             record = executor.measure(point.planned)
-            if record.is_measured and not is_doubtful(record):
+            if record.is_measured and not is_doubtful(record) and _is_known(record, point.record):
                 in_a_row = 0
                 if point.counter is not None:
                     point.counter.add(point.planned, record)
@@ -65,6 +65,11 @@ class DisturbedPoints:
 def is_doubtful(record: Record) -> bool:
     """Whether a point is worth measuring again."""
     return record.status == "ok" and (record.is_disturbed or bool(record.throttled))
+
+
+def _is_known(record: Record, before: Record) -> bool:
+    """Whether it is known that other programs left a point alone that they had disturbed before."""
+    return not before.is_disturbed or record.others_share is not None
 
 
 def why(records: Iterable[Record]) -> str:

@@ -112,6 +112,7 @@ class JobHandler:
         self._find = find
         self._opened: OpenDevices | None = None
         self._uses: list[ProcessorUse] = []
+        self._note_use()  # for the first point, if it is short
 
     def __call__(self, job: Job, pipe: Pipe) -> Reply:
         """Measures one point of any experiment."""
