@@ -34,6 +34,11 @@ def test_a_value_stands_beside_that_of_the_same_point() -> None:
     assert (latency.device, latency.factors["allocator"]) == ("cpu", "malloc")
 
 
+def test_what_a_statement_leaves_open_is_named_where_other_points_differ_in_it() -> None:
+    assert one("h200-standard", "STREAM on the GPU reaches").conditions == "kernel triad, size 1 GiB"
+    assert one("h200-standard", "hipMalloc memory gives the GPU").conditions == ""
+
+
 def test_memory_of_the_other_side_is_not_compared_with_one_memory() -> None:
     """Page-locked memory is the GPU's own on an APU; behind PCIe it is not, and copies cross a link."""
     for (paper, says), entry in found("h200-standard").items():

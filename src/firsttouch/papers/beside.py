@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from firsttouch.analysis.findings import Quantity, counter, quantity
-from firsttouch.analysis.statistics import measured
+from firsttouch.analysis.statistics import measured, varying
 from firsttouch.papers.rows import MEDIAN, PaperRow, PublishedValue, all_rows, papers, side
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, as_number
+from firsttouch.text import condition
 
 _BETWEEN_MEMORIES = ("transfer", "migration", "concurrency", "caching", "locking")
 """Experiments whose values depend on whether CPU and GPU share one memory, whatever the allocator."""
@@ -39,6 +42,8 @@ class Beside(Struct, kw_only=True):
     qualifier: str = ""
     note: str = ""
     assumed: str = ""
+    conditions: str = ""
+    """What the statement leaves open and other points of the run have otherwise, in words."""
 
 
 def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Beside]:
@@ -64,9 +69,15 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
             if r.metric_version == stated.metric_version and row.here.matches(r.factors)
         ]
         allowed = [r for r in matching if _is_comparable(row, r, by_name[r.device])]
-        if allowed and (entry := _entry(row, stated, _best(stated, allowed))):
-            entries.append(entry)
+        if allowed and (entry := _entry(row, stated, best := _best(stated, allowed))):
+            names = [name for name in varying(allowed) if name in best.factors and name not in _fixed(stated)]
+            entries.append(replace(entry, conditions=condition(best, names)))
     return entries
+
+
+def _fixed(stated: PublishedValue) -> list[str]:
+    """The factors of which the statement has one value."""
+    return [name for name, wanted in stated.factors.items() if not isinstance(wanted, list)]
 
 
 def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:

@@ -30,14 +30,16 @@ def published_tables(records: Iterable[Record], devices: Sequence[DeviceInfo]) -
 
 
 def _table(entries: Sequence[Beside]) -> PublishedTable:
-    rows = [
-        [entry.says.rstrip("."), quantity(entry.value, entry.unit), _stated(entry), entry.machine, _where(entry)]
-        for entry in entries
-    ]
+    rows = [[entry.says.rstrip("."), _here(entry), _stated(entry), entry.machine, _where(entry)] for entry in entries]
     remarks = dict.fromkeys(remark for e in entries for remark in (e.assumed, e.note) if remark)
     return PublishedTable(
         ("published statement", "here", "there", "machine there", "source"), rows, [_sentence(r) for r in remarks]
     )
+
+
+def _here(entry: Beside) -> str:
+    """'333 ns (size 1 GiB)'."""
+    return quantity(entry.value, entry.unit) + (f" ({entry.conditions})" if entry.conditions else "")
 
 
 def _where(entry: Beside) -> str:
