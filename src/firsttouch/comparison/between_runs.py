@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from firsttouch.comparison.table import Floats
 
 LEVEL = 0.95
+FALSE_POINTS = 0.03
+"""The part of the points that are called different which are not, in the mean."""
 PRIOR_FREEDOM = 4
 """How many degrees of freedom the expected variance counts for."""
 POINT_FREEDOM = 2
@@ -111,14 +113,14 @@ def chances(first: Floats, second: Floats) -> Floats:
 
 
 def not_by_chance(probable: Floats) -> NDArray[np.bool_]:
-    """Of all points of a side, those that are called different such that 5 % of them in the mean are not (Benjamini
-    and Hochberg 1995). One whose chance is not known is not excluded.
+    """Of all points of a side, those that may be called different such that FALSE_POINTS of them in the mean are not
+    (Benjamini and Hochberg 1995). One whose chance is not known is not excluded.
     """
     import numpy as np
 
     known = np.flatnonzero(np.isfinite(probable))
     ordered = np.sort(probable[known])
-    passing = np.flatnonzero(ordered <= (1 - LEVEL) * np.arange(1, len(known) + 1) / max(1, len(known)))
+    passing = np.flatnonzero(ordered <= FALSE_POINTS * np.arange(1, len(known) + 1) / max(1, len(known)))
     limit = ordered[passing[-1]] if len(passing) else -1.0
     kept: NDArray[np.bool_] = ~(probable > limit)
     return kept
