@@ -315,13 +315,13 @@ void bind_probe(nb::module_& m) {
     m.def(
         "take_turns",
         [](DeviceHandle& d, const std::string& allocator, std::size_t bytes, const std::string& method, bool update,
-           bool atomic, const std::vector<std::string>& advice, int turns, double gap, std::uint64_t seed,
+           int updates, const std::vector<std::string>& advice, int turns, double gap, std::uint64_t seed,
            const Stop& stop) {
             TurnsRequest request{.allocator = allocator_from(allocator),
                                  .bytes = bytes,
                                  .method = turn_method_from(method),
                                  .update = update,
-                                 .atomic = atomic,
+                                 .updates = updates,
                                  .turns = turns,
                                  .gap = gap,
                                  .seed = seed};
@@ -330,7 +330,7 @@ void bind_probe(nb::module_& m) {
             return take_turns(d.lab, request, stop);
         },
         "device"_a, nb::kw_only(), "allocator"_a, "bytes"_a = 8, "method"_a = "shared", "update"_a = false,
-        "atomic"_a = false, "advice"_a = std::vector<std::string>{}, "turns"_a = 1, "gap"_a = 0.0, "seed"_a, "stop"_a,
+        "updates"_a = 0, "advice"_a = std::vector<std::string>{}, "turns"_a = 1, "gap"_a = 0.0, "seed"_a, "stop"_a,
         "Measures turns of a kernel and the CPU over a small new block. Samples: us per turn. gap: seconds between "
         "turns.");
     m.def(

@@ -215,7 +215,8 @@ struct TurnsRequest {
     std::size_t bytes = 8;
     TurnMethod method = TurnMethod::shared;
     bool update = false;  // the CPU adds one to every word, otherwise it reads them
-    bool atomic = false;  // the kernel adds one to every word by atomics of the device's scope
+    int updates = 0;  // if positive, words are doubles, to each of which the kernel adds one so often by atomics, in
+                      // method shared
     std::vector<Advice> advice;
     int turns = 1;
     double gap = 0;  // seconds between two turns, in which the CPU is busy

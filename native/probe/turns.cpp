@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "host/clock.hpp"
@@ -16,6 +17,8 @@ class Repetition {
           initial_(request.bytes / 8) {
         if (request.method == TurnMethod::copied) host_ = device_.allocate(request.allocator, request.bytes);
         run_on_host("fill_words", 1, initial_.data(), words(), request.seed);
+        if (has_doubles())
+            for (std::uint64_t& value : initial_) value %= 1024;
         sum_ = std::accumulate(initial_.begin(), initial_.end(), std::uint64_t{0});
     }
 
@@ -50,7 +53,8 @@ class Repetition {
         std::vector<std::uint64_t> final_words(words());
         lab_.read(*buffer_, 0, final_words.data(), request_.bytes);
         std::uint64_t errors = errors_;
-        for (std::size_t i = 0; i < final_words.size(); ++i) errors += final_words[i] != initial_[i] + added_ ? 1u : 0u;
+        for (std::size_t i = 0; i < final_words.size(); ++i)
+            errors += final_words[i] != word(initial_[i] + added_) ? 1u : 0u;
         return errors;
     }
 
@@ -63,6 +67,14 @@ class Repetition {
 
   private:
     std::uint64_t words() const { return request_.bytes / 8; }
+    // Whether the words are doubles, with whole numbers in them.
+    bool has_doubles() const { return request_.updates > 0; }
+    std::uint64_t word(std::uint64_t value) const {
+        return has_doubles() ? std::bit_cast<std::uint64_t>(static_cast<double>(value)) : value;
+    }
+    std::uint64_t value(std::uint64_t word) const {
+        return has_doubles() ? static_cast<std::uint64_t>(std::bit_cast<double>(word)) : word;
+    }
     bool is_shared() const {
         return request_.method == TurnMethod::shared || request_.method == TurnMethod::prefetched;
     }
@@ -71,7 +83,8 @@ class Repetition {
     void begin() {
         if (is_shared()) {
             const HostView view(*buffer_);
-            std::copy(initial_.begin(), initial_.end(), view.as<std::uint64_t>());
+            std::transform(initial_.begin(), initial_.end(), view.as<std::uint64_t>(),
+                           [&](std::uint64_t initial) { return word(initial); });
         } else {
             lab_.write(*buffer_, 0, initial_.data(), request_.bytes);
         }
@@ -87,11 +100,14 @@ class Repetition {
 
     // Adds one to every word.
     void launch() {
-        if (request_.atomic)
-            lab_.over(words(), "migration", "migration_add", *buffer_, words());
-        else
-            lab_.over(words(), "migration", "migration_update", *buffer_, words(), std::uint32_t{0}, std::uint64_t{1},
-                      std::uint32_t{0}, std::uint64_t{0});
+        if (has_doubles()) {
+            const auto updates = static_cast<std::uint64_t>(request_.updates);
+            lab_.over(words() * updates * 64, "migration", "migration_add", *buffer_, words(), updates);
+            added_ += updates;
+            return;
+        }
+        lab_.over(words(), "migration", "migration_update", *buffer_, words(), std::uint32_t{0}, std::uint64_t{1},
+                  std::uint32_t{0}, std::uint64_t{0});
         ++added_;
     }
 
@@ -114,10 +130,10 @@ class Repetition {
             const HostView view(host_ ? *host_ : *buffer_);
             volatile std::uint64_t* p = view.as<std::uint64_t>();
             std::uint64_t sum = 0;
-            for (std::uint64_t i = 0; i < words(); ++i) sum += p[i];
+            for (std::uint64_t i = 0; i < words(); ++i) sum += value(p[i]);
             errors_ += sum != sum_ + words() * added_ ? 1u : 0u;
             if (!request_.update) return;
-            for (std::uint64_t i = 0; i < words(); ++i) p[i] = p[i] + 1;
+            for (std::uint64_t i = 0; i < words(); ++i) p[i] = word(value(p[i]) + 1);
             ++added_;
         }
         if (!host_) return;

@@ -591,7 +591,7 @@ def take_turns(
     bytes: int = 8,
     method: str = "shared",
     update: bool = False,
-    atomic: bool = False,
+    updates: int = 0,
     advice: Sequence[str] = [],
     turns: int = 1,
     gap: float = 0.0,

@@ -209,7 +209,7 @@ def test_turns(name: str, update: bool) -> None:
     for row in allocators_of(device):
         if "none" in (row["cpu"], row["gpu"]):
             continue
-        how = {"update": update, "atomic": not update, "turns": 3}
+        how = {"update": update, "updates": 0 if update else 5, "turns": 3}
         outcome = _core.take_turns(device, allocator=str(row["name"]), seed=9, stop=once(), **how)
         assert outcome.errors == 0
         counters = outcome.counters

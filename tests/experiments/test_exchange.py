@@ -38,6 +38,7 @@ def test_quick_measures_each_method_and_turns_with_and_without_gaps() -> None:
         "pinned", "prefetched", "malloc, copied",
         "pinned, copied", "malloc, copied, the CPU writes too", "pinned, copied, the CPU writes too",
         "device, launched", "device, queued",
+        "pinned, the kernel uses atomics",
         *(f"the kernel uses atomics{more}" for more in
           ("", ", 1 turns", ", 10 turns", ", 100 us between turns", ", 1000 us between turns")),
     }  # fmt: skip

@@ -66,7 +66,7 @@ def test_only_devices_whose_runtime_reads_the_variable_have_the_factor(monkeypat
 
 def test_every_experiment_that_uses_memory_has_the_factor_xnack() -> None:
     without = {"codegen", "context"}
-    copying = {"transfer", "p2p-copy", "p2p-message", "collective", "concurrency", "migration"}
+    copying = {"transfer", "p2p-copy", "p2p-message", "collective", "concurrency", "migration", "exchange"}
     for name, experiment in all_experiments().items():
         if experiment.supports(HIP):
             continue

@@ -64,6 +64,11 @@ class Time:
     def times(self, factor: float) -> Time:
         return Time(self.value * factor, self.low * factor, self.high * factor)
 
+    def beyond(self, other: Time) -> Time:
+        """By how much it is longer; nothing where it is not."""
+        differences = (self.value - other.value, self.low - other.high, self.high - other.low)
+        return Time(*(max(0.0, difference) for difference in differences))
+
     def at_least(self, other: Time) -> Time:
         return Time(max(self.value, other.value), max(self.low, other.low), max(self.high, other.high))
 
@@ -127,6 +132,27 @@ def per_byte(rates: Sequence[tuple[float, float, float]], grounds: Iterable[Grou
     return Price((0.0, 1.0), (Time(), Time(rate, max(0.0, low), high)), tuple(dict.fromkeys(grounds)))
 
 
+@dataclass(frozen=True)
+class ExchangePrice:
+    """What turns of a kernel and the CPU over a small block that moves to and fro add to the kernels.
+
+    turns: ns by number of turns that follow each other at once. gaps: ns from one turn to the next, and how many times
+    as long turns take then, in order. updates: by atomics, in each turn.
+    """
+
+    turns: Price
+    gaps: tuple[tuple[float, float], ...]
+    updates: float = 0
+
+    def of(self, turns: float, gap: float = 0) -> Time:
+        """Nanoseconds of so many turns, gap ns apart."""
+        known = [(0.0, 1.0), *self.gaps]
+        at = min(max(bisect_left([g for g, _ in known], gap), 1), len(known) - 1)
+        (first, low), (second, high) = known[at - 1], known[at]
+        part = min(1.0, max(0.0, (gap - first) / (second - first))) if second > first else 0.0
+        return self.turns.of(turns).times(low + part * (high - low))
+
+
 class Unmeasured(Exception):
     """A price is needed that is not known. The text is the command that measures it."""
 
@@ -151,6 +177,10 @@ class Prices(Protocol):
 
     def copy(self, direction: Direction, allocator: str) -> Price:
         """A copy by the device between its memory and host memory whose pages are there."""
+        ...
+
+    def lone_copy(self, direction: Direction, allocator: str) -> Price:
+        """One such copy alone, from the call to its completion."""
         ...
 
     def copy_into_new(self, allocator: str) -> Price:
@@ -201,6 +231,14 @@ class Prices(Protocol):
 
     def isolated_fault(self, allocator: str) -> Time:
         """The least time of one fault of a kernel, which moves at most 2 MiB."""
+        ...
+
+    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
+        """Turns of a kernel and the CPU over a small block. by_groups: thread groups update a word by atomics."""
+        ...
+
+    def own_pass(self, allocator: str) -> Price:
+        """A kernel's pass over its own memory, in which it reads and writes every byte."""
         ...
 
     def prefetch(self, allocator: str) -> Price:

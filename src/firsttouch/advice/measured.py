@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from statistics import median
 from typing import Literal
 
-from firsttouch.advice.costs import Direction, Ground, Price, RecordKey, Time, Unmeasured, per_byte
+from firsttouch.advice.costs import Direction, ExchangePrice, Ground, Price, RecordKey, Time, Unmeasured, per_byte
 from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
@@ -110,16 +110,22 @@ class MeasuredPrices:
         raise self._missing(price, direction=direction, allocator=allocator)
 
     def copy_into_new(self, allocator: str) -> Price:
-        return self._once(("copy_into_new", allocator), lambda: self._copy_into_new(allocator))
+        key = ("copy_into_new", allocator)
+        return self._once(key, lambda: self._latency("copy_into_new", allocator=allocator))
 
-    def _copy_into_new(self, allocator: str) -> Price:
+    def lone_copy(self, direction: Direction, allocator: str) -> Price:
+        key = ("lone_copy", direction, allocator)
+        return self._once(key, lambda: self._latency("lone_copy", direction=direction, allocator=allocator))
+
+    def _latency(self, price: str, **given: Scalar) -> Price:
+        """A price by size, from counters in us."""
         by_size = {}
-        for r in self._find("copy_into_new", allocator=allocator):
-            ns = [us * 1e3 for n in ("us", "low_us", "high_us") if (us := _value("copy_into_new", r, n)) is not None]
+        for r in self._find(price, **given):
+            ns = [us * 1e3 for n in ("us", "low_us", "high_us") if (us := _value(price, r, n)) is not None]
             if len(ns) == 3:
-                by_size[_amount("copy_into_new", r, "bytes")] = (Time(*ns), RecordKey(key_of(r)))
+                by_size[_amount(price, r, "bytes")] = (Time(*ns), RecordKey(key_of(r)))
         if not by_size:
-            raise self._missing("copy_into_new", direction="d2h", allocator=allocator)
+            raise self._missing(price, **{"direction": "d2h", **given})
         sizes = sorted(by_size)
         times, grounds = zip(*(by_size[size] for size in sizes), strict=True)
         return Price(tuple(sizes), times, grounds)
@@ -175,8 +181,8 @@ class MeasuredPrices:
 
     # ------------------------------------------------------------------------------------------------ memory that moves
 
-    def _moving(self, price: str, what: Callable[[Record], float | None], **given: Scalar) -> Price:
-        """A price from the ms of passes over memory that moves."""
+    def _moving(self, price: str, what: Callable[[Record], float | None], part: str = "", /, **given: Scalar) -> Price:
+        """A price from the ms of passes over memory that moves. part: of the passes, if several are prices."""
 
         def make() -> Price:
             rows = [r for r in self._find(price, **given) if what(r) is not None]
@@ -189,7 +195,7 @@ class MeasuredPrices:
                 rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
             return per_byte(rates, _keys(rows))
 
-        return self._once((price, *given.values()), make)
+        return self._once((price, part, *given.values()), make)
 
     def _resident_rates(self, counter: str) -> Mapping[float, float]:
         """ms per byte, by size, of what a price times, in memory whose pages are on the CPU and stay there."""
@@ -257,6 +263,44 @@ class MeasuredPrices:
             return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
 
         return self._once(("isolated_fault", allocator), make).times[0]
+
+    def own_pass(self, allocator: str) -> Price:
+        """From the last passes of migration."""
+
+        def last(r: Record) -> float | None:
+            return _value("gpu_fault", r, "later_ms", int(_amount("gpu_fault", r, "passes")) - 1)
+
+        given: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
+        return self._moving("gpu_fault", last, "last", allocator=allocator, **given)
+
+    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
+        """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
+        used, since turns take about as long.
+        """
+        kernel = "atomic" if by_groups else "store"
+        rows = self._find("exchange", allocator=allocator, advice="none", operation="read", kernel=kernel)
+        rows = [r for r in rows if r.summary is not None]
+        least = min((_amount("exchange", r, "bytes") for r in rows), default=0)
+        by = _sources()["exchange"][1].by
+        alone = min((median_of(r) for r in self._find("launch")), default=0.0)
+        means: dict[tuple[float, float], tuple[Time, Record]] = {}
+        for r in (r for r in rows if _amount("exchange", r, "bytes") == least):
+            turns, gap = (as_number(r.factors.get(by[name])) or 0.0 for name in ("turns", "gap_us"))
+            s = r.summary
+            assert s is not None
+            means[gap * 1e3, turns] = Time(*(max(0.0, v - alone) * 1e3 for v in (s.median, s.ci_low, s.ci_high))), r
+        close = sorted(turns for gap, turns in means if gap == 0)
+        if not close:
+            raise self._missing("exchange", allocator=allocator, kernel=kernel)
+        times, grounds = zip(*(means[0.0, turns] for turns in close), strict=True)
+        totals = (t.times(n) for t, n in zip(times, close, strict=True))
+        price = Price((0.0, *close), (Time(), *totals), _keys(grounds))
+        most = times[-1].value or TINY
+        gaps = sorted(
+            (gap, time.value / most) for (gap, turns), (time, _) in means.items() if gap and turns == close[-1]
+        )
+        updates = max(_amount("exchange", r, "updates") for r in grounds)
+        return ExchangePrice(price, tuple(gaps), updates)
 
     def placements(self, allocator: str) -> tuple[Mapping[str, float], tuple[Ground, ...]]:
         rows = self._find("placements", allocator=allocator)

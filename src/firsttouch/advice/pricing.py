@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from firsttouch.advice.costs import Prices, Time, Unmeasured
+from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
 from firsttouch.advice.terms import Terms
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.harness.division import why_not_at_once
@@ -22,6 +22,12 @@ from firsttouch.workspace.strategies import Strategy
 
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
+SMALL_BLOCK = 64 << 10
+"""A block of at most so many bytes moves as a whole. If both agents use it in turns, the driver may delay them."""
+UNMEASURED_TURNS = (
+    "turns of a kernel and the CPU over a small block are not in this run, and are priced as faults; they may take "
+    "over a millisecond each (firsttouch run exchange)"
+)
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
 """What stands for the launch of steps that belong to none: they run on all threads."""
@@ -201,7 +207,12 @@ class Copies(Pricing):
         price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
         new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
         into_present = nbytes - (self._copy_into_new(new) if new else 0)
-        self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present)
+        time = price.of(into_present)
+        with suppress(Unmeasured):
+            time = time.at_least(
+                self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host).of(into_present)
+            )
+        self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present, time)
         if new:
             pages.add(step.start, step.end)
         if step.to == "gpu":
@@ -246,6 +257,12 @@ class InPlace(Pricing):
         once = price.of(nbytes) if passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes, time)
+        if updates := self.access.updates:
+            with suppress(Unmeasured):
+                plain, by_groups = self.prices.exchange(name), self.prices.exchange(name, by_groups=True)
+                time = by_groups.of(1).beyond(plain.of(1)).times(updates / max(1, by_groups.updates))
+                what = f"updates of {name} memory across the link by atomics"
+                self.terms.add(self.phase, what, by_groups.turns, nbytes, time, updates)
 
 
 class Moving(Pricing):
@@ -272,7 +289,46 @@ class Moving(Pricing):
                 if not self.read_mostly[access.block]:
                     pages = self.queued[access.block]
                     self.terms.counts["used_at_once"] += pages.bytes_in(*self._pages(access.block, access))
+        if launch.agent == "gpu" and self.phase == "compute":
+            self.terms.counts["by_kernels"] += int(sum((a.end - a.start) * a.passes for a, _ in prepared))
         super().launch(launch, prepared)
+
+    def run(self) -> None:
+        super().run()
+        self._price_turns()
+
+    def _price_turns(self) -> None:
+        """Price what happens to small blocks: turns of kernels and the CPU, and faults of kernels beside those."""
+        counts, isolated = self.terms.counts, self.prices.isolated_fault
+        for number, block in enumerate(self.program.blocks):
+            turns, faults = counts["turns", number], counts["faults", number] - counts["turns", number]
+            what = "turns of kernels and the CPU over small blocks"
+            if turns:
+                try:
+                    price, time = self._turns(turns, counts["updates", number])
+                except Unmeasured:
+                    cpu, gpu = self.prices.cpu_fault(self.name), isolated(self.name)
+                    price = cpu.assuming(UNMEASURED_TURNS)
+                    time = (gpu + cpu.of(block.nbytes).at_least(gpu)).times(turns)
+                self.terms.add("compute", what, price, block.nbytes * turns, time, turns)
+            if faults > 0:
+                price, time = self._gpu_fault_price(), isolated(self.name).times(faults)
+                what = "faults of the GPU on pages that are on the CPU"
+                self.terms.add("compute", what, price, block.nbytes * faults, time, faults)
+
+    def _turns(self, turns: int, updates: int) -> tuple[Price, Time]:
+        """The price of turns and their time, with so many updates by atomics in all of them."""
+        between = self.prices.own_pass(self.name).of(self.terms.counts["by_kernels"]).value / turns
+        exchange = self.prices.exchange(self.name)
+        time = exchange.of(turns, between)
+        if not updates:
+            return exchange.turns, time
+        by_groups = self.prices.exchange(self.name, by_groups=True)
+        more = by_groups.of(turns, between).beyond(time)
+        return by_groups.turns, time + more.times(updates / turns / max(1, by_groups.updates))
+
+    def _gpu_fault_price(self) -> Price:
+        return self.prices.gpu_fault(self.name, reads_only=False)
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         """The calls are quick; what takes time is the first touch."""
@@ -329,7 +385,9 @@ class Moving(Pricing):
             view = self.current.by == "view"
             price = self.prices.host_touch(parallel=False) if view else self.prices.moving_touch(self.name)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
-        if moved > 0:
+        if moved > 0 and self._is_small(buffer):
+            self.terms.counts["turns", buffer] += 1
+        elif moved > 0:
             price = self.prices.cpu_fault(self.name)
             time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
             self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
@@ -349,7 +407,10 @@ class Moving(Pricing):
         if new:
             price = self.prices.gpu_touch(self.name)
             self.terms.add(self.phase, "first touch of new pages by the GPU", price, new)
-        if moved:
+        self.terms.counts["updates", buffer] += self.access.updates
+        if moved and self._is_small(buffer):
+            self.terms.counts["faults", buffer] += 1
+        elif moved:
             price = self.prices.gpu_fault(
                 self.name, reads_only=not step.writes, read_mostly=duplicates, touch=self.access.spread or "dense"
             )
@@ -361,6 +422,9 @@ class Moving(Pricing):
         else:
             on_cpu.remove(start, end)
             copied.remove(start, end)
+
+    def _is_small(self, buffer: int) -> bool:
+        return self.program.blocks[buffer].nbytes <= SMALL_BLOCK
 
     def _pages(self, buffer: int, used: steps.Use | Access) -> tuple[int, int]:
         """The bytes of a use, rounded to whole pages."""

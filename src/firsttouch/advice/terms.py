@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -39,17 +40,17 @@ class Terms:
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str], _TermSum] = {}
-        self.counts: Counter[str] = Counter()
-        self._rounds: list[tuple[dict[tuple[str, str], _TermSum], Counter[str]]] = []
+        self.counts: Counter[Hashable] = Counter()
+        self._rounds: list[tuple[dict[tuple[str, str], _TermSum], Counter[Hashable]]] = []
         self._last = self._copy()
 
-    def add(self, phase: str, what: str, price: Price, nbytes: float, time: Time | None = None) -> None:
-        """Add so many bytes at a price; time: replaces what the price says for them."""
+    def add(self, phase: str, what: str, price: Price, nbytes: float, time: Time | None = None, count: int = 1) -> None:
+        """Add so many bytes at a price; time: replaces what the price says for them; count: how often it happens."""
         if nbytes > 0:
             key = (phase, what)
             if key not in self._sums:
                 self._sums[key] = _TermSum(price)
-            self._sums[key].add(int(nbytes), 1, price.of(nbytes) if time is None else time)
+            self._sums[key].add(int(nbytes), count, price.of(nbytes) if time is None else time)
 
     def begin_round(self) -> None:
         self._rounds.append(self._copy())
@@ -70,7 +71,7 @@ class Terms:
         for name, count in (+(self.counts - counts)).items():
             self.counts[name] += times * count
 
-    def _copy(self) -> tuple[dict[tuple[str, str], _TermSum], Counter[str]]:
+    def _copy(self) -> tuple[dict[tuple[str, str], _TermSum], Counter[Hashable]]:
         return {key: copy(term_sum) for key, term_sum in self._sums.items()}, Counter(self.counts)
 
     def terms(self) -> list[Term]:

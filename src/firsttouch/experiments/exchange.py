@@ -31,14 +31,19 @@ BASE: dict[str, Scalar] = {"method": "shared", "kernel": "store", "advice": "non
                            "turns": 100, "gap_us": 0, "size": 8}  # fmt: skip
 """The base point but for its allocator."""
 WITH_METHOD = {"method", "allocator"}
+UPDATES = 2048
+"""Atomic additions to each number by a kernel with atomics: one for each thread group, as in a sum over all groups."""
 MAX_TURNS, MAX_GAP, MAX_SIZE = 10**5, 10**6, MiB
 _TIMES = {name: name for name in ("turn_us", "turn_low_us", "turn_high_us", "first_turn_us", "advise_us")}
+_NAMES = {"bytes": "size", "updates": "updates", **_TIMES}
 _BY = {name: name for name in ("allocator", "kernel", "operation", "turns", "gap_us")}
 
 
 def _price(price: str, method: str, **by: str) -> PriceSource:
     """Points of a method. A parameter that is not given may have any value."""
-    return PriceSource(price=price, where={"method": method}, by={**_BY, **by}, names={"bytes": "size", **_TIMES})
+    return PriceSource(
+        price=price, where={"method": method}, by={**_BY, **by}, names={"bytes": "size", "updates": "updates", **_TIMES}
+    )
 
 
 def case_of(factors: Factors, device: DeviceInfo) -> str:
@@ -63,12 +68,12 @@ class Turns(Experiment):
     question = "What does it cost that a kernel and the CPU use a small block in turns?"
     metric = Metric("us", "lower")
     counted = (
-        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word (with "
-        "kernel=atomic by atomics) and the CPU waits for it; then one thread reads every word, and with "
-        "operation=update adds one. method=copied: a copy to host memory after the kernel, and with update one back. "
-        "Gaps between turns, in which the CPU is busy, are not included. turn_us is the median of the turns after the "
-        "first, turn_N_us that of turn N; kernel_us is the part of a turn until the CPU has waited, cpu_us the rest. "
-        "Every word is checked in every turn."
+        "One turn, averaged over `turns` on a new block that the CPU wrote: a kernel adds one to every word and the "
+        "CPU waits for it; then one thread reads every word, and with operation=update adds one. kernel=atomic: 2048 "
+        "thread groups add one to every word by atomics. method=copied: a copy to host memory after the kernel, and "
+        "with update one back. Gaps between turns, in which the CPU is busy, are not included. turn_us is the median "
+        "of the turns after the first, turn_N_us that of turn N; kernel_us is the part of a turn until the CPU has "
+        "waited, cpu_us the rest. Every word is checked in every turn."
     )
     source = "Chien et al., MCHPC 2019 (conjugate gradients: two scalars per step)"
     codebook = Codebook(
@@ -76,7 +81,7 @@ class Turns(Experiment):
             "method": METHODS,
             "allocator": {},
             "advice": dict.fromkeys(("none", *SINGLE_ADVICE, *ADVICE_PAIRS), ""),
-            "kernel": {"store": "the kernel loads and stores", "atomic": "the kernel uses atomic adds"},
+            "kernel": {"store": "the kernel loads and stores", "atomic": "thread groups add to them by atomics"},
             "operation": {"read": "the CPU reads the words", "update": "the CPU reads them and adds one to each"},
             "turns": {},
             "gap_us": {},
@@ -85,6 +90,7 @@ class Turns(Experiment):
         counters=(
             CounterEntry(name=r"turn_low_us|turn_high_us|turn(_\d+)?_us", unit="us"),
             CounterEntry(name="(first_turn|slowest_turn|kernel|cpu|advise)_us", unit="us"),
+            CounterEntry(name="updates", unit=""),
             CounterEntry(name="case", unit="word"),
         ),
         base=BASE,
@@ -115,6 +121,7 @@ class Turns(Experiment):
         take("copies both ways are measured", varied={*WITH_METHOD, "operation"}, method="copied", common=True),
         take("conditions are varied one at a time", QUICK, varied={"allocator"}, common=True),
         take("conditions are varied one at a time", QUICK, varied=({"operation"}, {"turns"}, {"gap_us"})),
+        take("each memory is measured with atomics", varied={"kernel", "allocator"}, kernel="atomic", common=True),
         take("kernels with atomics are measured with gaps", QUICK,
              varied=({"kernel"}, {"kernel", "gap_us"}, {"kernel", "turns"}), kernel="atomic"),
         take("each method is measured", THOROUGH, varied=({"method"}, WITH_METHOD)),
@@ -184,20 +191,21 @@ class Turns(Experiment):
         return "" if method != "shared" or memory != "device" else "the CPU does not use device memory in place"
 
     def measure(self, point: Point, session: Session) -> Measurement:
+        updates = UPDATES if point["kernel"] == "atomic" else 0
         outcome = _core.take_turns(
             session.device,
             allocator=point.text("allocator"),
             bytes=point.size("size"),
             method=point.text("method"),
             update=point["operation"] == "update",
-            atomic=point["kernel"] == "atomic",
+            updates=updates,
             advice=[] if point["advice"] == "none" else point.text("advice").split("+"),
             turns=point.count("turns"),
             gap=point.count("gap_us") * 1e-6,
             seed=session.seed,
             stop=session.stop(),
         )
-        return Measurement.of(outcome, counters={"case": case_of(point.factors, session.info)})
+        return Measurement.of(outcome, counters={"case": case_of(point.factors, session.info), "updates": updates})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         usual = [r for r in records if all(r.factors.get(name) == BASE[name] for name in ("advice", "gap_us"))]

@@ -16,8 +16,10 @@ KERNEL migration_update(GLOBAL ulong* p, ulong slots, uint run_bits, ulong strid
     FOR_EACH(i, slots << run_bits) p[migration_word(i, slots, run_bits, stride, bits, key)] += 1ul;
 }
 
-/* Adds one to every word by atomics. */
-KERNEL migration_add(GLOBAL ulong* p, ulong words) { FOR_EACH(i, words) ATOMIC_ADD_U64_DEVICE(p + i, 1ul); }
+/* Adds one to every number `updates` times by atomics, each in another thread group. */
+KERNEL migration_add(GLOBAL double* p, ulong words, ulong updates) {
+    FOR_EACH(i, words * updates * 64ul) if (i % 64ul == 0ul) ATOMIC_ADD_F64_DEVICE(p + i / 64ul % words, 1.0);
+}
 
 /* sums: 4096 words that add up to the sum of the words read. */
 KERNEL migration_read(GLOBAL const ulong* p, ulong slots, uint run_bits, ulong stride, uint bits, ulong key,

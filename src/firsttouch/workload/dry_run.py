@@ -37,6 +37,7 @@ from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelF
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
 from firsttouch.workspace.declarations import Agent, Params
 from firsttouch.workspace.exchange import Message
+from firsttouch.workspace.group_atomics import group_atomics
 from firsttouch.workspace.workspace import Workspace
 
 ROUNDS = 10
@@ -91,6 +92,8 @@ class _Recorder(Workspace):
         """The last launches of the innermost list, which are not in it yet."""
         self._accesses: list[Access] = []
         """Those of the launch that is being declared."""
+        self._updates = dict[int, int]()
+        """By buffer, how many thread groups update it by atomics."""
 
     # ------------------------------------------------------------------------------------------------ recording
 
@@ -103,6 +106,10 @@ class _Recorder(Workspace):
             number = byte_range.array.number
             self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
+    def updated_by(self, groups: int, array: Array) -> None:
+        """So many thread groups of the launch that is declared next update an array by atomics, once each."""
+        self._updates[array.number] = groups
+
     def launched(
         self,
         agent: Agent,
@@ -114,8 +121,10 @@ class _Recorder(Workspace):
     ) -> None:
         """The launch whose accesses were declared, each with so many passes over its bytes."""
         accesses = self._accesses if passes == 1 else [replace(a, passes=passes) for a in self._accesses]
+        accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
         launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once)
         self._accesses.clear()
+        self._updates.clear()
         if not launch.accesses:
             return
         for a in launch.accesses:
@@ -263,7 +272,11 @@ class _Gpu(Gpu):
     def prepare_launch(
         self, kernel: str, arguments: Sequence[KernelArgument], over: int, groups: int, threads: int
     ) -> tuple[Any, int, int, list[object]]:
-        self._entry(kernel, arguments)
+        file, entry = self._entry(kernel, arguments)
+        updated = group_atomics(file.text)[kernel]
+        for name, argument in zip(entry.parameters, arguments, strict=True):
+            if name in updated and isinstance(argument, Array):
+                self.workspace.updated_by(groups, argument)
         return kernel, 1, over or groups * threads, []
 
     def _start_marks(self) -> None:

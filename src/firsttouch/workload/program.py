@@ -61,7 +61,8 @@ class Access(_Item, frozen=True):
     """The use of bytes [start, end) of a block, by its number.
 
     passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
-    migration; passes is then the part that is used.
+    migration; passes is then the part that is used. updates: of a word by atomics, of
+    which each thread group of the kernel makes one.
     """
 
     block: int
@@ -71,6 +72,7 @@ class Access(_Item, frozen=True):
     writes: bool
     passes: float = 1.0
     spread: str = ""
+    updates: int = 0
 
 
 class Launch(_Item, frozen=True, tag="launch"):

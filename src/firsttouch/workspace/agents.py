@@ -41,15 +41,18 @@ _KERNEL = re.compile(r"^(GROUP_)?KERNEL (\w+)\(([^)]*)\)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Entry:
-    """One kernel's parameters: a type code for each, and whether it is const. groups: launched as thread groups."""
+    """One kernel's parameters: a type code for each, whether it is const, and its name. groups: launched as thread
+    groups.
+    """
 
     name: str
     codes: str
     constant: tuple[bool, ...]
+    parameters: tuple[str, ...]
     groups: bool
 
 
-_NO_ENTRY = Entry("", "", (), False)
+_NO_ENTRY = Entry("", "", (), (), False)
 
 
 def entries(text: str) -> dict[str, Entry]:
@@ -61,7 +64,7 @@ def entries(text: str) -> dict[str, Entry]:
             raise ValueError(f"{macro.lower()} {name}: '{name}' is a built-in function of OpenCL C; use another name")
     kernels = {}
     for groups, name, parameters in _KERNEL.findall(text):
-        codes, constant = "", []
+        codes, constant, names = "", [], []
         for parameter in filter(None, (" ".join(p.split()) for p in parameters.split(","))):
             words = parameter.replace("*", " * ").split()
             kind = "p" if "*" in words else _CODES.get(" ".join(w for w in words[:-1] if w != "const"), "")
@@ -69,7 +72,8 @@ def entries(text: str) -> dict[str, Entry]:
                 raise ValueError(f"kernel {name}: '{parameter}' is neither a pointer nor one of {', '.join(_CODES)}")
             codes += kind
             constant.append("const" in words)
-        kernels[name] = Entry(name, codes, tuple(constant), bool(groups))
+            names.append(words[-1])
+        kernels[name] = Entry(name, codes, tuple(constant), tuple(names), bool(groups))
     return kernels
 
 
