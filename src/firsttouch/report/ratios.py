@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +34,17 @@ MOST_POINTS = 12
 MOST_DOTS = 40
 """The most points of an experiment that are dots in its row."""
 WIDEST = 16.0
-"""Ratios beyond this, or below its inverse, are drawn at the edge."""
+"""Ratios of experiments and their dots beyond this, or below its inverse, are drawn at the edge."""
+_WIDEST_POINT = 1e9
 _COLOURS = {FASTER: COLOURS[0], SLOWER: COLOURS[1], HIGHER: COLOURS[6], LOWER: COLOURS[2], SAME: COLOURS[9],
             CANNOT_TELL: COLOURS[4]}  # fmt: skip
-_TICKS = (1 / 16, 0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 4, 8, 16)
+_TICKS: Sequence[tuple[float, Sequence[float]]] = (
+    (2, [n / 10 for n in range(5, 21)]),
+    (12, (0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 4, 8)),
+    (300, (1 / 64, 1 / 16, 0.25, 1, 4, 16, 64)),
+    (math.inf, [10.0**power for power in range(-9, 10)]),
+)
+"""The ticks of an axis of which the ends are apart by less than a factor."""
 WIDTH = 330
 """Pixels of a plot: on a phone it has the whole page, elsewhere half of it."""
 WHOLE = "whole"
@@ -141,12 +149,12 @@ def _points(
         base, value = (value_text(v, definition.unit) for v in (d.base, d.value))
         text = [f"{base} to {value}: {_times(ratio, d)}", _between(ratio), f"{experiment} on {device}",
                 conditions[d.column], d.verdict]  # fmt: skip
-        rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text))
+        rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text, _WIDEST_POINT))
     side = short_names(comparison)[comparison.names[points[0].side]]
-    what = "that are furthest apart" if comparison.few else "that differ most"
+    what = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
     title = f"How many times as fast {side} is, in the points {what}"
-    return Drawing(title, _chart(rows, 46, inside=True), notes=[*more, *_edge(rows)])
+    return Drawing(title, _chart(rows, 46, inside=True), notes=more)
 
 
 def _evenly(points: Sequence[Difference]) -> Sequence[Difference]:
@@ -173,17 +181,19 @@ def _new(name: str, rows: Sequence[Spec]) -> str:
     return next(n for n in (name, *(f"{name} ({i})" for i in range(2, len(rows) + 3))) if n not in taken)
 
 
-def _row(name: str, ratio: _Ratio, verdict: str, size: str, anchor: str | None, text: Sequence[str]) -> Spec:
+def _row(
+    name: str, ratio: _Ratio, verdict: str, size: str, anchor: str | None, text: Sequence[str], widest: float = WIDEST
+) -> Spec:
     low, high = (ratio.value if bound is None else bound for bound in (ratio.low, ratio.high))
     drawn: Spec = {"x": name, "kind": size, "colour": verdict, "dash": "", "text": ratio_text(ratio.value)}
-    drawn |= {key: _inside(v) for key, v in (("y", ratio.value), ("low", low), ("high", high))}
+    drawn |= {key: _inside(v, widest) for key, v in (("y", ratio.value), ("low", low), ("high", high))}
     shown = (ratio.value, low, high) if size == WHOLE else (ratio.value,)
-    drawn |= {"edge": any(_inside(v) != v for v in shown)}
+    drawn |= {"edge": any(_inside(v, widest) != v for v in shown)}
     return drawn | ({"tip": [anchor, LINE_END.join(text)]} if anchor else {})
 
 
-def _inside(value: float) -> float:
-    return min(max(value, 1 / WIDEST), WIDEST)
+def _inside(value: float, widest: float) -> float:
+    return min(max(value, 1 / widest), widest)
 
 
 def _edge(rows: Sequence[Spec]) -> list[str]:
@@ -197,7 +207,8 @@ def _chart(rows: list[Spec], step: int, *, inside: bool = False) -> Spec:
     values = [float(row[key]) for row in rows for key in ("y", "low", "high") if key == "y" or row["kind"] == WHOLE]
     least, most = min(0.9, *values), max(1.1, *values)
     domain = [least / 1.03, most * 1.03]
-    ticks = [t for t in ([t / 10 for t in range(5, 21)] if most / least < 2 else _TICKS) if domain[0] <= t <= domain[1]]
+    steps = next(steps for widest, steps in _TICKS if most / least < widest)
+    ticks = [t for t in steps if domain[0] <= t <= domain[1]]
     axis = {"values": ticks, "format": ".3~r", "grid": True, "orient": "top", "labelOverlap": True}
     x = field("y:Q", title="times as fast", scale={"type": "log", "domain": domain, "nice": False}, axis=axis)
     names = list(dict.fromkeys(row["x"] for row in rows))
