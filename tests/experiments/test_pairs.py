@@ -336,4 +336,4 @@ def test_the_slowest_pair_is_named_where_it_is_clearly_slower() -> None:
         "least 60 GB/s, hip:0 in that of hip:2)."
     )
     (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:1", "hip:0", 99.9)], None))
-    assert text.endswith("read 100 GB/s (hip:0 in that of hip:1).")
+    assert text.endswith("read 100 GB/s (hip:0 in that of hip:1, not told apart from hip:1 to hip:0).")

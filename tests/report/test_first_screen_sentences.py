@@ -403,8 +403,9 @@ def of_application(lines: Lines, app: str) -> dict[str, Row]:
 
 
 def fastest_of_one(lines: Lines, app: str, time: str, low: str | None, high: str | None, best: str, n: str,
-                   slow: str, last: str) -> None:  # fmt: skip
+                   rivals: str | None, slow: str, last: str) -> None:  # fmt: skip
     rows = of_application(lines, app)
+    assert leaders(rows)[1:] == ([] if rivals is None else re.split(", | and ", rivals))
     row = rows[best]
     assert mid(row) == min(map(mid, rows.values()))
     assert mid(rows[last]) == max(map(mid, rows.values()))
@@ -511,7 +512,8 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"The slowest on average was {NAME}: it took {N} times as long as {NAME} \(geometric mean of {N} applications\)\.":
         slowest,
     rf"The largest loss with {NAME} was in {NAME}: {T}, against {T} under {NAME}\.": loss,
-    rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies; {T} under {NAME}, the slowest":
+    rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies(?: \(not told apart from "
+    rf"([^)]*)\))?; {T} under {NAME}, the slowest":
         fastest_of_one,
     rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}\.": take_for_one,
     rf"For {NAME} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,

@@ -37,6 +37,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import INTERFACE, RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
+from firsttouch.views.ranking import not_told_apart, overlapping
 
 OPERATION, ALLOCATOR = "operation", "allocator"
 PROCESSES = "processes"
@@ -286,13 +287,18 @@ def proportional_from(records: Sequence[Record]) -> float | None:
 def _quickest(records: Sequence[Record]) -> Finding:
     """The finding about the smallest size of one operation, by the quickest interface."""
     least = min(number(r, "size") for r in records)
-    quickest, _ = extremes([r for r in records if number(r, "size") == least])
+    smallest = [r for r in records if number(r, "size") == least]
+    quickest, _ = extremes(smallest)
     curve = [r for r in records if r.factors[INTERFACE] == quickest.factors[INTERFACE]]
     grows = proportional_from(curve)
     if not any(counter(r, "bus_gbs", "GB/s") for r in records):
         return finding(ITSELF, quickest)
     most, most_of = max(((q, r) for r in records if (q := counter(r, "bus_gbs", "GB/s"))), key=lambda p: p[0].value)
-    named: dict[str, Any] = {"bus_size": format_size(most_of.count("size")), "bus_interface": most_of.text(INTERFACE)}
+    named: dict[str, Any] = {
+        "unclear": not_told_apart([r.text(INTERFACE) for r in overlapping(smallest, quickest)]),
+        "bus_size": format_size(most_of.count("size")),
+        "bus_interface": most_of.text(INTERFACE),
+    }
     best = {"bus": most}
     parties = "devices of one process" if quickest.factors.get(PROCESSES) == ONE else "processes"
     if grows is None:
@@ -303,11 +309,14 @@ def _quickest(records: Sequence[Record]) -> Finding:
 _HEAD = "quickest operations of {ranks} {parties}:"
 _BUS = "bus at most {bus} ({bus_size}, {bus_interface})"
 QUICKEST = Claim(
-    "collective.quickest", f"{{operation}} {{value}} for {{size}} ({{interface}}); {_BUS}", _HEAD, (PROCESSES,)
+    "collective.quickest",
+    f"{{operation}} {{value}} for {{size}} ({{interface}}){{unclear}}; {_BUS}",
+    _HEAD,
+    (PROCESSES,),
 )
 GROWS = Claim(
     "collective.quickest",
-    f"{{operation}} {{value}} for {{size}} ({{interface}}), about in proportion to the size from {{begins}}; {_BUS}",
+    "{operation} {value} for {size} ({interface}){unclear}, about in proportion to the size from {begins}; " + _BUS,
     _HEAD,
     (PROCESSES,),
 )

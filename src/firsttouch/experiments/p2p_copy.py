@@ -40,7 +40,17 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
 from firsttouch.records.schema import NODE, PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, PARTIES, SIDES, between_devices, by_kind, is_own, parties_of
+from firsttouch.views.pairs import (
+    BY,
+    OWNER,
+    PARTIES,
+    SIDES,
+    between_devices,
+    by_kind,
+    is_own,
+    pairs_not_told_apart,
+    parties_of,
+)
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
@@ -243,6 +253,7 @@ def _fastest(records: Sequence[Record]) -> Finding:
     slowest, fastest = extremes(records)
     differ = compare(fastest, slowest)
     parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    parties["unclear"] = pairs_not_told_apart(records, fastest)
     return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
 
 
@@ -260,10 +271,10 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
 
 _HEAD = "fastest copies to {target} memory of another {party}, over {size}:"
 _OUTWARD = (*PARTIES, "direction")
-BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner})", _HEAD, _OUTWARD)
+BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner}{unclear})", _HEAD, _OUTWARD)
 RANGE = Claim(
     "p2p-copy.best",
-    "{engine} {value} ({by} to {owner}; least {other_value}, {slow_by} to {slow_owner})",
+    "{engine} {value} ({by} to {owner}{unclear}; least {other_value}, {slow_by} to {slow_owner})",
     _HEAD,
     _OUTWARD,
 )

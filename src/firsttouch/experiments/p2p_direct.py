@@ -19,7 +19,15 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, parties_of
+from firsttouch.views.pairs import (
+    BY,
+    OWNER,
+    PARTIES,
+    between_devices,
+    by_kind,
+    pairs_not_told_apart,
+    parties_of,
+)
 
 
 @dataclass(frozen=True)
@@ -141,14 +149,15 @@ def _fastest(records: Sequence[Record]) -> Finding:
     slowest, fastest = extremes(records)
     differ = compare(fastest, slowest)
     parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    parties["unclear"] = pairs_not_told_apart(records, fastest)
     return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
 
 
 _HEAD = "fastest kernels in {allocator} memory of another {party}, over {size}:"
-BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner})", _HEAD, PARTIES)
+BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner}{unclear})", _HEAD, PARTIES)
 RANGE = Claim(
     "p2p-direct.best",
-    "{kernel} {value} ({by} in that of {owner}; least {other_value}, {slow_by} in that of {slow_owner})",
+    "{kernel} {value} ({by} in that of {owner}{unclear}; least {other_value}, {slow_by} in that of {slow_owner})",
     _HEAD,
     PARTIES,
 )

@@ -15,7 +15,16 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Record
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, own_of, parties_of
+from firsttouch.views.pairs import (
+    BY,
+    OWNER,
+    PARTIES,
+    between_devices,
+    by_kind,
+    own_of,
+    pairs_not_told_apart,
+    parties_of,
+)
 
 
 class P2pLatency(PairExperiment):
@@ -88,14 +97,14 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     own = own_of(farthest, records)
     beside = compare(farthest, own) if own else None
     says = beside is not None and beside.is_clear
-    return [
-        _named(FARTHER if says else FARTHEST, farthest, beside if says else None),
-        *([_named(NEAREST, nearest)] if compare(nearest, farthest).is_clear else []),
-    ]
+    found = [_named(FARTHER if says else FARTHEST, farthest, beside if says else None)]
+    if compare(nearest, farthest).is_clear:
+        found.append(_named(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
+    return found
 
 
-def _named(claim: Claim, record: Record, comparison: Comparison | None = None) -> Finding:
-    return finding(claim, record, comparison=comparison, **parties_of(record))
+def _named(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
+    return finding(claim, record, comparison=comparison, unclear=unclear, **parties_of(record))
 
 
 _LOAD = "a random load from {size} of {allocator} memory of {owner} takes {by} {value}"
@@ -105,6 +114,6 @@ FARTHER = Claim(
 )
 NEAREST = Claim(
     "p2p-latency.nearest",
-    "the shortest between two {party}s: {value}, {by} in {size} of memory of {owner}",
+    "the shortest between two {party}s: {value}, {by} in {size} of memory of {owner}{unclear}",
     names=PARTIES,
 )

@@ -53,6 +53,7 @@ from firsttouch.views.pairs import (
     is_own,
     matrix,
     owner,
+    pairs_not_told_apart,
     parties_of,
 )
 
@@ -225,6 +226,7 @@ def _fastest(records: Sequence[Record]) -> Finding:
     slowest, fastest = extremes(records)
     differ = compare(fastest, slowest)
     parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    parties["unclear"] = pairs_not_told_apart(records, fastest)
     return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
 
 
@@ -239,10 +241,10 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
 
 
 _HEAD = "fastest messages of {size} between two processes:"
-BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory)", _HEAD, PARTIES)
+BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory{unclear})", _HEAD, PARTIES)
 RANGE = Claim(
     "p2p-message.best",
-    "{interface} {value} ({by} to {owner}, {target} memory; least {other_value}, {slow_by} to {slow_owner})",
+    "{interface} {value} ({by} to {owner}, {target} memory{unclear}; least {other_value}, {slow_by} to {slow_owner})",
     _HEAD,
     PARTIES,
 )

@@ -33,6 +33,7 @@ from firsttouch.outcomes.derive import (
 from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.schema import INTERFACE, Record
 from firsttouch.text import condition, count, join_names
+from firsttouch.views.ranking import not_told_apart
 
 NOTABLE_SAVING = 0.95
 """A peak memory below this fraction of the peak under explicit is reported."""
@@ -76,7 +77,7 @@ ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one str
 _RUN = "{value} for a run of {app}"
 RUN = Claim("app.run", _RUN, "{strategy}:")
 RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:")
-BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}", "{app}:")
+BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}{unclear}", "{app}:")
 SLOWEST_TOO = Claim("app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:")
 ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:")
 
@@ -156,7 +157,8 @@ def _best_run(rows: Sequence[Record]) -> Finding:
         return finding(ONLY_RUN, best)
     comparison = compare(best, worst)
     claim = SLOWEST_TOO if comparison.is_clear else BEST_RUN
-    return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies")
+    unclear = not_told_apart([strategy(r) for r in fastest(rows)[1:]])
+    return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies", unclear=unclear)
 
 
 def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:

@@ -8,6 +8,7 @@ from typing import Any
 from firsttouch.analysis.findings import at_shared
 from firsttouch.analysis.statistics import group_by
 from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
+from firsttouch.views.ranking import overlapping, some
 
 SIDES = ("source", "target")
 """The factors with the allocators of the two sides."""
@@ -64,6 +65,14 @@ def parties_of(record: Record) -> dict[str, Any]:
     """For findings: who accesses the memory (`by`), the `owner`, and what these are (`party`), in words."""
     party = "NUMA node" if kind_of(record) == "node" else "device"
     return {"by": actor_of(record), "owner": owner_of(record), "party": party}
+
+
+def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
+    """For a superlative: ', not told apart from cuda:0 to cuda:2', the pairs whose intervals overlap with that of the
+    best; otherwise ''.
+    """
+    others = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
+    return f", not told apart from {some(others)}" if others else ""
 
 
 def is_own(record: Record) -> bool:

@@ -67,15 +67,23 @@ def rivals(records: Iterable[Record], best: Record, by: str) -> str:
     """For a superlative: ' (not told apart from x and y)', the values of a factor whose intervals overlap with that of
     the best and that are not tied with it; otherwise ''.
     """
-    others = [r for r in records if r is not best and not _is_tied(r, best)]
-    return not_told_apart([str(r.factors[by]) for r in others if not are_apart(quantity(r), quantity(best))])
+    return not_told_apart([str(r.factors[by]) for r in overlapping(records, best) if not _is_tied(r, best)])
+
+
+def overlapping(records: Iterable[Record], best: Record) -> list[Record]:
+    """The other records whose intervals overlap with that of the best."""
+    return [r for r in records if r is not best and not are_apart(quantity(r), quantity(best))]
 
 
 def not_told_apart(names: Sequence[str]) -> str:
     """' (not told apart from x and y)' for the names of what a superlative may also hold for; '' if there are none."""
+    return f" (not told apart from {some(names)})" if names else ""
+
+
+def some(names: Sequence[str]) -> str:
+    """Names in a sentence, of many the first and how many others there are."""
     more = [f"{len(names) - MOST_RIVALS} others"] if len(names) > MOST_RIVALS + 1 else []
-    shown = names[:MOST_RIVALS] if more else names
-    return f" (not told apart from {join_names([*shown, *more])})" if names else ""
+    return join_names([*(names[:MOST_RIVALS] if more else names), *more])
 
 
 def names_in(records: Sequence[Record], factor: str) -> Condition:
