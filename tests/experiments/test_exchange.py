@@ -34,13 +34,13 @@ def cases(device: DeviceInfo, preset: str) -> Counter[str]:
 
 def test_quick_measures_each_method_and_turns_with_and_without_gaps() -> None:
     assert set(cases(gpu(), "quick")) == {
-        "managed", "1 turns", "10 turns", "100 us between turns", "1000 us between turns", "the CPU writes too",
-        "pinned", "prefetched", "malloc, copied",
+        "managed", "1 turns", "10 turns", "30 turns", "100 us between turns", "1000 us between turns",
+        "the CPU writes too", "pinned", "prefetched", "malloc, copied",
         "pinned, copied", "malloc, copied, the CPU writes too", "pinned, copied, the CPU writes too",
         "device, launched", "device, queued",
         "pinned, the kernel uses atomics",
         *(f"the kernel uses atomics{more}" for more in
-          ("", ", 1 turns", ", 10 turns", ", 100 us between turns", ", 1000 us between turns")),
+          ("", ", 1 turns", ", 10 turns", ", 30 turns", ", 100 us between turns", ", 1000 us between turns")),
     }  # fmt: skip
 
 

@@ -279,7 +279,7 @@ class MeasuredPrices:
         """
         kernel = "atomic" if by_groups else "store"
         rows = self._find("exchange", allocator=allocator, advice="none", operation="read", kernel=kernel)
-        rows = [r for r in rows if r.summary is not None]
+        rows = [r for r in rows if r.summary is not None and (not by_groups or _amount("exchange", r, "updates"))]
         least = min((_amount("exchange", r, "bytes") for r in rows), default=0)
         by = _sources()["exchange"][1].by
         alone = min((median_of(r) for r in self._find("launch")), default=0.0)

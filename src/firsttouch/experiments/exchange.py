@@ -150,7 +150,7 @@ class Turns(Experiment):
             Factor("kernel", ("store", "atomic"), doc="how the kernel changes the words"),
             Factor("advice", ("none", *SINGLE_ADVICE, *ADVICE_PAIRS), doc="advice to the driver about the block"),
             Factor("operation", ("read", "update"), doc="what the CPU does in its turn"),
-            Factor("turns", (1, 10, 100) if brief else (1, 2, 10, 100), "count", least=1, most=MAX_TURNS,
+            Factor("turns", (1, 10, 30, 100) if brief else (1, 2, 10, 30, 100), "count", least=1, most=MAX_TURNS,
                    doc="turns over one block"),
             Factor("gap_us", (0, 100, 1000) if brief else (0, 10, 100, 1000, 10_000), "count", most=MAX_GAP,
                    doc="microseconds from a turn to the next, in which the CPU is busy"),
