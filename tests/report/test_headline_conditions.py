@@ -74,3 +74,15 @@ def test_what_a_cache_may_hold_is_not_called_memory() -> None:
     screen = conclusions(results).screen
     assert screen.message.startswith("A random load from 16 MiB, which a cache may hold, takes")
     assert all("which a cache may hold" in number.text for number in screen.numbers)
+
+
+def test_a_run_of_one_of_several_sizes_says_which() -> None:
+    results = load_results(RESULTS / "h200-apps-4")
+    (app,) = {r.factors["app"] for r in results.records} - {"producer_consumer", "bfs", "pointer_tree"}
+    rows = [r for r in results.records if r.factors["app"] == app]
+    small = [msgspec.structs.replace(r, factors={**r.factors, "size": "256 MiB"}) for r in rows]
+    heads: list[set[bool]] = []
+    for records in (rows, [*rows, *small]):
+        results.records = records
+        heads.append({"(size " in number.head for number in conclusions(results).screen.numbers})
+    assert heads == [{False}, {True}]

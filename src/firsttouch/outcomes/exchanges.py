@@ -30,10 +30,11 @@ FIGURE = Bar(
     x=BUFFERS, y=EXCHANGED, colour=INTERFACE, facet=RANKS, x_title="messages in", y_title="exchanges, ms",
     title="Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
 )  # fmt: skip
-RUN = Claim("app.run", "{value} for a run of {app} by {count}, messages in {buffers} memory", "{interface}:")
-BEST_RUN = Claim("app.best_run", "{value} by {count}, {interface}, messages in {buffers} memory", "{app}:")
-BEST_ALONE = Claim("app.best_run", "{value} by one process alone, messages in {buffers} memory", "{app}:")
 _KINDS = ("events", "placement")
+_WAY = (RANKS, INTERFACE, *_KINDS)
+RUN = Claim("app.run", "{value} for a run of {app} by {count}, messages in {buffers} memory", "{interface}:", _WAY)
+BEST_RUN = Claim("app.best_run", "{value} by {count}, {interface}, messages in {buffers} memory", "{app}:", _WAY)
+BEST_ALONE = Claim("app.best_run", "{value} by one process alone, messages in {buffers} memory", "{app}:", _WAY)
 _BEST = (
     "with {ranks} processes a run of {app} takes {value} by {interface} with messages in {buffers} memory, {exchange} "
     "of it in exchanges"

@@ -75,11 +75,13 @@ NOT_COMPARED = Claim(
 )
 ALONE = Claim("app.alone", "{app} takes {value} under {strategy}", "only one strategy was measured:", _KINDS)
 _RUN = "{value} for a run of {app}"
-RUN = Claim("app.run", _RUN, "{strategy}:")
-RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:")
-BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}{unclear}", "{app}:")
-SLOWEST_TOO = Claim("app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:")
-ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:")
+RUN = Claim("app.run", _RUN, "{strategy}:", _KINDS)
+RUN_AGAINST = Claim("app.run", _RUN + ", {ratio} times {other_strategy}'s {other_value}", "{strategy}:", _KINDS)
+BEST_RUN = Claim("app.best_run", "{value} under {strategy}, the fastest of {strategies}{unclear}", "{app}:", _KINDS)
+SLOWEST_TOO = Claim(
+    "app.best_run", BEST_RUN.text + "; {other_value} under {other_strategy}, the slowest", "{app}:", _KINDS
+)
+ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:", _KINDS)
 
 
 def of_application(records: Sequence[Record]) -> list[Finding]:

@@ -12,6 +12,7 @@ import msgspec
 
 from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
+from firsttouch.analysis.conditions import with_conditions
 from firsttouch.analysis.findings import Finding, Quantity, highest, lowest, quantity
 from firsttouch.analysis.statistics import group_by, measured
 from firsttouch.figures import Bar, Figure
@@ -154,13 +155,14 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
     devices = sorted(machine.devices, key=lambda d: d.role != "gpu")
     ran = {r.device for r in measured(runs)}
     first = next((d.name for d in devices if d.name in ran), None)
-    return of_runs(derive(without_candidates([r for r in runs if r.device == first])))
+    ran_there = derive(without_candidates([r for r in runs if r.device == first]))
+    return [with_conditions(f, measured(ran_there)) for f in of_runs(ran_there)]
 
 
 def _of_run(finding: Finding) -> KeyNumber:
     """The time of an application. Names of applications and strategies are not capitalised."""
-    head = finding.claim.head.format_map(finding.conditions).removesuffix(":")
-    return replace(_number(finding), head=head)
+    number, name = _number(finding), finding.claim.head.format_map(finding.conditions)
+    return replace(number, head=name[:1] + number.head[1:])
 
 
 def _of_strategy(finding: Finding) -> KeyNumber:
