@@ -227,6 +227,22 @@ def test_of_many_machines_those_that_differ_are_named(tmp_path):
     assert {r["side"] for r in found["regressions"]} == {str(tmp_path / "slow")}
 
 
+def test_a_machine_that_was_busy_is_no_outlier_among_many(tmp_path):
+    def busy(record):
+        record |= {"schema": SCHEMA, "others_share": 0.6}
+
+    nodes = [copy(tmp_path / f"node{i}", another_run(i, 0.005)) for i in range(6)]
+    nodes.append(copy(tmp_path / "busy", slower("latency", 1.3), another_run(7, 0.005), busy))
+    comparison = compare(nodes, 0.1)
+    assert (comparison.regressions, comparison.exit_status) == ([], 0)
+    first, second = answers(comparison)
+    assert first.endswith(": none differs clearly in an experiment as a whole.")
+    assert second.startswith("busy is far from the others in latency on ")
+    assert plain(comparison)["cannot_tell"] == [nodes[-1]]
+    all_busy = [copy(tmp_path / f"busy{i}", another_run(i, 0.005), busy) for i in range(6)]
+    assert len(compare([*all_busy, nodes[-1]], 0.1).regressions) == 2
+
+
 def test_one_directory_is_compared_device_by_device(tmp_path):
     source = RESULTS / "h200-quick"
     folder = tmp_path / "two"

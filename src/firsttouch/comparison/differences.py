@@ -173,6 +173,8 @@ class _Comparison:
         for i, column in enumerate(table.columns):
             self.groups.setdefault(column.group, []).append(i)
         self.spoilt = self._leave_out_disturbed()
+        most = 2 * self.spoilt.sum(axis=0) > len(table.sides)
+        self.base_spoilt = most if self.fleet else self.spoilt[0]
         self.spread_unknown = np.zeros(self.value.shape[1], dtype=bool)
         """The points of the side in hand that have one run on each side, as all points of their experiment have."""
         self._middles: dict[Group, Floats] = {}
@@ -307,7 +309,7 @@ class _Comparison:
 
     def _verdict(self, side: int, places: Sequence[int], sign: int) -> tuple[str, bool | None]:
         """The verdict on a point, or on the points of an experiment as a whole."""
-        unlike = 0 if self.fleet else (self.spoilt[0] ^ self.spoilt[side] | self.spread_unknown)[places].sum()
+        unlike = (self.base_spoilt ^ self.spoilt[side] | self.spread_unknown)[places].sum()
         if sign and (side in self.few or 2 * unlike > len(places)):
             return CANNOT_TELL, None
         definition = self.table.columns[places[0]].definition

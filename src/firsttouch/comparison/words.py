@@ -44,14 +44,22 @@ def answers(comparison: ResultsComparison) -> list[str]:
             outliers.setdefault(group.side, []).append(what)
     n, kind = len(comparison.sides), comparison.kind
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
-    if not outliers:
-        return [f"{points}: none differs clearly in an experiment as a whole."]
-    sentences.append(
-        f"{points}: {count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others."
-    )
+    if outliers:
+        differ = f"{count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others"
+    else:
+        differ = "none differs clearly in an experiment as a whole"
+    sentences.append(f"{points}: {differ}.")
     for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
         more = f" and {len(differing) - _MOST_VALUES} more" if len(differing) > _MOST_VALUES else ""
         sentences.append(f"{short[comparison.names[side]]}: {'; '.join(differing[:_MOST_VALUES])}{more}.")
+    untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
+    if untold:
+        names = list(dict.fromkeys(short[comparison.names[g.side]] for g in untold))
+        what = join_names(list(dict.fromkeys(group_title(g) for g in untold))[:_MOST_VALUES])
+        sentences.append(
+            f"{_sides(names)} {'is' if len(names) == 1 else 'are'} far from the others in {what}, but the load of "
+            "other programs was not alike: measure again."
+        )
     return sentences
 
 
@@ -258,6 +266,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
 
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
+    if comparison.differences.fleet:
+        return ""  # a headline says so
     short = short_names(comparison)
     sentences = [
         f"{short[comparison.names[side]]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."
