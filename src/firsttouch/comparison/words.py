@@ -259,8 +259,9 @@ def notes(comparison: ResultsComparison) -> list[str]:
             "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
-    elif comparison.of_devices and not comparison.differences.fleet:
-        sentences.append("The devices were measured in one run; what differs from run to run is in no interval.")
+    one_run = all(len(side.runs) <= 1 for side in comparison.sides)
+    if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
+        sentences.append("What differs from run to run is in no interval of one run.")
     return sentences
 
 
