@@ -70,7 +70,7 @@ class ExperimentWork(Work):
             if entry["counters"]:
                 lines.append("  --counters: adds counters of the vendor's profiler")
             lines += [f"  not on {device}: {reason}" for device, reason in entry["not_on"].items()]
-        return Listing("experiments", entries, lines)
+        return Listing("experiments", entries, lines, {entry["name"]: entry["question"] for entry in entries})
 
 
 def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -147,7 +147,7 @@ class ApplicationWork(Work):
             lines.append("every application")
             lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
             lines += _accepted(BY_BUFFER)
-        return Listing("applications", entries, lines)
+        return Listing("applications", entries, lines, {entry.name: entry.what for entry in entries})
 
     def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
         from firsttouch.harness.search import further

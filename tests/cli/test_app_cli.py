@@ -45,7 +45,8 @@ def test_an_application_from_a_module_runs_under_every_strategy(tmp_path: Path) 
     lines = [line.split() for line in again.stdout.splitlines()]
     assert ["smooth"] in lines
     assert any(line[:1] == ["svm-fine"] and line[-1] == "✓" for line in lines)
-    assert lines[-1] == ["o/report.html"]
+    assert lines[-2] == ["o/report.html"]
+    assert lines[-1][:5] == ["Next:", "firsttouch", "advise", "o", "--app"]
 
 
 @pytest.mark.exhaustive

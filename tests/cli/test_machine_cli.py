@@ -10,7 +10,16 @@ import typer
 from typer.testing import CliRunner
 
 from firsttouch.cli import machine as cli
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Machine, Peer, Scalar
+from firsttouch.records.schema import (
+    SCHEMA,
+    AllocatorInfo,
+    DeviceCapabilities,
+    DeviceInfo,
+    Library,
+    Machine,
+    Peer,
+    Scalar,
+)
 
 DEVICES = [
     DeviceInfo(
@@ -119,3 +128,26 @@ def test_values_in_words(
     result = CliRunner().invoke(app, [], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     assert row in [tuple(re.split(r"  +", line.strip())) for line in result.stdout.splitlines()]
+
+
+def test_warnings_come_first_and_what_is_the_same_is_said_once(
+    app: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = "not found: looked in the system's libraries; install NVIDIA's driver"
+    libraries = [Library("cuda", reason=none), Library("nvml", reason=none), Library("mpi", path="/lib/mpi.so")]
+    pages: dict[str, Scalar] = {f"thp_{size}": "never" for size in ("16KiB", "32KiB", "64KiB")} | {"thp_2MiB": "always"}
+    machine = Machine(
+        schema=SCHEMA, host="here", created="today", firsttouch="0", facts={"huge_pages": pages, "cpu": {"model": "X"}},
+        libraries=libraries, warnings=["This is a virtual machine."],
+    )  # fmt: skip
+    monkeypatch.setattr("firsttouch.machine.facts.collect_machine", lambda _: machine)
+    lines = [line.rstrip() for line in CliRunner().invoke(app, [], env={"COLUMNS": "200"}).stdout.splitlines()]
+    assert lines[1:4] == ["", "Warnings", f"{'!':24}This is a virtual machine."]
+    rows = [tuple(re.split(r"  +", line)) for line in lines]
+    assert ("cuda, nvml", none) in rows
+    assert ("thp 16KiB to 64KiB", "never") in rows
+    assert ("thp 2MiB", "always") in rows
+    assert "\n".join(lines).count("looked in the system's libraries; install NVIDIA's driver") == 1
+    layers = lines[lines.index("Layers of firsttouch profile") + 1 :]
+    names = [line.split()[0] for line in layers if line and not line.startswith(" ")]
+    assert len(names) == len(set(names))

@@ -40,7 +40,14 @@ def test_findings_and_the_report_are_printed_and_nothing_else(done):
     assert title
     if rest[0].startswith("Conditions: "):  # of the machine of the tests
         blank, *rest = rest[rest.index("") :]
-    assert [blank, *rest] == ["", "steady on cpu", "  It ended.", "", "out/report.html"]
+    assert [blank, *rest] == [
+        "",
+        "steady on cpu",
+        "  It ended.",
+        "",
+        "out/report.html",
+        "Next: firsttouch compare out OTHER",
+    ]
     assert (cwd / "out" / "report.html").stat().st_size > 1000
     assert {p.name for p in (cwd / "out").iterdir()} == {"results.jsonl", "machine.json", "run.json", "report.html"}
     assert "steady on cpu: 3 ok" in run.stderr
@@ -217,6 +224,16 @@ def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
     assert len(results.read_text().splitlines()) == 1
 
 
+def test_a_list_of_everything_has_one_line_each(tmp_path):
+    *lines, last = run_in(tmp_path, "--device", "cpu", "--list").stdout.splitlines()
+    entries = json.loads(run_in(tmp_path, "--device", "cpu", "--list", "--json").stdout)["experiments"]
+    assert [line.split()[0] for line in lines] == [entry["name"] for entry in entries]
+    assert len({len(line) - len(line.partition("  ")[2].lstrip()) for line in lines}) == 1
+    assert max(map(len, lines)) <= 100
+    assert any("Is every point measured once?" in line for line in lines)
+    assert last.startswith("firsttouch run NAME --list has the factors")
+
+
 def test_list_names_questions_factors_and_devices(tmp_path):
     text = run_in(tmp_path, "shaped", "steady", "--device", "cpu", "--list").stdout
     assert text.splitlines()[0] == "steady: Is every point measured once?"
@@ -246,7 +263,7 @@ def test_a_terminal_gets_a_bar(tmp_path):
     os.close(here)
     stdout, _ = run.communicate()
     assert run.returncode == 1
-    assert stdout.endswith(b"steady on cpu\n  It ended.\n\nout/report.html\n")
+    assert stdout.endswith(b"It ended.\n\nout/report.html\nNext: firsttouch run --resume --retry --out out\n")
     assert b"4/4" in seen or b"3/4" in seen
     assert b"RuntimeError: the driver said no" in seen
 
@@ -287,4 +304,6 @@ def test_failing_findings_name_the_line_of_their_module(tmp_path):
     said = " ".join(run.stdout.split())
     assert "ZeroDivisionError" in said
     assert f"{module}:{line}" in said
-    assert run.stdout.endswith("out/report.html\n")
+    *_, page, following = run.stdout.splitlines()
+    assert page == "out/report.html"
+    assert following == "Next: firsttouch compare out OTHER"

@@ -31,7 +31,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Results]:
     with small_plan({name: small.sets for name, small in SMALL.items()}):
         done = call("run", *SMALL, "--out", out, drawn=DRAWN_BESIDES)
     assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.splitlines()[-1]) == out / "report.html"
+    assert Path(done.stdout.splitlines()[-2]) == out / "report.html"
     every = load_results(out)
     assert {r.experiment for r in every.records} == SMALL.keys()
     return {

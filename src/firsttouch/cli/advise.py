@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +14,6 @@ from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice
-
-PLAIN_WIDTH = 160
-"""The width of the table if neither a terminal nor COLUMNS determines it."""
 
 
 def command(
@@ -103,8 +99,6 @@ def show(advice: Advice) -> None:
         what = f"{most.what}, {quantity(most.ms, 'ms')}" if most is not None and most.ms > 0 else ""
         table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
     console = Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PLAIN_WIDTH
     console.print(table)
     print_stdout(f"Times on {advice.title}: {advice.scale}.")
     for line in absent_lines(advice):

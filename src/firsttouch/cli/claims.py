@@ -11,7 +11,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.output import print_json, print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MOST = 6
 """The most claims of a verdict that are printed without --all."""
 _MOST_REASONS = 5
-_WIDTH = 100
 
 
 def command(
@@ -101,4 +100,5 @@ def _claim(verdict: Verdict) -> str:
 
 
 def _print(text: str, first: str, rest: str) -> None:
-    print_stdout(textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False))
+    width = text_width()
+    print_stdout(textwrap.fill(text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False))

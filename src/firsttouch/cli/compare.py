@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_error, print_json, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ MOST_POINTS = 3
 """The most points of one experiment that are printed."""
 MOST_LISTED = 10
 MOST_CONDITIONS = 6
-PLAIN_WIDTH = 120
-"""The width of the output if neither a terminal nor COLUMNS determines it."""
 
 
 def percentage(text: str) -> float:
@@ -80,7 +77,7 @@ def command(
     result = commands.compare(sides or [], fail_over, out)
     comparison, page, not_drawn = result.value.comparison, result.value.page, result.value.not_drawn
     if not_drawn:
-        print_stderr(f"firsttouch: the page was not drawn: {not_drawn}")
+        print_error(f"the page was not drawn: {not_drawn}")
     if as_json:
         print_json(result.data)
     else:
@@ -88,7 +85,7 @@ def command(
         if page:
             print_stdout(str(page))
     for bad in comparison.unreadable:
-        print_stderr(f"firsttouch: left out: {bad.reason}")
+        print_error(f"left out: {bad.reason}")
     raise typer.Exit(1 if not_drawn else comparison.exit_status)
 
 
@@ -97,8 +94,6 @@ def _show(comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import answers, notes, what_to_type
 
     console = Console(soft_wrap=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PLAIN_WIDTH
     _conditions(console, comparison)
     sentences = answers(comparison)
     for sentence in sentences[: MOST_LISTED + 1]:

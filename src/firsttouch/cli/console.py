@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import rich.console
 from rich.text import Text
 
-from firsttouch.cli.output import printable
+from firsttouch.cli.output import WIDTH, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,6 +21,8 @@ class Console(rich.console.Console):
     def __init__(self, *, stderr: bool = False, **more: Any) -> None:
         more.setdefault("file", sys.stderr if stderr else sys.stdout)  # fixed here, because modules may replace them
         super().__init__(markup=False, emoji=False, highlight=False, **more)
+        if not self.is_terminal and "COLUMNS" not in os.environ and "width" not in more:
+            self.width = WIDTH
 
     def render_str(self, text: str, **more: Any) -> Text:
         return super().render_str(printable(text), **more)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from firsttouch.cli.output import print_stdout
+from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
     from firsttouch.commands import Conclusions
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 MOST = 4
 """The most sentences for each experiment on each device. The report has all of them."""
-WIDTH = 80
 LINES = 25
 """The lines of a first screen with the findings that follow it."""
 
@@ -94,7 +93,7 @@ def _print_indented(sentence: str) -> None:
 def _filled(text: str, first: str = "", others: str = "") -> list[str]:
     return textwrap.wrap(
         text,
-        WIDTH,
+        text_width(),
         initial_indent=first,
         subsequent_indent=others,
         break_on_hyphens=False,

@@ -11,7 +11,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.output import print_json, print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LINES = 40
 """The lines that are printed without --all."""
-_WIDTH, _WIDEST = 100, 44
+_WIDEST = 44
 _APART = re.compile(r"(?<=\d) (?=[KMG]?i?B\b|times)")
 """The space between a number and its unit, where no line ends."""
 
@@ -95,7 +95,7 @@ def _answer(what: str, text: str, width: int) -> list[str]:
 def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
     indent = f"{first}  " if rest is None else rest
     lines = textwrap.wrap(
-        _APART.sub("\N{NO-BREAK SPACE}", text), _WIDTH, initial_indent=first, subsequent_indent=indent,
+        _APART.sub("\N{NO-BREAK SPACE}", text), text_width(), initial_indent=first, subsequent_indent=indent,
         break_on_hyphens=False, break_long_words=False,
     )  # fmt: skip
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

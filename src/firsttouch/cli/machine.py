@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _CACHE_KEYS = ("l1", "l2", "l3", "l4", "infinity_cache", "line_bytes")
 _UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
 _UNITS = {"_mhz": "MHz", "_w": "W", "_percent": "%", "_cores": "cores", "_c": "°C"}
+_SIZE = re.compile(r"(.* )([0-9]+[KMGT]iB)")
 _WORDS: dict[Scalar, str] = {True: "yes", False: "no", None: "unknown"}
 
 _SECTIONS: Sequence[tuple[str, str]] = (
@@ -59,6 +61,7 @@ def _show(machine: Machine) -> None:
 
     console = Console()
     console.print(f"{machine.host}, {machine.created}, firsttouch {machine.firsttouch}")
+    _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
     for heading, topic in _SECTIONS:
         _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
     for topic in gpu_topics(machine.facts):
@@ -67,17 +70,48 @@ def _show(machine: Machine) -> None:
         _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))
     _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
     _links(console, machine)
-    _section(console, "Libraries", map(_library_row, machine.libraries))
-    _section(console, "Layers of firsttouch profile", _profile_rows())
-    _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
+    _section(console, "Libraries", _together(map(_library_row, machine.libraries)))
+    _section(console, "Layers of firsttouch profile", _without_repeated_names(_profile_rows(machine)))
 
 
-def _profile_rows() -> Iterator[tuple[str, str]]:
-    """What a profile sees here, and what to type for what it lacks."""
+def _profile_rows(machine: Machine) -> Iterator[tuple[str, str]]:
+    """What a profile sees here, and what to type for what it lacks. Why a library is missing is said above."""
     from firsttouch.profile.sources import of_this_machine
 
+    missing = {library.reason: library.name for library in reversed(machine.libraries) if library.reason}
     for row in of_this_machine():
-        yield row.state.layer, "\n".join([*([] if row.state.active else ["no"]), *row.texts])
+        texts = [*([] if row.state.active else ["no"]), *row.texts]
+        for reason, name in missing.items():
+            texts = [text.replace(reason, f"see the library {name}") for text in texts]
+        yield row.state.layer, ": ".join(texts) if not row.state.active and len(texts) == 2 else "\n".join(texts)
+
+
+def _together(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The rows, those of one text as one."""
+    names: dict[str, list[str]] = {}
+    for name, text in rows:
+        names.setdefault(text, []).append(name)
+    return [(", ".join(dict.fromkeys(some)), text) for text, some in names.items()]
+
+
+def _without_repeated_names(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    before = ""
+    for name, text in rows:
+        yield "" if name == before else name, text
+        before = name
+
+
+def _sizes_together(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The rows, adjacent ones that state the same of several page sizes as one: 'thp 16KiB to 1MiB'."""
+    joined: list[tuple[str, str]] = []
+    for number, (label, text) in enumerate(rows):
+        of, size = _SIZE.fullmatch(label), _SIZE.fullmatch(rows[number - 1][0]) if number else None
+        if of and size and of[1] == size[1] and text == rows[number - 1][1]:
+            first = joined.pop()[0].partition(" to ")[0]
+            joined.append((f"{first} to {of[2]}", text))
+        else:
+            joined.append((label, text))
+    return joined
 
 
 def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
@@ -90,7 +124,8 @@ def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
         "NVIDIA unified memory": lambda key: key.startswith(_UVM_KEYS),
     }
     is_shown: Callable[[str], bool] = shown.get(heading, lambda key: True)
-    return [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if is_shown(key)]
+    rows = [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if is_shown(key)]
+    return _sizes_together(rows)
 
 
 def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from firsttouch import __version__
 from firsttouch.cli import advise, claims, compare, interfaces, machine, mark, methods, profile, published, report, run
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
-from firsttouch.cli.output import guard_streams, lost_output, print_stderr, print_stdout, shortened
+from firsttouch.cli.output import guard_streams, lost_output, print_error, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
 WRONG_CALL = 2
@@ -99,7 +99,7 @@ def main() -> None:
             signal.signal(number, _terminate)
     status = call(sys.argv[1:])
     if reason := lost_output():
-        print_stderr(f"firsttouch: stdout can't be written: {reason}")
+        print_error(f"stdout can't be written: {reason}")
         status = status or 1
     if "firsttouch.modules" in sys.modules and sys.modules["firsttouch.modules"].thread_location():
         sys.stderr.flush()
@@ -125,24 +125,23 @@ def call(arguments: Sequence[str]) -> int:
     try:
         return parser(*arguments[:1])(list(arguments), prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
-        print_stderr(f"firsttouch: {shortened(str(error))}")
+        print_error(str(error))
     except _CallError as error:
-        print_stderr(f"firsttouch: {_sentence(error)}")
+        print_error(_sentence(error))
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
         ended = error if isinstance(error, Terminated) else error.__cause__ or error.__context__
-        print_stderr("firsttouch: interrupted")
+        print_error("interrupted")
         return ended.status if isinstance(ended, Terminated) else 130
     except OSError as error:
         if error.strerror is None:
             raise
-        print_stderr(f"firsttouch: {_os_error_message(error)}")
+        print_error(_os_error_message(error))
     except (Exception, SystemExit) as error:
         from firsttouch.modules import error_location
 
         if not (where := error_location(error)):
             raise
-        text = f"{type(error).__name__}: {' '.join(str(error).split())} ({where})"
-        print_stderr(f"firsttouch: {shortened(text)}")
+        print_error(f"{type(error).__name__}: {' '.join(str(error).split())} ({where})")
     return WRONG_CALL
 
 

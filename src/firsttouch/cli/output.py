@@ -20,6 +20,8 @@ _REPLACEMENTS = {"✓": "+", "✗": "x", "°": " deg ", "µ": "u", "…": "..."}
 _ERRORS = "firsttouch"
 _SCREEN = 20 * 80
 """Characters of a screen."""
+WIDTH = 100
+"""The columns of what is printed, where a terminal or COLUMNS has no fewer."""
 
 
 def printable(text: str) -> str:
@@ -30,6 +32,23 @@ def printable(text: str) -> str:
 def shortened(text: str) -> str:
     """An error's text without its middle if it is longer than a screen; its end may have the place."""
     return text if len(text) <= _SCREEN else f"{text[: _SCREEN // 2]} ... {text[-_SCREEN // 4 :]}"
+
+
+def text_width(stream: TextIO | None = None) -> int:
+    """The columns of a line of text on a stream, by default stdout."""
+    stream = stream or sys.stdout
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdecimal() and int(columns) > 0:
+        return min(WIDTH, int(columns))
+    try:
+        return min(WIDTH, os.get_terminal_size(stream.fileno()).columns or WIDTH) if stream.isatty() else WIDTH
+    except (OSError, ValueError):
+        return WIDTH
+
+
+def print_error(text: str) -> None:
+    """Prints an error to stderr, of at most a screen."""
+    print_stderr(f"firsttouch: {shortened(text)}")
 
 
 def print_stdout(text: str) -> None:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_error, print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -183,18 +183,18 @@ def _profile(call: ProfileCall, as_json: bool) -> int:
     try:
         outcome = profile(call)
     except NotStarted as error:
-        print_stderr(f"firsttouch: {error}")
+        print_error(str(error))
         return error.status
     try:
         _show(call, outcome.directory, outcome.failure, as_json)
     except KeyboardInterrupt:
-        print_stderr(f"firsttouch: interrupted; firsttouch report {outcome.directory} draws the profile")
+        print_error(f"interrupted; firsttouch report {outcome.directory} draws the profile")
     except UsageError as error:
-        print_stderr(f"firsttouch: {error}")
+        print_error(str(error))
     except Exception as error:
         why = " ".join(str(error).split())
         again = f"firsttouch report {outcome.directory} draws the profile"
-        print_stderr(f"firsttouch: no summary: {type(error).__name__}: {why:.200}; {again}")
+        print_error(f"no summary: {type(error).__name__}: {why:.200}; {again}")
     return 0 if outcome.status is None else outcome.status
 
 
@@ -237,7 +237,7 @@ def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> No
     from firsttouch.profile.views import SUMMARY, TRACE, write
 
     if failure:
-        print_stderr(f"firsttouch: the profile is not complete: {failure}")
+        print_error(f"the profile is not complete: {failure}")
     summary, unwritten = write(directory)
     problem = unwritten or write_report(directory)
     if as_json:

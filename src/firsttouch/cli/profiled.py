@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, how_ended, short, went_on
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
@@ -17,8 +19,8 @@ from firsttouch.units import format_seconds, format_size
 MOST_LINES = 25
 _MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES, _MOST_TOUCHES = 6, 3, 3, 4, 5
 _MOST_UNSEEN_LINES = 8
-_HEAD, _WIDTH = 10, 120
-"""The width of the first column, and of a line if its words permit."""
+_HEAD = 10
+"""The width of the first column."""
 _LONGEST = 1000
 _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -47,11 +49,12 @@ def of_rank(summary: ProfileSummary) -> str:
 
 def _wrapped(rows: Iterable[str]) -> list[str]:
     """The rows, each without line breaks, and long ones on several lines."""
+    width = text_width(sys.stderr)
     wrapper = textwrap.TextWrapper(
-        _WIDTH, subsequent_indent=" " * _HEAD, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
+        width, subsequent_indent=" " * _HEAD, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
     )
     plain = [_BREAKS.sub(" ", row)[:_LONGEST] for row in rows]
-    return [line for row in plain for line in (wrapper.wrap(row) if len(row) > _WIDTH else [row])]
+    return [line for row in plain for line in (wrapper.wrap(row) if len(row) > width else [row])]
 
 
 def _row(head: str, text: str) -> str:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from firsttouch.cli.output import print_stderr, printable
+from firsttouch.cli.output import print_stderr, printable, shortened
 from firsttouch.records.schema import FAILURES, Record
 from firsttouch.text import count
 from firsttouch.units import format_seconds
@@ -128,6 +128,32 @@ def _screen() -> _Screen:
     return _ProgressBar() if sys.stderr.isatty() else _PlainProgress()
 
 
+class Waiting:
+    """Use while one thing is done that takes seconds. On a terminal, stderr has a line with the time until now, which
+    vanishes at the end; elsewhere nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._progress: Progress | None = None
+
+    def __enter__(self) -> None:
+        if not sys.stderr.isatty():
+            return
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        from firsttouch.cli.console import Console
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress.add_task(printable(self._text), total=None)
+        self._progress.start()
+
+    def __exit__(self, *error: object) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
 class RunProgress:
     """Watches a run. Prints failures at once, and one line per experiment and device when it is finished."""
 
@@ -140,7 +166,7 @@ class RunProgress:
         self._since: dict[str, float] = {}
 
     def warn(self, text: str) -> None:
-        self._screen.line(f"warning: {text}")
+        self._screen.line(f"warning: {shortened(text)}")
 
     def note(self, text: str) -> None:
         self._screen.line(text)
@@ -186,7 +212,7 @@ class RunProgress:
         failures = sum(counts[s] for s in (*FAILURES, "wrong data"))
         if (record.status in FAILURES or wrong) and failures <= _PER_EXPERIMENT:
             what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
-            self._screen.line(f"{title} {_factors(planned)}: {what}")
+            self._screen.line(f"{title} {_factors(planned)}: {shortened(what)}")
 
     def end(self) -> None:
         self._screen.end()

@@ -11,7 +11,7 @@ from firsttouch import commands
 from firsttouch.cli import findings
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_error, print_json, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.commands import Report
@@ -61,14 +61,15 @@ def command(
 
     Example: firsttouch report results/h200-quick --format svg -o figures
     """
+    from firsttouch.cli.progress import Waiting
     from firsttouch.engine.reporting import NotDrawn
 
     try:
         modules = [str(file.absolute()) for file in module or []]
-        with code_of_modules(modules):
+        with code_of_modules(modules), Waiting("drawing the report"):
             result = commands.report(directories, form, output, modules)
     except NotDrawn as error:
-        print_stderr(f"firsttouch: the report was not drawn: {error}")
+        print_error(f"the report was not drawn: {error}")
         raise typer.Exit(1) from None
     if as_json:
         print_json(result.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from firsttouch import commands
 from firsttouch.cli import findings
+from firsttouch.cli.following import next_command
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
@@ -27,7 +29,7 @@ from firsttouch.cli.options import (
     path,
     seconds,
 )
-from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_error, print_json, print_stderr, print_stdout, text_width
 from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
     except UsageError as error:
         if not (kept := _kept(progress, work)):
             raise
-        print_stderr(f"firsttouch: {error}{kept}")
+        print_error(f"{error}{kept}")
         return 1
     with code_of_modules(options.modules, options.timeout):
         result = commands.measured(outcome)
@@ -171,6 +173,7 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
             findings.show(result.value.conclusions)
         findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
+        print_stdout(f"Next: {next_command(work, result.value, options.modules)}")
     return outcome.exit_status
 
 
@@ -193,5 +196,12 @@ def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
     if as_json:
         print_json({listing.key: listing.entries})
         return
-    for line in listing.lines:
-        print_stdout(line)
+    if options.experiments:
+        for line in listing.lines:
+            print_stdout(line)
+        return
+    first = max(map(len, listing.titles), default=0) + 2
+    for name, title in listing.titles.items():
+        room = max(20, text_width() - first)
+        print_stdout(f"{name:{first}}{textwrap.shorten(title, room, placeholder=' ...')}")
+    print_stdout(f"firsttouch {work.name} NAME --list has the factors of one, and what --set accepts")

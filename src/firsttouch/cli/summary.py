@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,8 +21,6 @@ _FEW = 30
 """
 _MOST_REASONS = 12
 _MOST_NAMED = 5
-_PLAIN_WIDTH = 160
-"""The width of the output in columns if neither a terminal nor COLUMNS determines it."""
 
 _Group: TypeAlias = tuple[str, list["PointSummary"]]
 
@@ -41,10 +38,7 @@ def show(rows: Sequence[PointSummary]) -> None:
 
 
 def _console() -> Console:
-    console = Console(soft_wrap=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = _PLAIN_WIDTH
-    return console
+    return Console(soft_wrap=False)
 
 
 def _groups(rows: Iterable[PointSummary]) -> list[_Group]:

@@ -34,11 +34,14 @@ DEFAULT_FACTS = PlanningFacts()
 
 @dataclass(frozen=True)
 class Listing:
-    """The output of --list: entries under one key for --json, and lines of text otherwise."""
+    """The output of --list: entries under one key for --json, and lines of text otherwise. titles: what each entry is,
+    in a few words, by its name.
+    """
 
     key: str
     entries: Sequence[Any]
     lines: Sequence[str]
+    titles: Mapping[str, str]
 
 
 class Work:
