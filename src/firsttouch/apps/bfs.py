@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, on_host, shared_kernels, u32, u64
+from firsttouch.workspace.arrays import SCATTERED, Array
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has
@@ -55,12 +56,19 @@ class Bfs(App):
         cpu.fill(self.over, 0)
         gpu.fill(self.told, 0)
 
+    def passes(self) -> dict[Array, float]:
+        """Of a level: the edges of a node count in one of them, and a random node is looked up for each."""
+        looked_up = len(self.edges) * SCATTERED / self.visited.nbytes
+        once = {self.nodes: 1.0, self.edges: 1.0, self.cost: 1.0, self.visited: looked_up}
+        return {array: times / self.expected_rounds for array, times in once.items()}
+
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         for level in gpu.iterations(LEVELS):
             if int(cpu.reads(self.over)[0]) < level:
                 break
             arrays = (self.nodes, self.edges, self.mask, self.visited, self.updating, self.cost, self.over, self.told)
-            gpu.launch("bfs_expand", *arrays, level, self.n, groups=len(self.tiles) - 1, threads=THREADS)
+            groups, passes = len(self.tiles) - 1, self.passes()
+            gpu.launch("bfs_expand", *arrays, level, self.n, groups=groups, threads=THREADS, passes=passes)
             gpu.swap(self.mask, self.updating)
 
     def check(self, view: View) -> str:
@@ -117,6 +125,7 @@ class BfsConcurrent(Bfs):
                     threads=THREADS,
                     reads=[self.nodes[:cut], self.edges[:edge]],
                     updates=[self.mask[:words], self.visited[:words], self.cost[:cut]],
+                    passes=self.passes(),
                 )
             if cut < n:
                 cpu.fill(self.theirs, 0)

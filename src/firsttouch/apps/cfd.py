@@ -10,9 +10,10 @@ import numpy as np
 from firsttouch.apps.support import euler
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, difference, f32, i32, on_host
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.arrays import Array, ArraySlice
+from firsttouch.workspace.arrays import SCATTERED, Array, ArraySlice
 
 STAGES = 3
+FLUX_PASSES = 1 + 4 * SCATTERED / 4  # over the state: its own values, and those of four neighbours at random
 NOISE = 0.02
 FULL_CHECK_UPDATES = 60_000  # of cells; up to this, the check recomputes the whole run in f64
 REPEATED_UPDATES = 100_000_000  # up to this, the CPU repeats the whole run; each takes a processor 0.5 to 1.5 us
@@ -71,8 +72,9 @@ class Cfd(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         mesh, scratch = (self.areas, self.neighbours, self.normals), (self.old, self.flux, self.factors)
+        passes = {self.areas: 1, self.neighbours: STAGES, self.normals: STAGES, self.u: 1 + STAGES * (FLUX_PASSES + 1)}
         for _ in gpu.iterations(self.iterations):
-            gpu.replay(self.iteration, reads=mesh, updates=[self.u], writes=scratch)
+            gpu.replay(self.iteration, reads=mesh, updates=[self.u], writes=scratch, passes=passes)
 
     def check(self, view: View) -> str:
         """Repeats the last iteration, and all if they are few, with the same kernels on the CPU. Recomputes a short run
@@ -131,10 +133,12 @@ class CfdConcurrent(Cfd):
             for launches in zip(*(self.launches(*part) for part in parts), strict=True):
                 if self.u in launches[0][1] and cpu in agents:
                     cpu.reads(self.u)  # before the GPU's launch, because later it would wait for that launch
+                flux = {"passes": {self.u: FLUX_PASSES}} if launches[0][0] == "cfd_flux" else {}
                 for agent, (kernel, reads, writes, values) in zip(agents, launches, strict=True):
                     read = [p for a in reads for p in ([a] if a is self.u else _cells(a, *values))]
                     written = [p for a in writes for p in _cells(a, *values)]
-                    agent.launch(kernel, *reads, *writes, *values, over=values[1], reads=read, writes=written)
+                    named: dict[str, Any] = {"reads": read, "writes": written, **(flux if agent is gpu else {})}
+                    agent.launch(kernel, *reads, *writes, *values, over=values[1], **named)
 
 
 def _cells(array: Array, first: int, count: int, n: int, *_: float) -> list[ArraySlice]:

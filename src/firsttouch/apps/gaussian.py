@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
+from firsttouch.workspace.arrays import SCATTERED
 
 WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c, and threads per group
 DECAY, PEAK = 0.01, 10.0
@@ -123,13 +125,16 @@ class GaussianConcurrent(Gaussian):
             on_gpu, on_cpu = slice(first, n), slice(t + 1, cut)
             reads = [row, a[on_gpu]]
             if first < n:
-                gpu.launch("gaussian_fan1", a, m, n, t, first, n, over=n - first, reads=reads, updates=[m[on_gpu]])
+                column = SCATTERED / (4 * n)  # a number of each row
+                beside: dict[str, Any] = {"reads": reads, "updates": [m[on_gpu]], "passes": {a: column, m: column}}
+                gpu.launch("gaussian_fan1", a, m, n, t, first, n, over=n - first, **beside)
                 gpu.launch(
                     *("gaussian_fan2", m, a, b, n, t, first, n, across),
                     groups=groups,
                     threads=THREADS,
                     reads=[row, m[on_gpu], b[t : t + 1]],
                     updates=[a[on_gpu], b[on_gpu]],
+                    passes={a: (n - t) / n, m: column},
                 )
             if t + 1 < cut:
                 cpu.launch(

@@ -62,12 +62,14 @@ class Gemm(App):
                     abc = (self.a, self.b, self.c)
                     gpu.call(self.blas.gemm, *abc, rows, cols, depth, reads=reads, writes=writes)
                     continue
+                high, across = math.ceil(rows / SIDE), math.ceil(cols / SIDE)
                 gpu.launch(
                     *("gemm", self.a, self.b, self.c, tile.offset, rows, cols, depth),
-                    groups=math.ceil(rows / SIDE) * math.ceil(cols / SIDE),
+                    groups=high * across,
                     threads=THREADS,
                     reads=reads,
                     writes=writes,
+                    passes={self.a: across, self.b: high},
                 )
 
     def check(self, view: View) -> str:

@@ -93,13 +93,14 @@ class Graph500Bfs(App):
         vertices, arcs = 1, 0
         while vertices:
             arrays = (self.row, self.col, self.frontier, self.next, self.visited, self.parent, self.found, n)
+            passes = dict.fromkeys(arrays[:2], 1 / self.expected_rounds)  # a vertex's edges count in one level
             if arcs * TOP_DOWN_DIVISOR < len(self.col):
                 gpu.fill(self.next, 0)
                 groups = math.ceil(n / WIDE) * PARTS
-                gpu.launch("graph_down", *arrays, PARTS, groups=groups, threads=THREADS)
+                gpu.launch("graph_down", *arrays, PARTS, groups=groups, threads=THREADS, passes=passes)
             else:
                 groups = math.ceil(n / HIGH)
-                gpu.launch("graph_up", *arrays, groups=groups, threads=THREADS, writes=[self.next])
+                gpu.launch("graph_up", *arrays, groups=groups, threads=THREADS, writes=[self.next], passes=passes)
             gpu.launch("graph_report", self.found, self.counters, over=2, writes=[self.counters])
             gpu.swap(self.frontier, self.next)
             vertices, arcs = (int(word) for word in cpu.reads(self.counters))

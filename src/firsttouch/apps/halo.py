@@ -7,6 +7,7 @@ import numpy as np
 from firsttouch.apps.support.domains import block_of, blocks_along, extent_of, rank_of
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, in_pieces
 from firsttouch.harness.random import F64, unit_f64
+from firsttouch.workspace.arrays import SCATTERED
 
 FIELDS = (
     "density0", "energy0", "pressure", "viscosity", "xvel0", "yvel0", "density1", "energy1", "xvel1", "yvel1",
@@ -79,7 +80,9 @@ class Halo(App):
         self.exchange(gpu, ALL, 2)
 
     def gas(self, gpu: Gpu) -> None:
-        gpu.launch("halo_gas", self.fields, self.nx, self.ny, over=self.nx * self.ny)
+        gpu.launch(
+            "halo_gas", self.fields, self.nx, self.ny, over=self.nx * self.ny, passes={self.fields: 4 / len(FIELDS)}
+        )
 
     def move(self, gpu: Gpu, near: int, far: int, right: int, up: int) -> None:
         where = self.nx, self.ny, near, far, right, up
@@ -99,12 +102,13 @@ class Halo(App):
                 count = flagged.bit_count() * depth * (self.nx + 1 + 2 * depth if vertical else self.ny + 1)
                 about, over = (count, self.nx, self.ny, flagged, depth, vertical), 2 * count
                 sent, come = self.outgoing, self.incoming
-                gpu.launch("halo_pack", self.fields, sent, *about, over=over, writes=[sent[:over]])
+                passes = {self.fields: over * (8 if vertical else SCATTERED) / self.fields.nbytes}
+                gpu.launch("halo_pack", self.fields, sent, *about, over=over, writes=[sent[:over]], passes=passes)
                 # What leaves at one side arrives at the other side of the neighbour, which both sides may have.
                 gpu.send_and_receive(
                     [(low, sent[:count]), (high, sent[count:over])], [(high, come[count:over]), (low, come[:count])]
                 )
-                gpu.launch("halo_unpack", self.fields, come, *about, over=over, reads=[come[:over]])
+                gpu.launch("halo_unpack", self.fields, come, *about, over=over, reads=[come[:over]], passes=passes)
 
     def check(self, view: View) -> str:
         """Compares every cell of every field, halos and corners included, with that of which it must be a copy."""

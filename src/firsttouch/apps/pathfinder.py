@@ -77,9 +77,10 @@ class Pathfinder(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         steps = gpu.iterations(sum(map(len, self.replays.values())))
+        passes = {self.wall: TILE / (TILE - 2 * self.pyramid), self.cost: len(self.launches)}
         for _, (tile, first, count) in zip(steps, self._walk(gpu), strict=True):
             cost = {"updates": [self.cost]} if first else {"writes": [self.cost]}
-            gpu.replay(self.launches, first=first, count=count, reads=[tile.of(self.wall)], **cost)
+            gpu.replay(self.launches, first=first, count=count, reads=[tile.of(self.wall)], passes=passes, **cost)
 
     def _walk(self, gpu: Gpu) -> Iterator[tuple[Tile, int, int]]:
         for tile in gpu.tiles(self.wall):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
@@ -90,6 +90,8 @@ class _Recorder(Workspace):
         """What is recorded: of a phase, and of each loop that has begun."""
         self._recent: list[Launch] = []
         """The last launches of the innermost list, which are not in it yet."""
+        self._passes: dict[int, float] = {}
+        """What the launch that is being declared says of arrays, by their numbers."""
         self._accesses: list[Access] = []
         """Those of the launch that is being declared."""
         self._updates = dict[int, int]()
@@ -99,6 +101,9 @@ class _Recorder(Workspace):
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         self.access(byte_range, reads=reads, writes=writes)
+
+    def declare_passes(self, passes: Mapping[Array, float]) -> None:
+        self._passes = {array.number: times for array, times in passes.items()}
 
     def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         """One more access of the launch that is being declared."""
@@ -118,9 +123,16 @@ class _Recorder(Workspace):
         threads: int = 0,
         at_once: bool = False,
         passes: float = 1.0,
+        share: float = 1.0,
     ) -> None:
-        """The launch whose accesses were declared, each with so many passes over its bytes."""
-        accesses = self._accesses if passes == 1 else [replace(a, passes=passes) for a in self._accesses]
+        """The launch whose accesses were declared, each with so many passes over its bytes, or a share of those that
+        were declared for the array.
+        """
+        accesses = self._accesses
+        if passes != 1 or self._passes:
+            known = {number: share * times for number, times in self._passes.items()}
+            accesses = [replace(a, passes=known.get(a.block, passes)) for a in accesses]
+        self._passes = {}
         accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
         launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once)
         self._accesses.clear()
@@ -263,7 +275,8 @@ class _Launches:
         """Each launch is taken to use a part of the bytes, by its share of the threads of the largest launch."""
         threads = sum(self._threads[first : first + count])
         passes = max(1.0, threads / max(self._threads, default=1))
-        self._recorder.launched("gpu", kernel="sequence", threads=threads, passes=passes)
+        share = threads / max(1, sum(self._threads))
+        self._recorder.launched("gpu", kernel="sequence", threads=threads, passes=passes, share=share)
 
 
 class _Gpu(Gpu):

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from firsttouch import _core
-from firsttouch.workspace.arrays import Array, ArraySlice, ByteRange
+from firsttouch.workspace.arrays import NO_PASSES, Array, ArraySlice, ByteRange, Passes
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange, Message
 from firsttouch.workspace.reserved import BUILT_IN
@@ -327,12 +327,14 @@ class Gpu(_Agent):
         reads: Sequence[ByteRange] = (),
         updates: Sequence[ByteRange] = (),
         writes: Sequence[ByteRange] = (),
+        passes: Passes = NO_PASSES,
     ) -> None:
         """Queue a kernel: either over about `over` items, or as `groups` blocks of `threads` threads.
 
         With `over`, each thread takes one item, and several (grid-stride) if there are very many. `threads` then sets
-        the block size.
+        the block size. passes: how often the kernel takes the bytes of an array from memory, if not once; for advice.
         """
+        self.workspace.declare_passes(passes)
         compiled, blocks, each, values = self.prepare_launch(kernel, arguments, over, groups, threads)
         self._declare(self._files[kernel].entries[kernel], arguments, reads, updates, writes)
         self._start_marks()
@@ -383,8 +385,10 @@ class Gpu(_Agent):
         reads: Sequence[ByteRange] = (),
         updates: Sequence[ByteRange] = (),
         writes: Sequence[ByteRange] = (),
+        passes: Passes = NO_PASSES,
     ) -> None:
-        """Queue `count` launches of a sequence, starting with `first`. The lists name everything that they access."""
+        """Queue `count` launches of a sequence from `first` on. The lists name all that they access; passes: by all."""
+        self.workspace.declare_passes(passes)
         for array, memory in sequence.arrays.items():
             if array.memory is not memory:
                 raise ValueError(f"{array.name} was swapped after the sequence was recorded")
@@ -397,15 +401,14 @@ class Gpu(_Agent):
         sequence: LaunchSequence,
         *,
         each: int = 1,
-        reads: Sequence[ByteRange] = (),
-        updates: Sequence[ByteRange] = (),
-        writes: Sequence[ByteRange] = (),
+        **accesses: Any,
     ) -> None:
-        """Replay a whole sequence, in at most MAX_REPLAYS timed iterations. Each is a multiple of `each` launches."""
+        """Replay a whole sequence, in at most MAX_REPLAYS timed iterations. Each is a multiple of `each` launches.
+        accesses: as of replay.
+        """
         count = each * max(1, math.ceil(len(sequence) / each / MAX_REPLAYS))
         for step in self.iterations(math.ceil(len(sequence) / count)):
-            launches = min(count, len(sequence) - step * count)
-            self.replay(sequence, first=step * count, count=launches, reads=reads, updates=updates, writes=writes)
+            self.replay(sequence, first=step * count, count=min(count, len(sequence) - step * count), **accesses)
 
     @contextmanager
     def exchange(self) -> Iterator[None]:

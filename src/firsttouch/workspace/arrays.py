@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -78,3 +79,10 @@ class ArraySlice:
 
 
 ByteRange: TypeAlias = Array | ArraySlice
+Passes: TypeAlias = "Mapping[Array, float]"
+"""How often a kernel takes the bytes of an array from memory, where that is not once: more often if groups of threads
+read the same bytes, or bytes at random; less if it uses a part of them. It changes nothing but advice.
+"""
+NO_PASSES: Passes = {}
+SCATTERED = 64
+"""Bytes that a GPU takes from memory for an access at random: what its cache fetches at once, by CUDA's default."""

@@ -123,6 +123,9 @@ class Workspace:
         number = byte_range.array.number
         self._play(self.ledger.touch(agent, number, byte_range.start, byte_range.end, reads=reads, writes=writes))
 
+    def declare_passes(self, passes: Mapping[Array, float]) -> None:
+        """How often the next launch takes the bytes of arrays from memory: of interest to dry runs only."""
+
     def wait(self) -> None:
         """Wait until all queued work has ended."""
         self._play(self.ledger.wait())
