@@ -22,6 +22,7 @@ from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.figures import Bar, Figure, Heat, Line
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Party, Record, Request, Scalar
 from firsttouch.report import points
 from firsttouch.report.answers import answered
@@ -157,3 +158,37 @@ def test_what_findings_compare_differs_in_what_they_name(experiment: str, preset
         else:
             assert [(f.claim.id, f.value, f.points) for f in of_value] == same
         assert not any(EXTRA in sentence for sentence in sentences(alone))
+
+
+def with_another_value(records: Sequence[Record], name: str, words: Sequence[str]) -> list[Record]:
+    """The records under another value of a known factor, all of their values a thousand times as high."""
+    changed = {key_of(record): record for record in records}
+    for record in records:
+        value = record.factors.get(name)
+        others: list[Scalar] = [word for word in words if word != value]
+        if isinstance(value, int):
+            others = [2 * value or 1]
+        if value is not None and others:
+            (scaled,) = with_extra([record], "", 1000)
+            factors: dict[str, Scalar] = {**record.factors, name: others[0]}
+            other = msgspec.structs.replace(scaled, factors=factors)
+            changed.setdefault(key_of(other), other)
+    return list(changed.values())
+
+
+NOT_VARIED = ("allocator", "source", "target", "peer", "node", "iterations")
+"""Names of memory and of devices, and the number of counters of a record."""
+QUICK = [(name, device) for name in ("accounting", "allocation", "bandwidth") for device in ("gpu",)]
+MORE = [(name, device) for device in DEVICES for name in all_experiments() if (name, device) not in QUICK]
+
+
+@pytest.mark.parametrize(("experiment", "device"), matrix([*QUICK, *MORE], len(QUICK)))
+def test_another_value_of_a_known_factor_is_named_too(experiment: str, device: str) -> None:
+    try:
+        rows = made_up(experiment, DEVICES[device], "quick", random.Random(experiment))
+    except UsageError as error:
+        pytest.skip(str(error))
+    for name, words in all_experiments()[experiment].codebook.factors.items():
+        if name not in NOT_VARIED:
+            for finding in findings_of(with_another_value(rows, name, list(words)), DEVICES[device]):
+                names_all_that_differs(finding)

@@ -100,7 +100,8 @@ def unnamed(finding: Finding, records: Sequence[Record]) -> set[str]:
     """The factors in which a finding's records differ, or those from the ones that they are compared with, and that its
     claim does not name. There are none if it says the same in words of all records with what it names.
     """
-    if isinstance(finding.value, str) and finding.comparison is None and _is_about_all(finding, records):
+    in_words = isinstance(finding.value, str) and finding.comparison is None and not is_ambiguous(finding)
+    if in_words and _is_about_all(finding, records):
         return set()
     differing: set[str] = set()
     others = _by_experiment(finding.comparison.points if finding.comparison else ())
@@ -114,12 +115,23 @@ def unnamed(finding: Finding, records: Sequence[Record]) -> set[str]:
     return differing
 
 
+def is_ambiguous(finding: Finding) -> bool:
+    """Whether the claim's text has a factor of which the finding's records have several values, and says none."""
+    factors = {name for points in _by_experiment(finding.points).values() for point in points for name in point}
+    return any(name in factors and name not in finding.conditions for name in _placeholders(finding))
+
+
+def _placeholders(finding: Finding) -> set[str]:
+    texts = (finding.claim.head, finding.claim.text)
+    return {name for text in texts for _, name, *_ in Formatter().parse(text) if name}
+
+
 def is_named(finding: Finding, factor: str, *, compared: bool = False) -> bool:
     """Whether a finding's claim names a factor; compared: for what the value is compared with."""
     claim = finding.claim
     if EVERY in claim.names or factor in claim.names:
         return True
-    fields = {name for text in (claim.head, claim.text) for _, name, *_ in Formatter().parse(text)}
+    fields = _placeholders(finding)
     if not compared:
         return factor in fields and factor in finding.conditions
     comparison = finding.comparison

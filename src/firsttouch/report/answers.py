@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
-from firsttouch.analysis.conditions import under_conditions
+from firsttouch.analysis.conditions import is_ambiguous, under_conditions
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiment.base import Experiment, ReportSection
@@ -132,7 +132,7 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
 
     def worded(some: Sequence[Record]) -> Sequence[Finding]:
         findings = find_in(some, info)
-        sentences(findings)  # fails if a claim names something that a finding lacks
+        sentences(f for f in findings if not is_ambiguous(f))  # fails if a claim names something that a finding lacks
         return findings
 
     def find(some: Sequence[Record]) -> tuple[list[Finding], list[str]]:
