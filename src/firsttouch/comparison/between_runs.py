@@ -40,7 +40,7 @@ class Shift(NamedTuple):
     """An experiment of one side relative to the first. Numbers are logarithms of ratios.
 
     variance: of runs of a side, as seen. of_points: of runs whose points vary independently. runs: 1 / n of the two
-    sides, added.
+    sides, added. disturbed: other programs disturbed both sides, which varies by more than what is expected.
     """
 
     middle: float
@@ -48,6 +48,7 @@ class Shift(NamedTuple):
     of_points: float
     freedom: int
     runs: float
+    disturbed: bool = False
 
 
 def shift(first: Floats, second: Floats) -> Shift | None:
@@ -147,7 +148,8 @@ def intervals(shifts: Sequence[Shift]) -> list[tuple[float, float, float]]:
         expected = s.of_points + shared
         moderated = (s.freedom * s.variance + PRIOR_FREEDOM * expected) / (s.freedom + PRIOR_FREEDOM)
         deviation = math.sqrt(max(s.variance, moderated) * s.runs)
-        half = student(s.freedom + PRIOR_FREEDOM, 1 - (1 - LEVEL) / len(shifts)) * deviation
+        freedom = s.freedom + (0 if s.disturbed else PRIOR_FREEDOM)
+        half = student(freedom, 1 - (1 - LEVEL) / len(shifts)) * deviation
         found.append((s.middle, s.middle - half, s.middle + half))
     return found
 

@@ -329,7 +329,8 @@ class _Comparison:
             for group, places in compared.items():
                 ratios = [i for i in places if self.positive[i]]
                 if ratios and (found := shift(first[:, ratios], second[:, ratios])) is not None:
-                    shifts[group] = found
+                    disturbed = (self.spoilt[0] & self.spoilt[side])[ratios].mean() > 0.5
+                    shifts[group] = found._replace(disturbed=bool(disturbed))
                 else:
                     bounds[group] = (bounds[group][0], math.nan, math.nan)
             bounds |= dict(zip(shifts, intervals(list(shifts.values())), strict=True))

@@ -58,7 +58,7 @@ def answers(comparison: ResultsComparison) -> list[str]:
         what = join_names(list(dict.fromkeys(group_title(g) for g in untold))[:_MOST_VALUES])
         sentences.append(
             f"{_sides(names)} {'is' if len(names) == 1 else 'are'} far from the others in {what}, but the load of "
-            "other programs was not alike: measure again."
+            "other programs was not alike: measure again with `firsttouch run --wait`."
         )
     return sentences
 
@@ -280,9 +280,9 @@ def not_judged(comparison: ResultsComparison) -> str:
             groups = [g for g in comparison.differences.groups if g.side == side]
             n = count(sum(g.counts.get(CANNOT_TELL, 0) for g in groups), "point")
             sentences.append(
-                f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: on one side, every run "
-                "measured them while other programs used the processors, or too few runs a side did not. Measure again "
-                "on a quiet machine."
+                f"{n} of {short[comparison.names[side]]} cannot be told from the other side's: most runs of one side "
+                "measured them while other programs used the processors, or too few runs a side are left. Measure "
+                "again with `firsttouch run --wait`."
             )
     return " ".join(sentences)
 
