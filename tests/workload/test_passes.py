@@ -20,8 +20,8 @@ from firsttouch.workspace.strategies import STRATEGIES
 
 RESULTS = Path(__file__).parents[2] / "results"
 MIB = 2**20
-ON_THE_GPU = ("bfs", "cfd", "fdtd3d", "gaussian", "gemm", "graph500_bfs", "hotspot", "lud", "mapped_file", "nw",
-              "pathfinder", "pointer_tree", "srad")  # fmt: skip
+ON_THE_GPU = ("bfs", "cfd", "dwt2d", "fdtd3d", "gaussian", "gemm", "graph500_bfs", "hotspot", "lud", "mapped_file",
+              "nw", "pathfinder", "pointer_tree", "srad")  # fmt: skip
 """Applications whose computation is the GPU's alone, or nearly so."""
 
 

@@ -71,11 +71,13 @@ class Dwt2d(App):
                 to, plane = self.bands, n
             else:
                 to, plane = low, math.prod(sizes[level + 1])
+            left = 0 if to is self.bands else plane  # what the next level goes on with
             gpu.launch(
                 *("dwt2d_level", source, to, self.bands, height, width, plane, n),
                 groups=3 * math.ceil(height / inner) * math.ceil(width / inner),
                 threads=THREADS,
                 writes=[to, self.bands],
+                passes={self.bands: (height * width - left) / n},
             )
             source, low = low, source
 

@@ -63,6 +63,7 @@ class Hotspot(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         n, across, down = self.n, WIDE - 2 * self.pyramid, HIGH - 2 * self.pyramid
         groups = math.ceil(n / across) * math.ceil(n / down)
+        again = WIDE * HIGH / (across * down)  # tiles overlap
         for i in gpu.iterations(math.ceil(self.iterations / self.pyramid)):
             steps = min(self.pyramid, self.iterations - i * self.pyramid)
             gpu.launch(
@@ -70,6 +71,7 @@ class Hotspot(App):
                 groups=groups,
                 threads=THREADS,
                 writes=[self.next],
+                passes={self.temp: again, self.power: again},
             )
             gpu.swap(self.temp, self.next)
 

@@ -396,13 +396,7 @@ class Gpu(_Agent):
         self._start_marks()
         sequence.steps.replay(first, len(sequence) if count is None else count, self.timer)
 
-    def replay_all(
-        self,
-        sequence: LaunchSequence,
-        *,
-        each: int = 1,
-        **accesses: Any,
-    ) -> None:
+    def replay_all(self, sequence: LaunchSequence, *, each: int = 1, **accesses: Any) -> None:
         """Replay a whole sequence, in at most MAX_REPLAYS timed iterations. Each is a multiple of `each` launches.
         accesses: as of replay.
         """
