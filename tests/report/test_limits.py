@@ -84,7 +84,8 @@ def axes_of(part: object) -> Iterator[tuple[str, bool]]:
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         yield from axes_of(inner)
     if isinstance(part, dict) and part.get("type") == "quantitative" and "title" in part:
-        yield part["title"], "labelExpr" in (part.get("axis") or part.get("legend"))
+        title = " ".join([part["title"]] if isinstance(part["title"], str) else part["title"])
+        yield title, "labelExpr" in (part.get("axis") or part.get("legend"))
 
 
 def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:

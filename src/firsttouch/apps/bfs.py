@@ -16,10 +16,7 @@ class Bfs(App):
     """Levels of a random graph from node 0: each node has 2 to 10 edges (6 on average), stored at both ends."""
 
     name = "bfs"
-    source = (
-        "Rodinia (Che et al., IISWC 2009), bfs; the two kernels of a level are merged, and a level is stored when its "
-        "node is expanded"
-    )
+    source = "Rodinia (Che et al., IISWC 2009), bfs; a level has one kernel, which stores it when a node is expanded"
     pattern = "irregular gather, a control word each level"
     sizes = {"tiny": {"n": 5003}, "default": {"n": 1_000_000}}
     expected_rounds = 11  # levels

@@ -26,8 +26,7 @@ class Kmeans(App):
         "default": {"n": 494_020, "d": 34, "k": 5, "iterations": 200},
         "bytes": {"d": 32},
     }
-    tiled = ("features",)
-    expected_rounds = 5
+    tiled, expected_rounds = ("features",), 5
     n: int
     d: int
     k: int
