@@ -310,6 +310,41 @@ def test_what_scrolls_sideways_says_so_and_can_be_reached_by_keys(browser, small
         assert all(wide == reached == said for wide, reached, said in found)
 
 
+ACCESSIBLE = """
+(() => {
+  const focusable = 'a[href], button, input, summary, [tabindex="0"]';
+  const heads = [...document.querySelectorAll('h1, h2, h3, h4')].filter(e => e.checkVisibility());
+  return {
+    nested: [...document.querySelectorAll('summary, button, a, [role=img]')].filter(e => e.querySelector(focusable)),
+    order: heads.filter((e, i) => i && e.localName[1] - heads[i - 1].localName[1] > 1),
+    unnamed: [...document.querySelectorAll('button, th, a, input')]
+      .filter(e => !(e.textContent.trim() || e.ariaLabel || e.placeholder)),
+    ids: [...document.querySelectorAll('[id]')].filter((e, i, all) => all.findIndex(o => o.id === e.id) < i),
+  };
+})()
+"""
+
+
+@pytest.mark.parametrize("which", ["results", "profile", "comparison"])
+def test_what_axe_asks_for(browser, small, which, undrawn, tmp_path):
+    """Controls hold no controls, headings have an order, everything has a name."""
+    from tests.profile.profiles import mark, write
+
+    from firsttouch.report.comparison import write_comparison
+    from firsttouch.report.profile import write_profile
+
+    page = small
+    if which == "profile":
+        page = write_profile([write(tmp_path / "p", mark(1.0, "a"))])
+    elif which == "comparison":
+        sides = [str(STANDARD.parent / name) for name in ("xeon-vm-quick", "xeon-vm-standard")]
+        page = write_comparison(sides, tmp_path / "c.html", None)
+    browser.open(page)
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    for name in ("nested", "order", "unnamed", "ids"):
+        assert browser.run(f"{ACCESSIBLE}.{name}.map(e => e.outerHTML.slice(0, 200))") == [], name
+
+
 def test_the_first_screen_of_a_phone_has_the_advice(browser, undrawn, tmp_path):
     from firsttouch.report.page import write_report
 

@@ -26,8 +26,8 @@ MOST_READINGS = 1400
 """The most readings of a line that are drawn: the least and the most of every pixel."""
 MOST_NAME = 24
 MOST_BANDS = 400
-ROW = 17
-"""The height of a row of phases."""
+ROW, CHARACTER = 17, 7.2
+"""Pixels of the height of a row of phases, and of the width of a character in it in the reader's font."""
 _UNSEEABLE = re.compile(
     "[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\ufffe\\uffff\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]"
 )
@@ -355,7 +355,8 @@ def _written(band: Band, width: float) -> str:
     """What is written in a band of so many pixels."""
     if band.label:
         return band.label if width > 8 + 7 * len(band.label) else ""
-    return plain(band.name, int(width / 6.3)) if width > 22 else ""
+    room = int((width - 6) / CHARACTER)
+    return plain(band.name, room) if room >= min(4, len(band.name)) else ""
 
 
 def longest(bands: Iterable[Band], most: int) -> list[Band]:

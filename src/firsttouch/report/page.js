@@ -106,8 +106,10 @@
 
   for (const svg of all("figure svg")) {
     const caption = svg.closest("figure").querySelector("figcaption b");
+    const image = svg.closest("[role=img]"); // what can be stepped through is no image
     svg.setAttribute("role", "group");
-    svg.setAttribute("aria-label", caption ? caption.textContent : "Figure");
+    svg.setAttribute("aria-label", image ? image.getAttribute("aria-label") : caption ? caption.textContent : "Figure");
+    for (const name of image ? ["role", "aria-label"] : []) image.removeAttribute(name);
     const points = all("[data-t]", svg);
     if (points.length) {
       svg.setAttribute("tabindex", "0");
