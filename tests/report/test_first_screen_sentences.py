@@ -84,6 +84,11 @@ class Lines:
 
     # prices in ns, of 1 GiB
 
+    def pages(self, page_size: str) -> int:
+        """The most pages that all threads touched."""
+        rows = self.find("pagefault", "cpu", scenario="cpu", access="store", threads=0, page_size=page_size)
+        return max(int(r["factors"]["pages"]) for r in rows)
+
     def touch(self, threads: int, page_size: str = "base") -> float:
         rows = self.find("pagefault", "cpu", scenario="cpu", access="store", threads=threads, page_size=page_size)
         row = max(rows, key=lambda r: r["factors"]["pages"])
@@ -139,12 +144,15 @@ class Lines:
 
     def adds(self, strategy: str) -> float:
         """What a strategy adds to 1 GiB that the CPU writes, kernels update and the CPU reads back."""
-        if strategy == "explicit":
-            copies = self.copy("h2d", "malloc") + self.copy("d2h", "malloc")
+        if strategy in ("explicit", "explicit+pinned"):
+            host = "malloc" if strategy == "explicit" else "pinned"
+            copies = self.copy("h2d", host) + self.copy("d2h", host)
             if self.gpu != "cuda:0":
                 return self.touch(0) + copies + self.touch(1)
             own = self.call("allocate", "device") + self.call("free", "device")
-            freed = self.freed("cpu", "malloc")
+            if host == "pinned":
+                return copies + own + self.call("allocate", host) + self.call("free", host)
+            freed = self.freed("cpu", host)
             return self.touch(0) + copies + own + (self.call("free", "registered") / 2 if freed is None else freed)
         if strategy == "pinned":
             assert self.gpu == "opencl:0"
@@ -357,7 +365,16 @@ def winner(lines: Lines) -> tuple[str, int, int]:
     return best, won, clear
 
 
-def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, cases: str, clear: str | None) -> None:
+def of_one_size(lines: Lines, size: str | None) -> None:
+    sizes = {r["factors"]["size"] for rows in lines.apps().values() for r in rows.values()}
+    assert (size is not None) == (len(sizes) == 1 and isinstance(next(iter(sizes)), int))
+    if size is not None:
+        same(size, next(iter(sizes)))
+
+
+def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, cases: str, size: str | None,
+            clear: str | None) -> None:  # fmt: skip
+    of_one_size(lines, size)
     best, times, clearly = winner(lines)
     every = {n for rows in lines.apps().values() for n in rows}
     assert (name, int(won), int(cases), int(strategies)) == (best, times, len(lines.apps()), len(every))
@@ -366,25 +383,31 @@ def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, case
     assert once if clear is None else not once and int(clear) == clearly
 
 
-def nobody(lines: Lines, device: str, cases: str, name: str, won: str) -> None:
+def nobody(lines: Lines, device: str, cases: str, size: str | None, name: str, won: str) -> None:
+    of_one_size(lines, size)
     best, times, clearly = winner(lines)
     assert (lines.gpu, clearly) == (device, 0)
     assert (name, int(won), int(cases)) == (best, times, len(lines.apps()))
 
 
-def slowest(lines: Lines, name: str, factor: str, best: str, n: str) -> None:
+def slowest(lines: Lines, name: str, alike: str | None, factor: str, best: str, n: str, under: str | None) -> None:
     assert best == winner(lines)[0]
-    ratios: dict[str, list[float]] = {}
-    for rows in lines.apps().values():
-        for other, r in rows.items() if best in rows else ():
-            ratios.setdefault(other, []).append(mid(r) / mid(rows[best]))
-    assert name == max(ratios, key=lambda one: geometric_mean(ratios[one]))
-    same(factor, geometric_mean(ratios[name]))
-    assert int(n) == len(ratios[name])
+    every = {one for rows in lines.apps().values() for one in rows}
+    shared = [rows for rows in lines.apps().values() if set(rows) == every]
+    assert int(n) == len(shared)
+    assert (under is None) == (len(shared) == len(lines.apps()))
+    means = {one: geometric_mean(mid(rows[one]) / mid(rows[best]) for rows in shared) for one in every}
+    assert name == max(means, key=lambda one: means[one])
+    same(factor, means[name])
+    others = sorted(one for one in every if one != name and means[one] * 1.05 >= means[name])
+    assert others == ([] if alike is None else re.split(", | and ", alike))
 
 
-def loss(lines: Lines, best: str, app: str, time: str, less: str, other: str) -> None:
+def loss(lines: Lines, clear: str | None, best: str, app: str, time: str, less: str, other: str,
+         rivals: str | None) -> None:  # fmt: skip
     assert best == winner(lines)[0]
+    once = all(r["summary"]["n"] == 1 for rows in lines.apps().values() for r in rows.values())
+    assert bool(clear) != once
     losses = {
         group: mid(rows[best]) / min(map(mid, rows.values()))
         for group, rows in lines.apps().items()
@@ -392,7 +415,7 @@ def loss(lines: Lines, best: str, app: str, time: str, less: str, other: str) ->
     }
     worst = max(losses, key=lambda group: losses[group])
     rows = lines.apps()[worst]
-    assert (app, other) == (worst[0], leaders(rows)[0])
+    assert [app, other, *(re.split(", | and ", rivals) if rivals else [])] == [worst[0], *leaders(rows)]
     same(time, mid(rows[best]) * 1e6)
     same(less, mid(rows[other]) * 1e6)
 
@@ -419,13 +442,17 @@ def fastest_of_one(lines: Lines, app: str, time: str, low: str | None, high: str
         narrow(mid(row), *interval(row))
 
 
-def take_for_one(lines: Lines, names: str, app: str, time: str, less: str, other: str) -> None:
+def take_for_one(
+    lines: Lines, names: str, app: str, time: str, less: str, other: str, worst: str | None, once: str | None
+) -> None:
     rows = of_application(lines, app)
     assert names.split(" or ") == leaders(rows)
     same(time, min(map(mid, rows.values())) * 1e6)
     last = max(rows, key=lambda one: mid(rows[one]))
     assert other == ("explicit" if "explicit" in rows and leaders(rows)[0] != "explicit" else last)
     same(less, mid(rows[other]) * 1e6)
+    assert bool(worst) == (other == last and other != "explicit" and len(rows) > 2)
+    assert bool(once) == all(r["summary"]["n"] == 1 for r in rows.values())
 
 
 def none_faster(lines: Lines, app: str, other: str, time: str) -> None:
@@ -434,9 +461,15 @@ def none_faster(lines: Lines, app: str, other: str, time: str) -> None:
     same(time, mid(rows[other]) * 1e6)
 
 
-def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more: str, handed_out: str | None) -> None:
+def estimate(
+    lines: Lines, name: str, time: str, baseline: str, third: str, more: str, alike: str, handed_out: str | None
+) -> None:
     assert bool(handed_out) == as_used(lines)
-    adds = {one: lines.adds(one) for one in ("explicit", "managed", "managed+prefetch")}
+    # both advise nothing that counts here, and prefetch the same bytes
+    names = set(re.split(", | and ", alike))
+    assert {"managed+prefetch-overlap", "managed+both"} <= names
+    assert names <= {"managed+prefetch-overlap", "managed+both", "managed", "managed+advise"} - {name, third}
+    adds = {one: lines.adds(one) for one in ("explicit", "explicit+pinned", "managed", "managed+prefetch")}
     assert name == min(adds, key=lambda one: adds[one])
     same(time, adds[name])
     same(baseline, adds["explicit"])
@@ -444,7 +477,7 @@ def estimate(lines: Lines, name: str, time: str, baseline: str, third: str, more
 
 
 def nothing_copied(
-    lines: Lines, device: str, name: str, time: str, others: str, baseline: str, handed_out: str | None
+    lines: Lines, device: str, name: str, time: str, baseline: str, others: str, handed_out: str | None
 ) -> None:
     assert bool(handed_out) == as_used(lines)
     assert device == lines.gpu
@@ -452,7 +485,7 @@ def nothing_copied(
     same(baseline, lines.adds("explicit"))
     assert lines.adds(name) < lines.adds("explicit")
     # registered, buffer, and the kinds of SVM that PoCL has need as little
-    assert int(others) == 5
+    assert others == "registered, buffer, svm-coarse, svm-fine and svm-atomic"
 
 
 def prefetched(lines: Lines, time: str, faults: str) -> None:
@@ -479,12 +512,17 @@ def all_threads(lines: Lines, one: str, every: str) -> None:
     same(every, lines.touch(0))
 
 
-def huge_pages(lines: Lines, huge: str, base: str) -> None:
+def huge_pages(lines: Lines, huge_count: str, huge: str, base_count: str, base: str) -> None:
+    assert (int(huge_count.replace(",", "")), int(base_count.replace(",", ""))) == (
+        lines.pages("huge"),
+        lines.pages("base"),
+    )
     assert lines.facts["huge_pages"]["thp_enabled"] != "always"
     same(huge, lines.touch(0, "huge"))
     same(base, lines.touch(0))
 
 
+OF_SIZE = f"(?: with {S} of buffers)?"
 TRIAD, LOAD, STORES = f"in a triad over {S}", f"{T} for a load from {S}", "( with non-temporal stores)?"
 LIMIT = rf"{N} % of the {N} GB/s that the"
 LATER = "(; the host hands memory out as it is used, so a first touch may take longer than on hardware)?"
@@ -505,29 +543,32 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"Loads by the CPU: {T} from anywhere in {S} of {NAME} memory": cpu_load,
     rf"Copy within memory: {N} GB/s over {S} of {NAME} memory": host_copy,
     rf"{NAME}: {N} times explicit's time, geometric mean of {N} applications(?: without [\w, ]+)?": mean_of_strategy,
-    rf"Take {NAME}: it was the fastest of (up to )?{N} strategies in {N} of {N} applications, "
+    rf"Take {NAME}: it was the fastest of (up to )?{N} strategies in {N} of {N} applications{OF_SIZE}, "
     rf"(?:clearly in {N}|each of them run once)\.": fastest,
     rf"On {DEVICE}, which is the processor itself, no strategy was clearly the fastest in any of {N} "
-    rf"applications; most often it was {NAME}, in {N}\.": nobody,
-    rf"The slowest on average was {NAME}: it took {N} times as long as {NAME} \(geometric mean of {N} applications\)\.":
-        slowest,
-    rf"The largest loss with {NAME} was in {NAME}: {T}, against {T} under {NAME}\.": loss,
+    rf"applications{OF_SIZE}; most often it was {NAME}, in {N}\.": nobody,
+    rf"The slowest on average was {NAME}(?: \(not told apart from ([^)]*)\))?: it took {N} times as long as {NAME} "
+    rf"\(geometric mean of {N} applications( that ran under all strategies)?\)\.": slowest,
+    rf"The largest (clear )?loss with {NAME} was in {NAME}: {T}, against {T} under {NAME}(?: \(not told apart from "
+    r"([^)]*)\))?\.": loss,
     rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies(?: \(not told apart from "
     rf"([^)]*)\))?; {T} under {NAME}, the slowest":
         fastest_of_one,
-    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}\.": take_for_one,
+    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}"
+    r"(, the slowest)?(, each run once)?\.": take_for_one,
     rf"For {NAME} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,
-    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}{LATER}\.":
+    rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}; "
+    rf"not told apart from it: ([^;]*){LATER}\.":
         estimate,
     rf"On {DEVICE}, which is the processor itself, nothing needs to be copied: for {USE}, {NAME} takes "
-    rf"an estimated {T} besides the kernels, {N} others about as long, explicit {T}{LATER}\.": nothing_copied,
+    rf"an estimated {T} besides the kernels, explicit {T}; not told apart from it: ([^;]*){LATER}\.": nothing_copied,
     rf"Prefetch managed buffers before kernels use them: it takes {T} per GiB, faults take {T} per GiB\.": prefetched,
     rf"Copy from page-locked memory if a buffer is copied more than {N} times: a copy of {S} to the GPU is {N} times "
     r"as fast, but locking the pages takes time\.": page_locked,
     rf"Touch new memory with all threads: the first touch by one thread takes {T} per GiB, by all threads {T} per "
     r"GiB\.": all_threads,
-    rf"Use huge pages, which a program must ask for here \(madvise\): first touch takes {T} per GiB, with base pages "
-    rf"{T} per GiB\.": huge_pages,
+    rf"Use huge pages, which a program must ask for here \(madvise\): the first touch of {N} by all threads takes "
+    rf"{T} per GiB, of {N} base pages {T} per GiB\.": huge_pages,
 }  # fmt: skip
 
 

@@ -15,15 +15,15 @@ from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, estimate
 from firsttouch.advice.settings import settings
 from firsttouch.advice.terms import Term
+from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
-from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import caption, join_names, quantity
-from firsttouch.units import format_size, parse_size, size_option
+from firsttouch.text import quantity
+from firsttouch.units import parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Program
@@ -37,10 +37,6 @@ PLAIN_FACTORS = {"app", "strategy", "size", "repeat", "events", "kernel_times", 
 NOT_ESTIMATED = "not estimated"
 NOT_MEASURED = "not measured here"
 NO_SCALE = "not measured; of the measured strategies none is estimated, so its estimate cannot be compared with them"
-FIRST_TOUCH = "first touch"
-"""What the terms of first touches begin with."""
-SIMILAR = 1.05
-"""Strategies whose times differ by less than this are called alike."""
 
 
 # ------------------------------------------------------------------------------------------------ what is asked
@@ -273,7 +269,7 @@ def ranked(
     terms, absent = estimates(workload, prices, app, measure)
     runs = runs or {}
     if not terms and not runs:
-        raise UsageError(_nothing(absent, device, _with_buffers(program, size), measure))
+        raise UsageError(_nothing(absent, device, with_buffers(program, size), measure))
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
@@ -282,13 +278,13 @@ def ranked(
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.fastest_known = not any(a.perhaps_faster for a in absent)
     advice.assumptions = [*_assumptions(workload, terms), *_of_first_touches(terms, prices)]
-    advice.take = _chosen(rows).strategy
+    advice.take = chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
-    advice.turns = _turns(rows, terms, measure, absent)
+    advice.turns = turns_of(rows, measure, absent)
     if not runs and (turned := _turned_by_rounds(advice.take, workload, others, prices, app, measure)):
         advice.fastest_known = False
         advice.turns.insert(0, turned)
-    advice.sentences = _sentences(advice, on_processor(device))
+    advice.sentences = sentences_of(advice, on_processor(device))
     return advice
 
 
@@ -342,12 +338,6 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
     return rows, scale, common
 
 
-def _chosen(rows: Sequence[StrategyRow]) -> StrategyRow:
-    """The fastest; but the fastest that was measured, unless the other is faster beyond the error of its estimate."""
-    fastest, measured_row = rows[0], next((row for row in rows if row.measured), None)
-    return fastest if measured_row is None or fastest.high < measured_row.low else measured_row
-
-
 def _median(record: Record) -> float:
     assert record.summary is not None
     return record.summary.median
@@ -364,44 +354,6 @@ def _of_first_touches(terms: Mapping[str, list[Term]], prices: Prices) -> list[s
     return [note] if note and any(t.what.startswith(FIRST_TOUCH) for rows in terms.values() for t in rows) else []
 
 
-# ------------------------------------------------------------------------------------------------ in words
-
-_ONCE = ("allocate", "free")
-
-
-def _repeated(terms: Iterable[Term]) -> float:
-    """ms of what is left if a program keeps its memory and repeats the work."""
-    return sum(t.ms for t in terms if t.phase not in _ONCE and not t.what.startswith(FIRST_TOUCH))
-
-
-def _turns(
-    rows: Sequence[StrategyRow], terms: Mapping[str, list[Term]], measure: str, absent: Sequence[Absent]
-) -> list[str]:
-    """What would turn the advice."""
-    best, turns = _chosen(rows), list[str]()
-    if unknown := [a for a in absent if a.perhaps_faster]:
-        names = [a.strategy for a in unknown]
-        commands = [measure] if measure else [*dict.fromkeys(a.run for a in unknown if a.run)]
-        command = f"; measure: {commands[0]}" if commands else ""
-        have = "has no time" if len(names) == 1 else "have no time"
-        turns.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
-    kept = {name: _repeated(t) for name, t in terms.items()}
-    if kept:
-        name = min(kept, key=lambda strategy: kept[strategy])
-        if name != best.strategy and best.strategy in kept and kept[name] * SIMILAR < kept[best.strategy]:
-            turns.append(
-                f"If the program keeps its buffers and repeats this work, {name} is better: an estimated "
-                f"{quantity(kept[name], 'ms')} each time, against {quantity(kept[best.strategy], 'ms')}."
-            )
-    alike = [row for row in rows if row is not best and row.low <= best.high]
-    if alike:
-        unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
-        command = f"; measure: {measure}{unmeasured}" if measure and (unmeasured or not best.measured) else ""
-        text = f"Not clearly apart from {best.strategy}: {', '.join(row.strategy for row in alike)}{command}."
-        turns.insert(0 if best is not rows[0] else len(turns), text)
-    return turns
-
-
 def _turned_by_rounds(
     take: str, workload: Program, others: Sequence[Program], prices: Prices, app: type[App] | None, measure: str
 ) -> str:
@@ -416,40 +368,3 @@ def _turned_by_rounds(
                 f"{quantity(times[take], 'ms')}; measure: {measure}."
             )
     return ""
-
-
-def _with_buffers(program: str, size: int) -> str:
-    """The name of an application, or 'a program that ...', with the size of its buffers."""
-    what, that, does = program.partition(" that ")
-    return f"{what} with {format_size(size, 3)} of buffers{that}{does}"
-
-
-def _sentences(advice: Advice, where: str) -> list[str]:
-    """The answer in at most three sentences. where: what the first begins with."""
-    best = _chosen(advice.strategies)
-    others = [row for row in advice.strategies if row is not best]
-    any_measured = any(row.measured for row in advice.strategies)
-    took = "took" if best.measured else "is estimated to take" if any_measured else "adds an estimated"
-    about = _with_buffers(advice.program, advice.size)
-    first = f"take {best.strategy} for {about}: it {took} {quantity(best.ms, 'ms')}"
-    if not advice.fastest_known:
-        only = "the only strategy" if not others else f"the fastest of {len(others) + 1} strategies"
-        if best is not advice.strategies[0]:
-            only = "the fastest measured strategy"
-        first = f"for {about}, {best.strategy} is {only} with a time: it {took} {quantity(best.ms, 'ms')}"
-    baseline = next((row for row in others if row.strategy == BASELINE), None)
-    against = "" if baseline is None else f", {BASELINE} {quantity(baseline.ms, 'ms')}"
-    texts = [caption(f"{where}{first}{against}.")]
-    if not advice.fastest_known:
-        texts += advice.turns[:1]
-    if best.estimated_ms is not None:
-        texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
-    elif reasons := [text for row in (best, baseline) if row is not None and (text := _largest(row))]:
-        texts.append(f"Most of it is {reasons[0]}{''.join(f'; most of {BASELINE}: {text}' for text in reasons[1:])}.")
-    return [*dict.fromkeys([*texts, *advice.turns])][:3]
-
-
-def _largest(row: StrategyRow) -> str:
-    """The largest term of a row in words, or ''."""
-    most = max(row.terms, key=lambda term: term.ms, default=None)
-    return f"{most.what} ({quantity(most.ms, 'ms')})" if most is not None and most.ms > 0 else ""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 from typing import TypeAlias
 
-from firsttouch.advice.advisor import FIRST_TOUCH, SIMILAR, choose_device, on_processor, ranked
+from firsttouch.advice.advisor import choose_device, on_processor, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
+from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, not_apart
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
 from firsttouch.analysis.findings import quantity as quantity_of
 from firsttouch.analysis.statistics import measured, median_of, varying
@@ -25,6 +26,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.views.ranking import not_told_apart
 from firsttouch.workload import patterns
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -91,13 +93,14 @@ def _of_applications(groups: Mapping[_GroupKey, Mapping[str, Record]], device: D
     best = max(wins, key=lambda name: (clear[name], wins[name]))
     cases = count(len(groups), _noun(groups))
     everyone = [r for rows in groups.values() for r in rows.values()]
+    at = _at_size(everyone)
     strategies = {strategy(r) for r in everyone}
     if clear[best]:
         up_to = "" if all(len(rows) == len(strategies) for rows in groups.values()) else "up to "
-        text = f"take {best}: it was the fastest of {up_to}{len(strategies)} strategies in {wins[best]} of {cases}"
+        text = f"take {best}: it was the fastest of {up_to}{len(strategies)} strategies in {wins[best]} of {cases}{at}"
         text += ", each of them run once" if _once(everyone) else f", clearly in {clear[best]}"
     else:
-        text = f"no strategy was clearly the fastest in any of {cases}; most often it was {best}, in {wins[best]}"
+        text = f"no strategy was clearly the fastest in any of {cases}{at}; most often it was {best}, in {wins[best]}"
     text = f"{on_processor(device)}{text}"
     details = {"clear": Quantity(clear[best]), "of": Quantity(len(groups)), "strategies": Quantity(len(strategies))}
     fastest_sentence = [_sentence("fastest", text, Quantity(wins[best]), device.name, keys(everyone), **details)]
@@ -110,29 +113,37 @@ def _noun(groups: Iterable[_GroupKey]) -> str:
     return "application" if len(set(apps)) == len(apps) else "measured case"
 
 
+def _at_size(records: Iterable[Record]) -> str:
+    """' with 4 GiB of buffers' if all runs have one size in bytes; otherwise ''."""
+    size, *others = {r.factors.get("size") for r in records}
+    known = not others and isinstance(size, int) and not isinstance(size, bool)
+    return f" with {format_size(size)} of buffers" if known and isinstance(size, int) else ""
+
+
 def _once(records: Iterable[Record]) -> bool:
     return all(r.summary is not None and r.summary.n == 1 for r in records)
 
 
 def _slowest(groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device: DeviceInfo) -> list[Sentence]:
-    """The strategy that took the longest on average, relative to the best."""
-    shared: dict[str, list[_GroupKey]] = {}
-    for group, rows in groups.items():
-        for name in rows if best in rows else ():
-            shared.setdefault(name, []).append(group)
-
-    def relative(name: str) -> float:
-        return geometric_mean(median_of(groups[g][name]) / median_of(groups[g][best]) for g in shared[name])
-
-    name = max(shared, key=relative)
-    if (factor := relative(name)) < SIMILAR:
+    """The strategy that took the longest on average, relative to the best, in what was run under every strategy."""
+    strategies = {name for rows in groups.values() for name in rows}
+    shared = [rows for rows in groups.values() if strategies <= set(rows)]
+    if not shared:
         return []
+    factors = {
+        name: geometric_mean(median_of(rows[name]) / median_of(rows[best]) for rows in shared) for name in strategies
+    }
+    name = max(factors, key=lambda one: factors[one])
+    if (factor := factors[name]) < SIMILAR:
+        return []
+    alike = sorted(one for one in strategies if one != name and factors[one] * SIMILAR >= factor)
+    over = count(len(shared), _noun(groups))
     text = (
-        f"the slowest on average was {name}: it took {format_number(factor, 2)} times as long as {best} (geometric "
-        f"mean of {count(len(shared[name]), _noun(groups))})"
+        f"the slowest on average was {name}{not_told_apart(alike)}: it took {format_number(factor, 2)} times as long "
+        f"as {best} (geometric mean of {over}{'' if len(shared) == len(groups) else ' that ran under all strategies'})"
     )
-    points = keys(groups[g][strategy_name] for g in shared[name] for strategy_name in (name, best))
-    return [_sentence("slowest", text, Quantity(factor), device.name, points, over=Quantity(len(shared[name])))]
+    points = keys(rows[strategy_name] for rows in shared for strategy_name in (name, best))
+    return [_sentence("slowest", text, Quantity(factor), device.name, points, over=Quantity(len(shared)))]
 
 
 def _exception(
@@ -151,9 +162,11 @@ def _exception(
     if worst is None or slower[worst] < SIMILAR:
         return []
     mine, winner = groups[worst][best], leaders[worst][0]
+    clear = "" if _once(r for rows in groups.values() for r in rows.values()) else "clear "
+    rivals = not_told_apart([strategy(r) for r in leaders[worst][1:]])
     text = (
-        f"the largest loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, against "
-        f"{quantity(median_of(winner), 'ms')} under {strategy(winner)}"
+        f"the largest {clear}loss with {best} was in {worst[0]}: {quantity(median_of(mine), 'ms')}, against "
+        f"{quantity(median_of(winner), 'ms')} under {strategy(winner)}{rivals}"
     )
     value, fastest_time = Quantity(median_of(mine), "ms"), Quantity(median_of(winner), "ms")
     return [_sentence("exception", text, value, device.name, keys([mine, winner]), other=fastest_time)]
@@ -177,6 +190,8 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
             text = (
                 f"take {names} for {case}: a run took {_time(best)}, against {_time(slower)} under {strategy(slower)}"
             )
+            text += ", the slowest" if slower is slowest and slower is not rows.get(BASELINE) and len(rows) > 2 else ""
+            text += ", each run once" if _once(rows.values()) else ""
         texts.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
     return texts
 
@@ -239,15 +254,18 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
         return []
     points = record_keys(ground for row in advice.strategies for term in row.terms for ground in term.grounds)
     best, others = advice.strategies[0], _named(advice)
+    alike = [row.strategy for row in not_apart(advice.strategies, best)]
     use = f"{format_size(patterns.SIZE)} that the CPU writes, kernels update and the CPU reads back"
     estimated = f"an estimated {quantity(best.ms, 'ms')} besides the kernels"
-    alike = sum(row.ms <= SIMILAR * best.ms for row in advice.strategies) - 1
-    if device.capabilities.on_host_processor and alike and not STRATEGIES[best.strategy].duplicated:
+    tied = f"; not told apart from it: {join_names(alike)}" if alike else ""
+    if len(alike) == len(advice.strategies) - 1:
+        text = f"for {use}, {join_names([best.strategy, *alike])} are not told apart: {best.strategy} takes {estimated}"
+    elif device.capabilities.on_host_processor and not STRATEGIES[best.strategy].duplicated:
         text = f"nothing needs to be copied: for {use}, {best.strategy} takes {estimated}"
-        text += f", {count(alike, 'other')} about as long"
     else:
         text = f"take {best.strategy} for {use}: it takes {estimated}"
     text = on_processor(device) + "".join([text, *(f", {row.strategy} {quantity(row.ms, 'ms')}" for row in others)])
+    text += "" if len(alike) == len(advice.strategies) - 1 else tied
     if any(t.what.startswith(FIRST_TOUCH) for t in best.terms) and (note := first_touch_note(run.machine)):
         text += f"; {note}"
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in others}
@@ -262,5 +280,6 @@ def _named(advice: Advice) -> list[StrategyRow]:
     """The rows that are named next to the best: the baseline, and the best of those that are clearly slower."""
     best, *others = advice.strategies
     baseline = [row for row in others if row.strategy == BASELINE]
-    slower = [row for row in others if row not in baseline and row.ms > CLEAR_RATIO * best.ms]
+    alike = not_apart(others, best)
+    slower = [row for row in others if row not in (*baseline, *alike) and row.ms > CLEAR_RATIO * best.ms]
     return [*baseline, *slower][:2]

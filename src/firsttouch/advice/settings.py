@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from firsttouch.advice.costs import Direction, Ground, Price, Prices, Unmeasured
+from firsttouch.advice.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.analysis.findings import CLEAR_RATIO
 from firsttouch.text import count, quantity
@@ -131,8 +132,19 @@ def _page_size(prices: Prices) -> Setting | None:
     how = (
         "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
     )
-    text = f"use huge pages, {how}: first touch takes {_per_gib(huge)}, with base pages {_per_gib(base)}"
+    of_huge, of_base = _pages(huge), _pages(base)
+    text = (
+        f"use huge pages, {how}: the first touch{of_huge} by all threads takes {_per_gib(huge)},"
+        f"{of_base or ' of'} base pages {_per_gib(base)}"
+    )
     return Setting(text, _ratio(base, huge), _grounds(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
+
+
+def _pages(price: Price) -> str:
+    """' of 4,096', the pages whose first touch was timed; '' if it is not one number."""
+    numbers = {json.loads(key)[2].get("pages") for key in record_keys(price.grounds)}
+    number = numbers.pop() if len(numbers) == 1 else None
+    return f" of {number:,}" if isinstance(number, int) else ""
 
 
 def _prefetch(prices: Prices) -> Setting | None:
@@ -158,8 +170,9 @@ def _placement(prices: Prices) -> Setting | None:
 
 
 def _ratio(dividend: Price, divisor: Price) -> float:
-    least = divisor.of(1).value
-    return dividend.of(1).value / least if least else 1.0
+    """How many times as long the first takes; 1 if their intervals overlap."""
+    longer, shorter = dividend.of(1), divisor.of(1)
+    return longer.value / shorter.value if longer.low > shorter.high > 0 else 1.0
 
 
 def _grounds(*prices: Price) -> tuple[Ground, ...]:

@@ -79,6 +79,7 @@ def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
     from rich.table import Table
 
+    from firsttouch.advice.wording import largest_part
     from firsttouch.cli.console import Console
     from firsttouch.text import caption, quantity
 
@@ -90,13 +91,13 @@ def show(advice: Advice) -> None:
     for heading in ("time", "from", "to"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("most of it", overflow="fold")
+    table.add_column("largest part", overflow="fold")
     for row in advice.strategies:
-        most = max(row.terms, key=lambda term: term.ms, default=None)
+        part, ms = largest_part(row)
         kind = "measured" if row.measured else "estimated"
         if row.estimated_ms is not None:
             kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
-        what = f"{most.what}, {quantity(most.ms, 'ms')}" if most is not None and most.ms > 0 else ""
+        what = f"{part}, {quantity(ms, 'ms')}" if part else ""
         table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
     console = Console()
     console.print(table)

@@ -179,8 +179,8 @@ def _feed_meaning(s: PatternSettings) -> str:
 
 
 def _alternate_meaning(s: PatternSettings) -> str:
-    part = f"{s.part} " if s.output < s.input else ""
-    return f"updates the same data in a kernel{s.times} and {part}on the CPU in turn, {s.kernels:,} times"
+    part, turns = f"{s.part} " if s.output < s.input else "", "once" if s.kernels == 1 else f"{s.kernels:,} times"
+    return f"updates the same data in a kernel{s.times} and {part}on the CPU in turn, {turns}"
 
 
 def _sparse_meaning(s: PatternSettings) -> str:
