@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 
 from firsttouch.analysis.findings import (
@@ -120,7 +120,7 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
     for record in good:
         if strategy(record) != BASELINE and positive(record, "relative_time") is not None:
             relative.setdefault(strategy(record), []).append(record)
-    everything = {application(r) for rows in relative.values() for r in rows}
+    everything = [r for rows in relative.values() for r in rows]
     means = [_mean(name, rows, everything) for name, rows in relative.items() if len(rows) > 1]
     findings += sorted(means, key=lambda f: (-len(f.points), f.value.value if isinstance(f.value, Quantity) else 0))
     compared = {application(r) for r in good if positive(r, "relative_time")}
@@ -269,16 +269,19 @@ def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     return findings
 
 
-def _mean(name: str, rows: Sequence[Record], everything: Collection[str]) -> Finding:
-    """everything: the applications that were compared under any strategy."""
-    missing = sorted(set(everything) - {application(r) for r in rows})
+def _mean(name: str, rows: Sequence[Record], everything: Sequence[Record]) -> Finding:
+    """everything: the runs that were compared under any strategy."""
     ratios = [ratio for r in rows if (ratio := positive(r, "relative_time")) is not None]
-    over = number_of_cases(rows) + (f" without {join_names(missing[:MOST_MISSING])}" if missing else "")
-    over += f" and {len(missing) - MOST_MISSING} more" if len(missing) > MOST_MISSING else ""
+    over = _cases(rows, everything)
     return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=BASELINE, over=over)
 
 
-def number_of_cases(rows: Sequence[Record]) -> str:
-    """How many applications, or measured cases of them, records are of: '3 applications'."""
-    apps = {application(r) for r in rows}
-    return count(len(rows), "application" if len(rows) == len(apps) else "measured case")
+def _cases(rows: Sequence[Record], everything: Sequence[Record]) -> str:
+    """Which of all applications, or measured cases of them, records are of: '3 applications without bfs'."""
+    apps, cases = {application(r) for r in everything}, {setting(r) for r in everything}
+    missing = sorted(apps - {application(r) for r in rows})
+    text = f"{len(rows)} of {len(cases)} measured cases" if len(rows) < len(cases) else f"{len(rows)} measured cases"
+    if len(cases) == len(apps):
+        text = count(len(rows), "application")
+    text += f" without {join_names(missing[:MOST_MISSING])}" if missing else ""
+    return text + (f" and {len(missing) - MOST_MISSING} more" if len(missing) > MOST_MISSING else "")
