@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import geometric_mean
 
 from firsttouch.analysis.findings import (
+    CLEAR_RATIO,
     EVERY,
     Claim,
     Finding,
@@ -33,7 +34,7 @@ from firsttouch.outcomes.derive import (
 from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.schema import INTERFACE, Record
 from firsttouch.text import condition, count, join_names
-from firsttouch.views.ranking import not_told_apart
+from firsttouch.views.ranking import TIED, names_in, not_told_apart
 
 NOTABLE_SAVING = 0.95
 """A peak memory below this fraction of the peak under explicit is reported."""
@@ -54,7 +55,7 @@ _RELATIVE = "time of a run relative to {other_strategy}:"
 RELATIVE = Claim("app.relative", "{strategy} {ratio}", _RELATIVE, _KINDS)
 MEMORY = Claim(
     "app.memory",
-    "at its peak {strategy} holds {saved} less memory than {baseline} ({value} instead of {baseline_bytes})",
+    "the peak memory of {strategy} is {saved} below {baseline}'s ({value} instead of {baseline_bytes})",
     names=_KINDS,
 )
 KERNELS = Claim(
@@ -230,7 +231,8 @@ def _kernels(rows: Sequence[Record]) -> list[Finding]:
         run = positive(record, "relative_time")
         if own is None or spread is None or low is None or high is None or ratio is None or run is None:
             continue
-        if (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1):
+        apart = (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1)
+        if apart and max(ratio, 1 / ratio) > CLEAR_RATIO:
             findings.append(
                 finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=BASELINE)
             )
@@ -244,7 +246,7 @@ def _kernel_spread(record: Record) -> tuple[float, float] | None:
 
 
 def _memory(rows: Sequence[Record]) -> list[Finding]:
-    """The strategy with the lowest peak memory, if it is notably below explicit's."""
+    """The strategies with the lowest peak memory, if it is notably below explicit's."""
     known = [(ratio, r) for r in rows if (ratio := positive(r, "relative_memory")) is not None]
     if not known:
         return []
@@ -253,7 +255,9 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
     if ratio >= NOTABLE_SAVING or not peak:
         return []
     details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
-    return [finding(MEMORY, record, Quantity(peak, "B"), details=details, baseline=BASELINE)]
+    least = [record, *(r for other, r in known if r is not record and other <= TIED * ratio)]
+    value, names = Quantity(peak, "B"), names_in(least, "strategy")
+    return [finding(MEMORY, least, value, details=details, strategy=names, baseline=BASELINE)]
 
 
 def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
