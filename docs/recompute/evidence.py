@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import geometric_mean, median
 
-from advice import CLEARLY, Estimator, Judgement, exceptions, in_order, judge
+from advice import CLEARLY, Case, Estimator, Judgement, exceptions, in_order, judge
 from firsttouch.cli.summary import show
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.outcomes.placements import ranking
@@ -464,13 +464,15 @@ HEAD = ("cases", "mean", "within 5 %", "worst", "best fixed strategy", "median e
 
 
 def advice(directories: Sequence[Directory]) -> str:
-    """The figures of each directory of applications, with the prices of the first directory."""
+    """The figures of the applications of all but the first directory by size, with the prices of the first."""
     micro, *measured = directories
-    estimator = Estimator(micro.results)
-    each = [(f"`{d.name}`", judge(estimator, [d.results])) for d in measured]
-    every = Judgement([case for _, judged in each for case in judged.cases])
-    judged = [*each, ("all with three repetitions or more", every.repeated)] if len(each) > 1 else each
-    text = table(["records", *HEAD], [[name, *_judged(judgement)] for name, judgement in judged])
+    every = judge(Estimator(micro.results), [d.results for d in measured])
+    by_size: dict[object, list[Case]] = {}
+    for case in every.cases:
+        by_size.setdefault(case.size, []).append(case)
+    judged = [(_size(size), Judgement(by_size[size])) for size in sorted(by_size, key=_order)]
+    judged += [("all with three repetitions or more", every.repeated)] if len(judged) > 1 else []
+    text = table(["buffers", *HEAD], [[name, *_judged(judgement)] for name, judgement in judged])
     far = [f"{c.title}: {c.pick}, {c.ratio(str(c.pick)):.2f} times {c.best}" for r, c in every.picked if r > CLEARLY]
     if far:
         text += f"\nMore than 5 % slower than the fastest: {'; '.join(far)}.\n"
@@ -481,6 +483,14 @@ def advice(directories: Sequence[Directory]) -> str:
     if left_out := exceptions(every):
         text += f"\nNot estimated: {left_out}.\n"
     return text
+
+
+def _order(size: object) -> float:
+    return float(size) if isinstance(size, int) else 0.0
+
+
+def _size(size: object) -> str:
+    return format_size(size, 3) if isinstance(size, int) else str(size)
 
 
 def advice_elsewhere(directories: Sequence[Directory]) -> str:
