@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import sample
 from browser import CHROMIUM
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
@@ -326,19 +327,20 @@ ACCESSIBLE = """
 
 
 @pytest.mark.parametrize("which", ["results", "profile", "comparison"])
-def test_what_axe_asks_for(browser, small, which, undrawn, tmp_path):
+def test_what_axe_asks_for(browser, small, which, undrawn, write, tmp_path):
     """Controls hold no controls, headings have an order, everything has a name."""
-    from tests.profile.profiles import mark, write
+    from tests.profile import profiles
 
     from firsttouch.report.comparison import write_comparison
     from firsttouch.report.profile import write_profile
 
     page = small
     if which == "profile":
-        page = write_profile([write(tmp_path / "p", mark(1.0, "a"))])
+        page = write_profile([profiles.write(tmp_path / "p", profiles.mark(1.0, "a"))])
     elif which == "comparison":
-        sides = [str(STANDARD.parent / name) for name in ("xeon-vm-quick", "xeon-vm-standard")]
-        page = write_comparison(sides, tmp_path / "c.html", None)
+        results = sample.results()
+        results.records = [r for r in results.records if r.experiment in ("sharing", "latency")]
+        page = write_comparison([str(write(results, side)) for side in "ab"], tmp_path / "c.html", None)
     browser.open(page)
     browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     for name in ("nested", "order", "unnamed", "ids"):
