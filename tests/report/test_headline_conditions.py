@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from firsttouch.analysis.findings import EVERY
 from firsttouch.commands import conclusions
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
@@ -86,3 +87,17 @@ def test_a_run_of_one_of_several_sizes_says_which() -> None:
         results.records = records
         heads.append({"(size " in number.head for number in conclusions(results).screen.numbers})
     assert heads == [{False}, {True}]
+
+
+@pytest.mark.parametrize("run", ["h200-apps-4", "h200-ranked-apps", "h200-placements", "h200-gpu-share"])
+def test_findings_of_applications_mix_no_unknown_condition(run: str) -> None:
+    results = load_results(RESULTS / run)
+    plain = {part.title: part.answer.findings for part in conclusions(results).answers}
+    results.records = [scaled(r, value, times) for value, times in (("a", 1), ("b", 1000)) for r in results.records]
+    for part in conclusions(results).answers:
+        told = {f.claim.id for f in part.answer.findings}
+        assert {f.claim.id for f in plain[part.title]} <= told
+        for finding in part.answer.findings:
+            others = finding.comparison.points if finding.comparison else ()
+            values = {msgspec.json.decode(point)[2]["firmware"] for point in (*finding.points, *others)}
+            assert len(values) == 1 or EVERY in finding.claim.names

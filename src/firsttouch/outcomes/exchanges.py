@@ -9,6 +9,7 @@ from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.figures import Bar
 from firsttouch.records.schema import INTERFACE, RANKS, Record
 from firsttouch.text import count
+from firsttouch.views.ranking import groups_apart_from
 
 BUFFERS, NONE = "buffers", "none"
 """The factor of the memory of messages, and the interface of a process that is alone."""
@@ -51,7 +52,7 @@ def findings(records: Sequence[Record]) -> list[Finding]:
     """The fastest way of messages for each application and number of processes, from ok and verified records."""
     exchanging = [r for r in records if r.counters.get(EXCHANGED) is not None and r.factors.get(INTERFACE) != NONE]
     findings = []
-    for rows in group_by(sorted(exchanging, key=lambda r: number(r, RANKS)), "app", RANKS, "size", "strategy").values():
+    for rows in groups_apart_from(sorted(exchanging, key=lambda r: number(r, RANKS)), INTERFACE, BUFFERS):
         best, worst = extremes(rows)
         part = counter(best, EXCHANGED, "ms")
         differ = compare(best, worst)
