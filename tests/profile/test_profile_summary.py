@@ -203,6 +203,25 @@ def test_calls_of_the_mark_command_are_no_part_of_what_they_mark(tmp_path):
     assert own.host.peak.bytes == 1000 * MiB
 
 
+def test_a_script_of_a_thousand_marks_is_summed_up(tmp_path):
+    """Each call holds 30 MiB for one tick; without them the first process has 100 MiB throughout."""
+    lines = []
+    for i in range(1000):
+        t, key, pid = 4 + i / 100, 10 + i, 2000 + i
+        both, alone = [t, 130 * MiB, 2], [t + 0.005, 100 * MiB, 1]
+        lines += [
+            s.Started(t=t, key=key, pid=pid, parent=0, name="firsttouch", command=["firsttouch", "mark"]),
+            s.Samples(of=f"process:{key}", columns=["resident", "minor", "major"], rows=[[t, 30 * MiB, 9, 0]]),
+            s.Samples(of="total", columns=["resident", "processes"], rows=[both, alone]),
+            mark(t + 0.001, f"step {i % 7}", source="mark", pid=pid),
+            s.Ended(t=t + 0.005, key=key, status=0),
+        ]
+    profile = read(write(tmp_path, *lines, whole=False))
+    for column, expected in (("resident", 100 * MiB), ("processes", 1)):
+        assert {value for t, value in profile.curve("total", column) if t >= 4} == {expected}
+    assert len(profile.processes) == 2
+
+
 def test_of_many_found_spans_the_longest_is_shown(tmp_path):
     teeth = [[i / 100, (100 + (700 * (i % 20) // 20 if i < 150 else 0)) * MiB] for i in range(1000)]
     rows = [s.Samples(of="total", columns=["resident"], rows=[[4 + t, size] for t, size in teeth])]

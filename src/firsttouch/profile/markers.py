@@ -4,6 +4,7 @@ a Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from firsttouch.profile.curves import Curve
@@ -73,15 +74,23 @@ def _faults(profile: Profile, call: ProfiledProcess, column: str) -> int:
 
 def _without(profile: Profile, column: str, total: Curve, calls: dict[int, ProfiledProcess]) -> Curve:
     """A sum over processes without those of `calls`, which are read at the same times as it."""
-    parts = [(call, profile.curve(f"process:{key}", "resident" if column == "processes" else column))
-             for key, call in calls.items()]  # fmt: skip
-    result = Curve()
+    steps = sorted(step for call in calls.values() for step in _steps(profile, column, call))
+    result, place, part = Curve(), 0, 0.0
     for t, value in total:
-        for call, curve in parts:
-            if curve is None or not len(curve) or t < curve.times[0]:
-                continue
-            if column in _LEVELS and call.ended is not None and t >= call.ended:
-                continue
-            value -= 1 if column == "processes" else curve.at(t) or 0.0
-        result.add(t, max(0.0, value))
+        while place < len(steps) and steps[place][0] <= t:
+            part += steps[place][1]
+            place += 1
+        result.add(t, max(0.0, value - part))
     return result
+
+
+def _steps(profile: Profile, column: str, call: ProfiledProcess) -> Iterator[tuple[float, float]]:
+    """By how much the part of a call in a sum changes, and when."""
+    curve = profile.curve(f"process:{call.key}", "resident" if column == "processes" else column)
+    before = 0.0
+    for t, value in curve or ():
+        value = 1.0 if column == "processes" else value
+        yield t, value - before
+        before = value
+    if column in _LEVELS and call.ended is not None and curve is not None and len(curve):
+        yield max(call.ended, curve.times[-1]), -before
