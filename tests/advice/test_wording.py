@@ -42,6 +42,11 @@ def test_most_of_it_is_above_half() -> None:
     )
 
 
+def test_parts_as_large_as_the_largest_are_named_too() -> None:
+    text = answer(row("managed", 40, 39, 1), row("explicit", 300, 20))[1]
+    assert text.startswith("The largest parts of it are part 0 (40 ms) and part 1 (39 ms); most of explicit: part 0")
+
+
 def test_a_part_is_summed_over_the_phases() -> None:
     both = row("managed", 30), row("managed", 30, phase="readback")
     twice = StrategyRow("managed", 100, 99, 101, [*both[0].terms, *both[1].terms, *row("x", 40, what="other").terms])

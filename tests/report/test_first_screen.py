@@ -152,9 +152,10 @@ def test_the_title_of_the_picture_is_its_message(name):
         shown = {median(r): r.factors["allocator"] for r in screen.shown if r.factors["agent"] == agent}
         said = screen.message.partition(f"the {agent.upper()} ")[2]
         for value in dict.fromkeys((min(shown), max(shown))):
-            (text,) = [part for part in re.findall(r"[0-9.]+ [nu]s \([a-z-]+\)", said) if f"({shown[value]})" in part][
-                :1
-            ]
+            parts = re.findall(r"[0-9.]+ [nu]s \([a-z, -]+\)", said)
+            text = next(part for part in parts if f"({shown[value]}" in part)
+            names = re.split(", | or ", text.partition("(")[2].rstrip(")"))
+            assert sorted(names) == sorted(name for other, name in shown.items() if 1 / 1.05 <= other / value <= 1.05)
             assert close(amounts(text, *SECONDS)[0], value)
     (size,) = {r.factors["size"] for r in screen.shown}
     assert parse_size(re.findall(r"[0-9.]+ [KMG]iB", screen.message)[0].replace(" ", "")) == size

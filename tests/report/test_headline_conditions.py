@@ -64,7 +64,7 @@ def test_a_picture_of_memory_is_of_buffers_beyond_the_caches() -> None:
     """A quick run on an H200 has most memories at 16 MiB, which its caches of 60 MiB hold, and some at 128 MiB."""
     screen = screen_of("h200-quick")
     assert {r.factors["size"] for r in screen.shown} == {128 * 2**20}
-    assert screen.message.startswith("A random load from 128 MiB of memory takes the GPU 306 ns (device)")
+    assert screen.message.startswith("A random load from 128 MiB of memory takes the GPU 306 ns (device or managed)")
 
 
 def test_what_a_cache_may_hold_is_not_called_memory() -> None:

@@ -51,13 +51,12 @@ def is_single(row: StrategyRow) -> bool:
     return row.measured and row.low == row.high
 
 
-def largest_part(row: StrategyRow) -> tuple[str, float]:
-    """What a strategy adds most of, over all phases, and its ms; ('', 0) if it adds nothing."""
+def parts_of(row: StrategyRow) -> dict[str, float]:
+    """What a strategy adds, over all phases, in ms, the most first."""
     parts: dict[str, float] = defaultdict(float)
     for term in row.terms:
         parts[term.what] += term.ms
-    what = max(parts, key=lambda name: parts[name], default="")
-    return (what, parts[what]) if what and parts[what] > 0 else ("", 0.0)
+    return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
 
 # ------------------------------------------------------------------------------------------------ what would turn it
@@ -188,14 +187,18 @@ def _time(row: StrategyRow) -> str:
 
 
 def _parts(advice: Advice, best: StrategyRow) -> str:
-    """What most of the time is, of the best and of the baseline; 'the largest part' if that is not above half."""
+    """What most of the time is, of the best and of the baseline: 'the largest part' if that is not above half, with
+    the next if that is as large.
+    """
     baseline = [row for row in advice.strategies if row.strategy == BASELINE and row is not best]
     texts = []
     for row in (best, *baseline):
-        what, ms = largest_part(row)
-        if not what:
+        (what, ms), *others = [*parts_of(row).items(), ("", 0.0)]
+        if not ms:
             break
-        of = "it is" if row is best else f"{BASELINE}:"
-        part = "most of" if ms > row.ms / 2 else "the largest part of"
-        texts.append(f"{part} {of} {what} ({quantity(ms, 'ms')})")
+        alike = [(name, also) for name, also in others if also * SIMILAR >= ms]
+        part = "the largest parts" if alike else "most" if ms > row.ms / 2 else "the largest part"
+        of = f"{BASELINE}:" if row is not best else "it are" if alike else "it is"
+        named = join_names([f"{name} ({quantity(one, 'ms')})" for name, one in [(what, ms), *alike]])
+        texts.append(f"{part} of {of} {named}")
     return f"{caption('; '.join(texts))}." if texts else ""

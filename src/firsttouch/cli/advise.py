@@ -79,7 +79,7 @@ def show(advice: Advice) -> None:
     """Prints the answer in at most three sentences, the strategies, and what else follows from the records."""
     from rich.table import Table
 
-    from firsttouch.advice.wording import largest_part
+    from firsttouch.advice.wording import parts_of
     from firsttouch.cli.console import Console
     from firsttouch.text import caption, quantity
 
@@ -93,11 +93,11 @@ def show(advice: Advice) -> None:
     table.add_column("", no_wrap=True)
     table.add_column("largest part", overflow="fold")
     for row in advice.strategies:
-        part, ms = largest_part(row)
+        part, ms = next(iter(parts_of(row).items()), ("", 0.0))
         kind = "measured" if row.measured else "estimated"
         if row.estimated_ms is not None:
             kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
-        what = f"{part}, {quantity(ms, 'ms')}" if part else ""
+        what = f"{part}, {quantity(ms, 'ms')}" if ms else ""
         table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
     console = Console()
     console.print(table)

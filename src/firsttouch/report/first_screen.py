@@ -13,8 +13,8 @@ import msgspec
 from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.conditions import with_conditions
-from firsttouch.analysis.findings import Finding, Quantity, highest, lowest, quantity
-from firsttouch.analysis.statistics import group_by, measured
+from firsttouch.analysis.findings import Finding, Quantity, quantity
+from firsttouch.analysis.statistics import group_by, measured, median_of
 from firsttouch.figures import Bar, Figure
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.outcomes.derive import derive
@@ -31,6 +31,7 @@ from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import join_names, label
 from firsttouch.views.headlines import MOST, headlines
 from firsttouch.views.latencies import latencies, may_be_cached
+from firsttouch.views.ranking import tied
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
@@ -203,19 +204,23 @@ def _of_latencies(records: Sequence[Record], cached: bool) -> str:
     """What the picture of latencies shows: for each agent the least and the greatest, with their memories. cached: a
     cache may hold what is loaded.
     """
-    agents = [
-        f"the {str(agent).upper()} {_span([lowest(rows, 'allocator')[0], highest(rows, 'allocator')[0]])}"
-        for (agent,), rows in group_by(records, "agent").items()
-    ]
+    agents = [f"the {str(agent).upper()} {_span(rows)}" for (agent,), rows in group_by(records, "agent").items()]
     size = label("size", records[0].factors["size"])
     place = f"{size}, which a cache may hold," if cached else f"{size} of memory"
     return f"A random load from {place} takes {join_names(agents)}."
 
 
-def _span(ends: Sequence[Record]) -> str:
-    """The least and the greatest of several latencies, as '142 ns (device) to 1.2 us (pinned)'."""
-    texts = [f"{quantity_text(quantity(r))} ({r.factors['allocator']})" for r in ends]
-    return " to ".join(dict.fromkeys(texts))
+def _span(rows: Sequence[Record]) -> str:
+    """The least and the greatest of several latencies with the memories that are tied with them, as '142 ns (device or
+    managed) to 1.2 us (pinned)'.
+    """
+    least, greatest = min(rows, key=median_of), max(rows, key=median_of)
+    ends = [least] if greatest in tied(rows, least) else [least, greatest]
+    texts = [
+        f"{quantity_text(quantity(end))} ({join_names([str(r.factors['allocator']) for r in tied(rows, end)], 'or')})"
+        for end in ends
+    ]
+    return " to ".join(texts)
 
 
 def _place(record: Record) -> str:
