@@ -44,6 +44,7 @@ from firsttouch.figures import Bar, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+from firsttouch.text import ALL
 from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 
 ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
@@ -318,5 +319,5 @@ def _best(record: Record, others: Sequence[Record]) -> Finding:
     if record.factors["agent"] == "gpu":
         return finding(GPU, rows, allocator=allocator)
     threads = record.counters.get("threads", record.factors["threads"])
-    used = int(threads) if isinstance(threads, float) else threads
+    used = (int(threads) if isinstance(threads, float) else threads) or ALL
     return finding(CPU, rows, allocator=allocator, cpu_threads=used)
