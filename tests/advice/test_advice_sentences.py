@@ -45,5 +45,16 @@ def test_advice_of_measured_applications_counts_them() -> None:
     assert finding.value.value == won
 
 
+def test_a_run_of_the_cpu_alone_says_how_to_touch_memory() -> None:
+    run = load_results(RESULTS / "xeon-vm-quick")
+    run.records = [r for r in run.records if r.device == "cpu"]
+    (sentence,) = sentences(run)
+    assert sentence.estimated
+    assert sentence.text.startswith("Use huge pages, which a program must ask for here (madvise): ")
+    assert set(sentence.findings[0].points) <= {key_of(r) for r in run.records if r.experiment == "pagefault"}
+    run.machine.devices = [d for d in run.machine.devices if d.name == "cpu"]
+    assert [again.text for again in sentences(run)] == [sentence.text]
+
+
 def test_there_is_no_advice_from_too_few_records() -> None:
     assert sentences(load_results(RESULTS / "h200-pagefault")) == []

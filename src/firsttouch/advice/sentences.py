@@ -12,6 +12,7 @@ from firsttouch.advice.advisor import choose_device, on_processor, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.costs import record_keys
 from firsttouch.advice.measured import MeasuredPrices
+from firsttouch.advice.settings import Settings, settings
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, not_apart
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
 from firsttouch.analysis.findings import quantity as quantity_of
@@ -33,6 +34,8 @@ from firsttouch.workspace.strategies import STRATEGIES
 _GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""
 MOST = 3
+ESTIMATE = "advice.estimate"
+"""The claim of which strategy a program should take by prices, of which `firsttouch advise` tells more."""
 OFTEN_ENOUGH = 3
 """The least number of applications from which it is said which strategy is the fastest most often."""
 
@@ -54,16 +57,17 @@ def sentences(run: Results, device: str | None = None) -> list[Sentence]:
 
     They are about the applications that were measured, if there are enough of them. Otherwise they are about each of
     them, about searches, and about a program that writes data on the CPU, works on them in kernels and reads them back.
+    If no device runs kernels, or too little was measured of it, they are about how the CPU should touch memory first.
     """
     try:
         info = choose_device([run], device)
     except UsageError:
-        return []
+        return _of_host(run)
     runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]
     groups = _groups([r for r in without_candidates(runs) if not is_events_run(r)])
     of_apps = _of_applications(groups, info) if len(groups) >= OFTEN_ENOUGH else _of_few(groups, info)
     chosen = [*of_apps[: MOST - 1], *_of_placements(runs, info), *_of_shares(runs, info), *of_apps[MOST - 1 :]]
-    return (chosen if len(groups) >= OFTEN_ENOUGH else [*chosen, *_of_prices(run, info)])[:MOST]
+    return (chosen if len(groups) >= OFTEN_ENOUGH else [*chosen, *_of_prices(run, info)])[:MOST] or _of_host(run)
 
 
 def _sentence(
@@ -270,10 +274,28 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
         text += f"; {note}"
     details = {row.strategy: Quantity(row.ms, "ms", row.low, row.high) for row in others}
     value = Quantity(best.ms, "ms", best.low, best.high)
-    result = [_sentence("estimate", text, value, device.name, points, **details)]
-    for name, choice in advice.settings.named().items():
-        result.append(_sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds)))
+    result = [_sentence(ESTIMATE.removeprefix("advice."), text, value, device.name, points, **details)]
+    result += _of_settings(advice.settings, device)
     return [replace(sentence, estimated=True) for sentence in result]
+
+
+def _of_host(run: Results) -> list[Sentence]:
+    """What follows for a program without kernels."""
+    host = next((d for d in run.machine.devices if d.role == "host" and d.available), None)
+    if host is None:
+        return []
+    try:
+        found = settings(MeasuredPrices(run.machine, run.records, host), STRATEGIES[BASELINE])
+    except UsageError:
+        return []
+    return [replace(sentence, estimated=True) for sentence in _of_settings(found, host)][:MOST]
+
+
+def _of_settings(found: Settings, device: DeviceInfo) -> list[Sentence]:
+    return [
+        _sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds))
+        for name, choice in found.named().items()
+    ]
 
 
 def _named(advice: Advice) -> list[StrategyRow]:

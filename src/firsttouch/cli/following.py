@@ -15,6 +15,7 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
     """The command that most runs are followed by: failed points again; else advice, if the results have what it needs;
     else a comparison.
     """
+    from firsttouch.advice.sentences import ESTIMATE
     from firsttouch.records.schema import FAILURES
 
     outcome, screen = measured.outcome, measured.conclusions.screen
@@ -22,7 +23,7 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
     where = str(outcome.directory)
     if any(outcome.counts.get(status) for status in FAILURES):
         words = [work.name, "--resume", "--retry", "--out", where, *named]
-    elif any(sentence.estimated for sentence in screen.advice):
+    elif any(finding.claim.id == ESTIMATE for sentence in screen.advice for finding in sentence.findings):
         words = ["advise", where]
     elif screen.advice and (app := _application(measured)):
         words = ["advise", where, "--app", app, *named]
