@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
@@ -251,7 +252,7 @@ class Transfer(Experiment):
         known = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
         return [
             *map(_fastest, known),
-            *(f for rows in known for f in best_over_worst(RANGE, rows, "allocator")),
+            *(f for rows in known for f in _over_slowest(rows)),
             *_alone(records),
             *_into_new_pages(records),
         ]
@@ -268,9 +269,11 @@ PEAK = Claim(
 )
 RANGE = Claim(
     "transfer.range",
-    "over {size}, {direction} is {ratio} times as fast with {allocator} memory ({value}) as with {other_allocator} "
-    "memory ({other_value})",
+    "over {size}, {direction} by the {engine} is {ratio} times as fast with {allocator} memory ({value}) as with "
+    "{other_allocator} memory ({other_value})",
 )
+WHOLE_RANGE = replace(RANGE, names=("streams", "chunk"))
+"""Of copies that are neither split nor pipelined, which is what a copy is."""
 ALONE = Claim(
     "transfer.alone",
     "a single copy of {size} takes at least {value} from the call to its completion ({direction}, {allocator}, "
@@ -281,6 +284,12 @@ NEW_PAGES = Claim(
     "a single copy of {size} into {allocator} pages that nobody has touched takes {value}, {ratio} times as long as "
     "into pages that are there ({other_value}, {direction})",
 )
+
+
+def _over_slowest(rows: Sequence[Record]) -> list[Finding]:
+    """Compares allocators, by copies that are neither split nor pipelined if there are any."""
+    whole = [r for r in rows if all(r.factors.get(name) == value for name, value in _WHOLE.items())]
+    return best_over_worst(WHOLE_RANGE if whole else RANGE, whole or rows, "allocator")
 
 
 def _fastest(rows: Sequence[Record]) -> Finding:
