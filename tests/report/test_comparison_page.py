@@ -52,7 +52,11 @@ def test_ratios_are_dots_largest_first_with_intervals_and_verdicts(tmp_path: Pat
     assert sizes == sorted(sizes, reverse=True)
     assert len({row["x"] for row in rows(points)}) == len(sizes) > 5
     assert not any("bar" in json.dumps(layer["mark"]) for spec in (experiments, points) for layer in spec["layer"])
-    assert page.index("by the median of each experiment") < page.index('id="ratios"') < page.index('id="experiments"')
+    assert (
+        page.index("by the weighted median of each experiment")
+        < page.index('id="ratios"')
+        < page.index('id="experiments"')
+    )
 
 
 def test_conditions_are_above_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

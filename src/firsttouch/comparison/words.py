@@ -81,8 +81,10 @@ def headline(comparison: ResultsComparison, side: int) -> str:
         )
     untold = [f"{tally[CANNOT_TELL]:,} that cannot be told"] if tally[CANNOT_TELL] else []
     counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference", *untold]) + f", {of_all}"
-    what += ", by the median of each experiment"
-    none = f"No clear difference in any {of_all}"
+    several = any(len(comparison.sides[i].runs) > 1 for i in (0, side))
+    what += f", by the {'weighted ' if several else ''}median of each experiment"
+    shifted = any(group.differs for group in groups)
+    none = f"No single one {of_all} differs clearly" if shifted else f"No clear difference in any {of_all}"
     return f"{what}: {summary(comparison, side)}. {counts if differing or untold else none}."
 
 
