@@ -63,6 +63,18 @@ def test_a_record_without_a_factor_is_not_compared_with_those_that_have_it() -> 
     ]
 
 
+def test_a_record_is_not_compared_with_itself() -> None:
+    assert said([a_load(10, 64)]) == []
+    unnamed = Claim("x.y", "it takes {value}, {ratio} times as long as at best")
+    rows = [a_load(10, 64), a_load(20, KIB)]
+
+    def find(records: Sequence[Record]) -> list[Finding]:
+        fast, slow = extremes(records)
+        return [finding(unnamed, slow, comparison=compare(slow, fast))]
+
+    assert under_conditions(find, rows) == []
+
+
 def test_records_of_an_older_definition_of_the_metric_are_left_out() -> None:
     old = msgspec.structs.replace(a_load(1, 64, place="old"), metric_version=0)
     assert said([old, a_load(10, 64), a_load(20, KIB)]) == [

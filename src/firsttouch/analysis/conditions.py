@@ -142,7 +142,7 @@ def _alike(find: Find, records: Sequence[Record], apart: frozenset[str]) -> list
     """The findings about these records. Those that compare what differs in a factor that they do not name are derived
     again from groups of records that have the same value of it.
     """
-    found = [(f, unnamed(f, records)) for f in find(records)]
+    found = [(f, unnamed(f, records)) for f in find(records) if not _compares_with_itself(f)]
     differing = apart.union(*(names for _, names in found))
     refused = {f.claim.id for f, names in found if names}
     again: dict[str, list[Finding]] = {}
@@ -156,6 +156,14 @@ def _alike(find: Find, records: Sequence[Record], apart: frozenset[str]) -> list
         else:
             kept += again.pop(f.claim.id, [])
     return kept
+
+
+def _compares_with_itself(finding: Finding) -> bool:
+    """Whether a finding tells how a value compares with itself, as where only one point was measured."""
+    against = finding.comparison
+    if against is None or set(against.points) != set(finding.points) or against.value != finding.value:
+        return False
+    return any(name == "ratio" or name.startswith(_OTHER) for name in _placeholders(finding))
 
 
 def _groups(records: Sequence[Record], names: Sequence[str]) -> list[list[Record]]:
