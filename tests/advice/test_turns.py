@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from firsttouch.advice.advisor import ranked
 from firsttouch.advice.costs import ExchangePrice, Price, RecordKey, Time
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
@@ -80,6 +81,17 @@ def test_a_run_without_exchange_says_what_its_estimate_lacks() -> None:
     term = turns_of(program(100), prices())
     assert term is not None
     assert any("firsttouch run exchange" in str(ground) for ground in term.grounds)
+
+
+def test_where_unmeasured_turns_decide_the_fastest_is_not_known() -> None:
+    """As found on an H100: 2048 updates by thread groups in each turn make managed memory the slowest."""
+    many = ranked(program(100, updates=100 * 2048), "a solver", WORK, prices())
+    assert not many.fastest_known
+    assert "measure: firsttouch run exchange --device cuda:0" in " ".join(many.sentences)
+    measured = ranked(program(100, updates=2048), "a solver", WORK, prices(*MEASURED))
+    assert measured.fastest_known
+    assert measured.take == "explicit"
+    assert ranked(program(1), "a solver", WORK, prices()).fastest_known
 
 
 @pytest.mark.parametrize(("strategy", "small"), [("explicit", SMALL), ("pinned", SMALL), ("managed", 1 << 24)])

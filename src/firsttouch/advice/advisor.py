@@ -13,6 +13,7 @@ from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
 from firsttouch.advice.costs import Prices, RecordKey, Unmeasured, assumptions
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, estimate
+from firsttouch.advice.pricing import UNMEASURED_TURNS
 from firsttouch.advice.settings import settings
 from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
@@ -22,7 +23,7 @@ from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.records.reading import Results, has_results, key_of, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import quantity
+from firsttouch.text import count, quantity
 from firsttouch.units import parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
@@ -281,6 +282,9 @@ def ranked(
     advice.take = chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
     advice.turns = turns_of(rows, measure, absent)
+    if not runs and (turned := _turned_by_turns(advice.strategies, device.name)):
+        advice.fastest_known = False
+        advice.turns.insert(0, turned)
     if not runs and (turned := _turned_by_rounds(advice.take, workload, others, prices, app, measure)):
         advice.fastest_known = False
         advice.turns.insert(0, turned)
@@ -352,6 +356,21 @@ def _of_first_touches(terms: Mapping[str, list[Term]], prices: Prices) -> list[s
     """The note on prices of new pages, if they are not those of hardware."""
     note = first_touch_note(prices.machine)
     return [note] if note and any(t.what.startswith(FIRST_TOUCH) for rows in terms.values() for t in rows) else []
+
+
+def _turned_by_turns(rows: Sequence[StrategyRow], device: str) -> str:
+    """How turns over small blocks that are not measured would turn the advice, or ''."""
+    assumed = {row.strategy: [t for t in row.terms if UNMEASURED_TURNS in assumptions(t.grounds)] for row in rows}
+    best, certain = rows[0], [row for row in rows if not assumed[row.strategy]]
+    most = best.ms + sum(t.high - t.ms for t in assumed[best.strategy])
+    if not assumed[best.strategy] or not certain or most <= SIMILAR * certain[0].ms:
+        return ""
+    times = sum(t.count for t in assumed[best.strategy])
+    return (
+        f"It is not known to be the fastest: what {count(times, 'turn')} of kernels and the CPU over a small block "
+        f"take is not in these results, and with up to {quantity(most, 'ms')} {certain[0].strategy} is faster; "
+        f"measure: firsttouch run exchange --device {device}."
+    )
 
 
 def _turned_by_rounds(

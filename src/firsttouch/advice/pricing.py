@@ -25,9 +25,11 @@ SMALLEST_PAGE = 4096
 SMALL_BLOCK = 64 << 10
 """A block of at most so many bytes moves as a whole. If both agents use it in turns, the driver may delay them."""
 UNMEASURED_TURNS = (
-    "turns of a kernel and the CPU over a small block are not in this run, and are priced as faults; they may take "
-    "over a millisecond each (firsttouch run exchange)"
+    "turns of a kernel and the CPU over a small block are not in this run, and are priced as faults; they may take far "
+    "longer, and with atomic updates by thread groups milliseconds each (firsttouch run exchange)"
 )
+SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
+"""Nanoseconds that a turn, and an atomic update in it, may take where they are not measured: as on H100s."""
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
 """What stands for the launch of steps that belong to none: they run on all threads."""
@@ -310,6 +312,8 @@ class Moving(Pricing):
                     cpu, gpu = self.prices.cpu_fault(self.name), isolated(self.name)
                     price = cpu.assuming(UNMEASURED_TURNS)
                     time = (gpu + cpu.of(block.nbytes).at_least(gpu)).times(turns)
+                    slow = turns * SLOW_TURN + counts["updates", number] * SLOW_UPDATE
+                    time = Time(time.value, time.low, max(time.high, slow))
                 self.terms.add("compute", what, price, block.nbytes * turns, time, turns)
             if faults > 0:
                 price, time = self._gpu_fault_price(), isolated(self.name).times(faults)
