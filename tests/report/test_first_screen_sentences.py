@@ -271,8 +271,8 @@ def as_used(lines: Lines) -> bool:
     return there < 0.9 * all_of_it
 
 
-def first_touch(lines: Lines, page: str, pages: str, by_gpu: str | None, where: str | None, time: str,
-                allocator: str, handed_out: str | None) -> None:  # fmt: skip
+def first_touch(lines: Lines, page: str, pages: str, by_gpu: str | None, low: str | None, high: str | None,
+                where: str | None, time: str, allocator: str, handed_out: str | None) -> None:  # fmt: skip
     assert bool(handed_out) == as_used(lines)
     size = float(page.split()[0]) * UNITS[page.split()[1]]
     most = [r["factors"]["pages"] for r in lines.find("pagefault", "cpu", scenario="cpu", access="store", threads=1)
@@ -281,7 +281,13 @@ def first_touch(lines: Lines, page: str, pages: str, by_gpu: str | None, where: 
     if by_gpu:
         found = lines.find("pagefault", lines.gpu, scenario="gpu-major", access="store", allocator=where)
         found = [r for r in found if r["counters"]["page_bytes"] == size]
-        same(by_gpu, mid(max(found, key=lambda r: r["factors"]["pages"])))
+        row = max(found, key=lambda r: r["factors"]["pages"])
+        same(by_gpu, mid(row))
+        if low and high:
+            same(f"{low} {high.split()[1]}", interval(row)[0])
+            same(high, interval(row)[1])
+        else:
+            narrow(mid(row), *interval(row))
     rows = [r for r in lines.find("pagefault", "cpu", scenario="cpu", access="store", threads=1, allocator=allocator)
             if r["counters"]["page_bytes"] == size]  # fmt: skip
     same(time, mid(max(rows, key=lambda r: r["factors"]["pages"])))
@@ -533,7 +539,8 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"The CPU, in the host's memory: {N} GB/s {TRIAD}{STORES}; {LOAD}": cpu_host,
     rf"Copy to the (GPU|host): {N} GB/s (from|to) ({NAME[1:-1]}(?:(?:, | or ){NAME[1:-1]})*) over {S}, {LIMIT} link "
     rf"allows; {N} GB/s (from|to) malloc": copies,
-    rf"First touch of a {S} page, of {N}: (?:{T} by the GPU in {NAME} memory; )?{T} by one CPU thread in {NAME} memory"
+    rf"First touch of a {S} page, of {N}: (?:{T}(?: \({N} to {T}\))? by the GPU in {NAME} memory; )?"
+    rf"{T} by one CPU thread in {NAME} memory"
     "(, which the host hands out as it is used)?":
         first_touch,
     rf"Managed memory written by the CPU: {N}(?: \({N} to {N}\))? times as long as a copy \({T}, not {T}, for {N} "

@@ -100,6 +100,7 @@ def _fields(finding: Finding) -> dict[str, str]:
     """The text for every placeholder that a claim may use."""
     fields = {name: _condition(name, v) for name, v in finding.conditions.items()}
     fields |= {name: quantity_text(q) for name, q in finding.details.items()}
+    fields |= {f"{name}_and_interval": quantity_text(q, interval=True) for name, q in finding.details.items()}
     value = finding.value
     fields["value"] = value if isinstance(value, str) else quantity_text(value, interval=True)
     if comparison := finding.comparison:

@@ -93,7 +93,7 @@ class _Numbers:
         text = "{value} in a triad over {stream_size}" + _how(stream) + self._held(stream) + words
         rows, sizes = [stream], {"stream_size": stream_size}
         if load is not None:
-            text += "; {load} for a load from {load_size}" + self._held(load)
+            text += "; {load_and_interval} for a load from {load_size}" + self._held(load)
             details["load"], sizes["load_size"] = quantity(load), _size(load)
             rows.append(load)
         named: dict[str, Any] = {**sizes}
@@ -125,7 +125,7 @@ class _Numbers:
         slow = next((r for r in alike if r.factors.get("allocator") == plain and r not in named), None)
         if slow is not None:
             details["plain"] = quantity(slow)
-            text += f"; {{plain}} {side} {plain}"
+            text += f"; {{plain_and_interval}} {side} {plain}"
         memories = join_names([str(name) for name in distinct(named, "allocator")], "or")
         rows = named if slow is None else [*named, slow]
         return finding(
@@ -216,7 +216,7 @@ def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str
         return None
     most = max(count for count in shared if isinstance(count, int))
     rows = {who: of[most] for who, of in known.items()}
-    texts = [f"{{{who}}} by {_TOUCHERS[who]} in {{{who}_allocator}} memory" for who in rows]
+    texts = [f"{{{who}_and_interval}} by {_TOUCHERS[who]} in {{{who}_allocator}} memory" for who in rows]
     first = next(iter(rows.values()))
     allocators: dict[str, Any] = {f"{who}_allocator": r.factors["allocator"] for who, r in rows.items()}
     return finding(
