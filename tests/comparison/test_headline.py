@@ -9,6 +9,8 @@ import pytest
 from runs import another_run, copy, slower
 
 from firsttouch.comparison.compare import compare
+from firsttouch.comparison.differences import SAME, ExperimentDifference
+from firsttouch.comparison.headline import ALIKE, UNCLEAR, shift_of
 from firsttouch.comparison.plain import plain
 from firsttouch.comparison.words import answers, condition_rows, what_to_type
 from firsttouch.records.schema import SCHEMA
@@ -55,6 +57,17 @@ def test_what_matters_comes_first(changes, said, before, tmp_path):
     sentence = sentence.replace("after/0", "after").replace("before0/0", "before")
     assert re.search(said, sentence), sentence
     assert not re.search(r"(?<!within) \b[01] % ", sentence)
+
+
+@pytest.mark.parametrize(("far", "state"), [(0, ALIKE), (15, ALIKE), (23, UNCLEAR)])
+def test_the_same_is_said_only_where_most_points_are(far, state):
+    """On a busy machine loads from memory take longer, and differ from run to run; those from a cache do not, and weigh
+    more in the median of an experiment.
+    """
+    group = ExperimentDifference(
+        "latency", "cpu", "lower", "ns", 1, 38, {SAME: 38}, 1.006, 0.98, 1.03, verdict=SAME, worse=None
+    )
+    assert shift_of(group, [1.37] * far + [1.005] * (38 - far)).state == state
 
 
 def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypatch):

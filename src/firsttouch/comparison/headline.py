@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from firsttouch.comparison.compare import ResultsComparison
 from firsttouch.comparison.differences import (
@@ -78,7 +79,8 @@ def summary(comparison: ResultsComparison, side: int) -> str:
     by_device: dict[str, list[_Shift]] = {}
     for group in comparison.groups:
         if group.side == side:
-            by_device.setdefault(group.device, []).append(_shift(group))
+            ratios = [d.ratio for d in comparison.points_of(group) if d.ratio]
+            by_device.setdefault(group.device, []).append(shift_of(group, ratios))
     names = device_names(comparison)
     devices = sorted(by_device, key=lambda device: -max(map(_size, by_device[device])))
     return "; ".join(part for device in devices for part in _parts(names.get(device, device), by_device[device]))
@@ -102,7 +104,10 @@ def kind_of(group: ExperimentDifference) -> str:
     return KINDS.get(group.experiment.partition(" ")[0], group.experiment)
 
 
-def _shift(group: ExperimentDifference) -> _Shift:
+def shift_of(group: ExperimentDifference, ratios: Sequence[float]) -> _Shift:
+    """ratios: of its points, whose plain median must be within a bound too: the weighted one may rest on the few that
+    are steady, such as loads from a cache on a busy machine.
+    """
     ratio, low, high = group.ratio, group.low, group.high
     if group.verdict == CANNOT_TELL:
         return _Shift(group, UNCLEAR, 1.0)
@@ -113,6 +118,7 @@ def _shift(group: ExperimentDifference) -> _Shift:
     if large and ratio and judge(group.unit, group.better, 1 if ratio > 1 else -1)[0] == verdict:
         return _Shift(group, verdict, ratio if verdict in (HIGHER, LOWER) else max(ratio, 1 / ratio))
     bound = max(abs(math.log(b)) for b in (low, high)) if low and high else math.inf
+    bound = max(bound, abs(math.log(median(ratios)))) if ratios else bound
     if sum(counts.values()) > max(1, FEW_POINTS * group.points):
         return _Shift(group, MIXED, 1.0)
     return _Shift(group, ALIKE, math.exp(bound)) if bound <= math.log1p(ALIKE_WITHIN) else _Shift(group, UNCLEAR, 1.0)
