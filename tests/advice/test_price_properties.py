@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firsttouch.advice.advisor import estimates
+from firsttouch.advice.advisor import choose_device, estimates
 from firsttouch.advice.costs import Price, Time
 from firsttouch.advice.measured import MeasuredPrices
+from firsttouch.apps import all_apps
+from firsttouch.harness.app import solve
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.patterns import PATTERNS, program_for, settings_for
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES
@@ -32,7 +35,7 @@ results = cache(load_results)
 @cache
 def prices(run: str, change: Callable[[Record], Record] | None = None) -> MeasuredPrices:
     loaded = results(RESULTS / run)
-    device = next(d for d in loaded.machine.devices if d.available and d.capabilities.runs_kernels)
+    device = choose_device([loaded], None)
     return MeasuredPrices(loaded.machine, map(change, loaded.records) if change else loaded.records, device)
 
 
@@ -71,6 +74,16 @@ def test_no_larger_size_is_cheaper(run: str, pattern: str) -> None:
     before: dict[str, float] = {}
     for size in (int(2 ** (k / 4)) for k in range(12 * 4, 20 * 4)):
         now = times(program_for(pattern, size), prices(run))
+        assert all(ms >= before.get(name, 0.0) * (1 - 1e-9) for name, ms in now.items()), size
+        before.update(now)
+
+
+@pytest.mark.parametrize("name", ["bfs", "gemm", "halo"])
+def test_no_larger_size_of_an_application_is_cheaper(name: str) -> None:
+    """Also where blocks that are small, and taken in turns, grow beyond that."""
+    app, before = all_apps()[name], dict[str, float]()
+    for size in (2**17, 2**18, 2**19, 2**20):
+        now = times(program_of(app, solve(app, size)), prices("h200-standard"))
         assert all(ms >= before.get(name, 0.0) * (1 - 1e-9) for name, ms in now.items()), size
         before.update(now)
 

@@ -254,8 +254,8 @@ class InPlace(Pricing):
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.
-        price = max(used, key=lambda p: p.of(nbytes).value).assuming(ONE_PASS)
-        all_passes = price.of(nbytes).times(passes)
+        price = max(used, key=lambda p: p.of(nbytes * passes).value).assuming(ONE_PASS)
+        all_passes = price.of(nbytes * passes)
         once = price.of(nbytes) if passes >= 1 else all_passes
         time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes, time)
@@ -309,9 +309,9 @@ class Moving(Pricing):
                 try:
                     price, time = self._turns(turns, counts["updates", number])
                 except Unmeasured:
-                    cpu, gpu = self.prices.cpu_fault(self.name), isolated(self.name)
+                    cpu, faults = self.prices.cpu_fault(self.name), counts["faults", number]
                     price = cpu.assuming(UNMEASURED_TURNS)
-                    time = (gpu + cpu.of(block.nbytes).at_least(gpu)).times(turns)
+                    time = cpu.of(block.nbytes).at_least(isolated(self.name)).times(turns)
                     slow = turns * SLOW_TURN + counts["updates", number] * SLOW_UPDATE
                     time = Time(time.value, time.low, max(time.high, slow))
                 self.terms.add("compute", what, price, block.nbytes * turns, time, turns)
