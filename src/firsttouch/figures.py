@@ -55,7 +55,9 @@ class Line(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Bar(Figure):
-    """One horizontal bar of length y per x and colour, with the 95 % interval of a median as a whisker."""
+    """One horizontal bar of length y per x and colour, from zero, with the 95 % interval of a median as a whisker; with
+    log_y a dot.
+    """
 
     x: str
     y: str = "median"
@@ -80,7 +82,7 @@ class Stack(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Heat(Figure):
-    """A cell per x and y, coloured by z and labelled with it."""
+    """A cell per x and y, coloured by z and labelled with it, after a ~ if its interval is wide."""
 
     x: str
     y: str
