@@ -82,6 +82,9 @@ class Lines:
                 found.setdefault((f["app"], f["size"]), {})[f["strategy"]] = r
         return {group: rows for group, rows in found.items() if len(rows) > 1}
 
+    def runs(self) -> dict[str, Row]:
+        return {f"{group} {name}": r for group, rows in self.apps().items() for name, r in rows.items()}
+
     # prices in ns, of 1 GiB
 
     def pages(self, page_size: str) -> int:
@@ -371,8 +374,8 @@ def winner(lines: Lines) -> tuple[str, int, int]:
     return best, won, clear
 
 
-def of_one_size(lines: Lines, size: str | None) -> None:
-    sizes = {r["factors"]["size"] for rows in lines.apps().values() for r in rows.values()}
+def of_one_size(rows: dict[str, Row], size: str | None) -> None:
+    sizes = {r["factors"]["size"] for r in rows.values()}
     assert (size is not None) == (len(sizes) == 1 and isinstance(next(iter(sizes)), int))
     if size is not None:
         same(size, next(iter(sizes)))
@@ -380,7 +383,7 @@ def of_one_size(lines: Lines, size: str | None) -> None:
 
 def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, cases: str, size: str | None,
             clear: str | None) -> None:  # fmt: skip
-    of_one_size(lines, size)
+    of_one_size(lines.runs(), size)
     best, times, clearly = winner(lines)
     every = {n for rows in lines.apps().values() for n in rows}
     assert (name, int(won), int(cases), int(strategies)) == (best, times, len(lines.apps()), len(every))
@@ -390,7 +393,7 @@ def fastest(lines: Lines, name: str, up_to: str, strategies: str, won: str, case
 
 
 def nobody(lines: Lines, device: str, cases: str, size: str | None, name: str, won: str) -> None:
-    of_one_size(lines, size)
+    of_one_size(lines.runs(), size)
     best, times, clearly = winner(lines)
     assert (lines.gpu, clearly) == (device, 0)
     assert (name, int(won), int(cases)) == (best, times, len(lines.apps()))
@@ -448,10 +451,10 @@ def fastest_of_one(lines: Lines, app: str, time: str, low: str | None, high: str
         narrow(mid(row), *interval(row))
 
 
-def take_for_one(
-    lines: Lines, names: str, app: str, time: str, less: str, other: str, worst: str | None, once: str | None
-) -> None:
+def take_for_one(lines: Lines, names: str, app: str, size: str | None, time: str, less: str, other: str,
+                 worst: str | None, once: str | None) -> None:  # fmt: skip
     rows = of_application(lines, app)
+    of_one_size(rows, size)
     assert names.split(" or ") == leaders(rows)
     same(time, min(map(mid, rows.values())) * 1e6)
     last = max(rows, key=lambda one: mid(rows[one]))
@@ -461,8 +464,9 @@ def take_for_one(
     assert bool(once) == all(r["summary"]["n"] == 1 for r in rows.values())
 
 
-def none_faster(lines: Lines, app: str, other: str, time: str) -> None:
+def none_faster(lines: Lines, app: str, size: str | None, other: str, time: str) -> None:
     rows = of_application(lines, app)
+    of_one_size(rows, size)
     assert other in leaders(rows)
     same(time, mid(rows[other]) * 1e6)
 
@@ -561,9 +565,9 @@ SENTENCES: dict[str, Callable[..., None]] = {
     rf"{NAME}: {T}(?: \({N} to {T}\))? under {NAME}, the fastest of {N} strategies(?: \(not told apart from "
     rf"([^)]*)\))?; {T} under {NAME}, the slowest":
         fastest_of_one,
-    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}: a run took {T}, against {T} under {NAME}"
+    rf"Take ({NAME[1:-1]}(?: or {NAME[1:-1]})*) for {NAME}{OF_SIZE}: a run took {T}, against {T} under {NAME}"
     r"(, the slowest)?(, each run once)?\.": take_for_one,
-    rf"For {NAME} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,
+    rf"For {NAME}{OF_SIZE} no strategy is clearly faster than {NAME}, which took {T}\.": none_faster,
     rf"Take {NAME} for {USE}: it takes an estimated {T} besides the kernels, explicit {T}, {NAME} {T}; "
     rf"not told apart from it: ([^;]*){LATER}\.":
         estimate,

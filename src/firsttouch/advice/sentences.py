@@ -186,7 +186,8 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
         slower = slowest if best is rows.get(BASELINE) else rows.get(BASELINE, slowest)
         details = {"other": quantity_of(slower)}
         points = keys([best, *rivals, *([] if slower in rivals else [slower])])
-        case = f"{app} with {condition(best, differing)}" if len({name for name, _ in groups}) < len(groups) else app
+        several = len({name for name, _ in groups}) < len(groups)
+        case = app + (f" with {condition(best, differing)}" if several else _at_size(rows.values()))
         if slower in rivals:
             text = f"for {case} no strategy is clearly faster than {strategy(slower)}, which took {_time(slower)}"
         else:
