@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from firsttouch.advice.advisor import measured_runs
+from firsttouch.advice.advisor import choose_device, measured_runs
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, solve
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Record, as_number
+from firsttouch.records.schema import as_number
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Item, Launch, Repeat
 from firsttouch.workspace.strategies import STRATEGIES
@@ -83,25 +84,26 @@ def test_kernels_that_pack_a_border_do_not_take_all_fields() -> None:
             assert fields.passes < 0.1
 
 
-@pytest.fixture(scope="module")
-def in_place() -> Mapping[str, Record]:
-    """Runs in page-locked memory, by application."""
-    records = [r for name in ("h200-in-place", "h200-in-place-2") for r in load_results(RESULTS / name).records]
-    return {name: r for name in ON_THE_GPU for r in measured_runs(records, name, "cuda:0") if is_pinned(r)}
+H200 = ("h200-standard", ("h200-in-place", "h200-in-place-2"), 256 * MIB)
+H100 = ("h100-quick", ("h100-apps-64mib", "h100-apps-1gib", "h100-apps-1gib-2"))
+"""Prices, runs in page-locked memory, and their size."""
+CASES = [(name, *H200) for name in ON_THE_GPU] + [
+    (name, *H100, size)
+    for name in ("bfs", "cfd", "fdtd3d", "gemm", "hotspot", "lud", "nw", "pathfinder", "srad")
+    for size in (64 * MIB, 1024 * MIB)
+]
+loaded = cache(load_results)
 
 
-def is_pinned(record: Record) -> bool:
-    return (record.factors["strategy"], record.factors["size"]) == ("pinned", 256 * MIB)
-
-
-@pytest.mark.parametrize("name", ON_THE_GPU)
+@pytest.mark.parametrize(("name", "micro", "runs", "size"), CASES)
 def test_kernels_cross_the_link_with_the_bytes_that_runs_in_place_show(
-    in_place: Mapping[str, Record], name: str
+    name: str, micro: str, runs: Sequence[str], size: int
 ) -> None:
     """Before passes were declared, gemm took 32 times its estimate, and nw a fiftieth."""
-    run = load_results(RESULTS / "h200-standard")
-    prices = MeasuredPrices(run.machine, run.records, next(d for d in run.machine.devices if d.name == "cuda:0"))
-    program = program_of(all_apps()[name], solve(all_apps()[name], 256 * MIB))
-    terms = estimate(program, STRATEGIES["pinned"], prices)
+    records = [r for run in runs for r in measured_runs(loaded(RESULTS / run).records, name, "cuda:0")]
+    took = next(r for r in records if (r.factors["strategy"], r.factors["size"]) == ("pinned", size))
+    run = loaded(RESULTS / micro)
+    prices = MeasuredPrices(run.machine, run.records, choose_device([run], "cuda:0"))
+    terms = estimate(program_of(all_apps()[name], solve(all_apps()[name], size)), STRATEGIES["pinned"], prices)
     crossing = sum(term.ms for term in terms if "across the link" in term.what)
-    assert 0.6 < (as_number(in_place[name].counters["phase_compute_ms"]) or 0) / crossing < 1.75
+    assert 0.6 < (as_number(took.counters["phase_compute_ms"]) or 0) / crossing < 1.75
