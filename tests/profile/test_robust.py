@@ -265,6 +265,23 @@ def test_a_process_that_ends_while_it_is_looked_for_is_counted(tmp_path: Path) -
     assert '"count":1' in brief
 
 
+def test_the_end_of_others_is_seen_where_the_first_had_ended_before_it_was_read(tmp_path: Path) -> None:
+    """Else `profile --follow` waits for ever."""
+    first = subprocess.Popen(["true"])
+    first.wait()
+    writer = Writer(tmp_path / "out")
+    processes = Processes(Tree(), writer, Pace(0.01))
+    processes.first_is_child = True
+    assert not processes.add_first(0.0, first.pid)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        assert processes.add(0.0, other.pid, 0)
+        assert processes.key_of(other.pid) == 1
+    processes.stop()
+    processes.take_readings(0.0)
+    writer.close()
+    assert not processes.members
+
+
 def test_processes_of_which_the_kernel_had_no_room_to_tell_are_found(tmp_path: Path) -> None:
     class Lossy:
         every, core = 0, None

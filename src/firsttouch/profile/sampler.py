@@ -70,7 +70,7 @@ class Sampler:
         process. wake: the signal that asks for a step at once.
         """
         self.root, self.processes.first_is_child = pid, is_child
-        is_there = self.processes.add(max(0.0, time.monotonic() - self.began), pid, None)
+        is_there = self.processes.add_first(max(0.0, time.monotonic() - self.began), pid)
         if not is_child:  # it has perhaps started others already
             self.processes.scan(max(0.0, time.monotonic() - self.began))
         self.processes.start(self.interval, self.perf, wake)

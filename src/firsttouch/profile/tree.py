@@ -115,6 +115,12 @@ class Processes:
         self.name(t, member, name)
         return True
 
+    def add_first(self, t: float, pid: int) -> bool:
+        """Begins to read the first process, whose key is 0 even if it is gone. Returns False if it is."""
+        is_there = self.add(t, pid, None)
+        self._keys = max(1, self._keys)
+        return is_there
+
     def _room(self) -> int:
         """How many processes this one may have descriptors for."""
         if self._most is None:
