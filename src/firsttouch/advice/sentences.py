@@ -286,16 +286,16 @@ def _of_host(run: Results) -> list[Sentence]:
     if host is None:
         return []
     try:
-        found = settings(MeasuredPrices(run.machine, run.records, host), STRATEGIES[BASELINE])
+        of_host = settings(MeasuredPrices(run.machine, run.records, host), STRATEGIES[BASELINE])
     except UsageError:
         return []
-    return [replace(sentence, estimated=True) for sentence in _of_settings(found, host)][:MOST]
+    return [replace(sentence, estimated=True) for sentence in _of_settings(of_host, host)][:MOST]
 
 
-def _of_settings(found: Settings, device: DeviceInfo) -> list[Sentence]:
+def _of_settings(choices: Settings, device: DeviceInfo) -> list[Sentence]:
     return [
         _sentence(name, choice.text, Quantity(choice.value), device.name, record_keys(choice.grounds))
-        for name, choice in found.named().items()
+        for name, choice in choices.named().items()
     ]
 
 

@@ -199,6 +199,6 @@ def _parts(advice: Advice, best: StrategyRow) -> str:
         alike = [(name, also) for name, also in others if also * SIMILAR >= ms]
         part = "the largest parts" if alike else "most" if ms > row.ms / 2 else "the largest part"
         of = f"{BASELINE}:" if row is not best else "it are" if alike else "it is"
-        named = join_names([f"{name} ({quantity(one, 'ms')})" for name, one in [(what, ms), *alike]])
+        named = join_names([f"{name} ({quantity(its, 'ms')})" for name, its in [(what, ms), *alike]])
         texts.append(f"{part} of {of} {named}")
     return f"{caption('; '.join(texts))}." if texts else ""

@@ -40,11 +40,11 @@ def under_conditions(find: Find, records: Sequence[Record], known: Collection[st
     newest = max((r.metric_version for r in records), default=0)
     rows = [r for r in records if r.metric_version == newest]
     extra = _extra(rows, known)
-    found = []
+    findings = []
     for group in _groups(rows, extra):
         of_group = {name: group[0].factors.get(name) for name in extra}
-        found += [with_conditions(f, rows, of_group) for f in _alike(find, group, frozenset())]
-    return found
+        findings += [with_conditions(f, rows, of_group) for f in _alike(find, group, frozenset())]
+    return findings
 
 
 def fullest_group(records: Sequence[Record], known: Collection[str]) -> list[Record]:
@@ -81,9 +81,9 @@ def _with_what_is_named(
     """The records of the device that have what the finding's claim names, as its own points of the experiment do."""
     pool = [r for r in records if r.experiment == experiment]
     names = dict.fromkeys(name for r in pool for name in r.factors)
-    told = [DEVICE, *(name for name in names if is_named(finding, name))]
-    own = {_values(point, told) for point in points}
-    return [r for r in pool if _values(_point(r.device, r.factors), told) in own]
+    named = [DEVICE, *(name for name in names if is_named(finding, name))]
+    own = {_values(point, named) for point in points}
+    return [r for r in pool if _values(_point(r.device, r.factors), named) in own]
 
 
 def _is_about_all(finding: Finding, records: Sequence[Record]) -> bool:
@@ -142,15 +142,15 @@ def _alike(find: Find, records: Sequence[Record], apart: frozenset[str]) -> list
     """The findings about these records. Those that compare what differs in a factor that they do not name are derived
     again from groups of records that have the same value of it.
     """
-    found = [(f, unnamed(f, records)) for f in find(records) if not _compares_with_itself(f)]
-    differing = apart.union(*(names for _, names in found))
-    refused = {f.claim.id for f, names in found if names}
+    findings = [(f, unnamed(f, records)) for f in find(records) if not _compares_with_itself(f)]
+    differing = apart.union(*(names for _, names in findings))
+    refused = {f.claim.id for f, names in findings if names}
     again: dict[str, list[Finding]] = {}
     for rows in _groups(records, sorted(differing)) if differing != apart else []:
         for f in _alike(find, rows, differing):
             again.setdefault(f.claim.id, []).append(f)
     kept: list[Finding] = []
-    for f, _ in found:
+    for f, _ in findings:
         if f.claim.id not in refused:
             kept.append(f)
         else:

@@ -143,15 +143,15 @@ def intervals(shifts: Sequence[Shift]) -> list[tuple[float, float, float]]:
     """The shift of each experiment of a side, with bounds that hold for all of them at LEVEL."""
     beyond = sorted(max(0.0, s.variance - s.of_points) for s in shifts)
     shared = beyond[3 * len(beyond) // 4] if len(beyond) > 1 else 0.0  # the upper quartile
-    found = []
+    bounds = []
     for s in shifts:
         expected = s.of_points + shared
         moderated = (s.freedom * s.variance + PRIOR_FREEDOM * expected) / (s.freedom + PRIOR_FREEDOM)
         deviation = math.sqrt(max(s.variance, moderated) * s.runs)
         freedom = s.freedom + (0 if s.disturbed else PRIOR_FREEDOM)
         half = student(freedom, 1 - (1 - LEVEL) / len(shifts)) * deviation
-        found.append((s.middle, s.middle - half, s.middle + half))
-    return found
+        bounds.append((s.middle, s.middle - half, s.middle + half))
+    return bounds
 
 
 @cache

@@ -129,13 +129,13 @@ def differing(sides: Sequence[Side], renamed: Sequence[Mapping[str, str]]) -> li
                 merged.setdefault(_on_first(name, names), []).append(value)
         values.append(merged | ({RUNS: [len(side.runs)]} if side.runs else {}))
     topics = [{_topic(name) for name in side} for side in values]
-    found = [
+    differing = [
         DifferingCondition(name, [_joined(name, side.get(name, [None])) for side in values])
         for name in dict.fromkeys(name for side in values for name in side)
         if _differs(name, [side.get(name, [None]) for side, had in zip(values, topics, strict=True)
                            if _topic(name) in had])
     ]  # fmt: skip
-    return sorted(found, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
+    return sorted(differing, key=lambda c: next((i for i, s in enumerate(IMPORTANT) if c.name.startswith(s)), 99))
 
 
 def _topic(name: str) -> str:

@@ -97,10 +97,10 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     own = own_of(farthest, records)
     beside = compare(farthest, own) if own else None
     says = beside is not None and beside.is_clear
-    found = [_named(FARTHER if says else FARTHEST, farthest, beside if says else None)]
+    findings = [_named(FARTHER if says else FARTHEST, farthest, beside if says else None)]
     if compare(nearest, farthest).is_clear:
-        found.append(_named(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
-    return found
+        findings.append(_named(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
+    return findings
 
 
 def _named(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:

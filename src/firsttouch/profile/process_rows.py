@@ -88,8 +88,8 @@ def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -
     for of, peak in peaks:
         if peak is None:
             continue
-        there = {key: lines for key, lines in by_key.items() if _was_there(profile, key, peak.t)}
-        alike = {key: _as_large(profile, key, lines, peak.t) for key, lines in there.items()}
+        running = {key: lines for key, lines in by_key.items() if _was_there(profile, key, peak.t)}
+        alike = {key: _as_large(profile, key, lines, peak.t) for key, lines in running.items()}
         near = [_nearest(lines, peak.t) for lines in alike.values() if lines]
         near.sort(key=lambda line: -sum(row.resident for row in line.rows))
         for line in near[:MOST_MAPPED_PROCESSES]:

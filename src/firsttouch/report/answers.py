@@ -140,14 +140,14 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
         return findings, sentences(findings)
 
     try:
-        found = without_broken(good, find)
+        outcome = without_broken(good, find)
     except (Exception, SystemExit) as error:
         return SectionAnswer(
             problem=f"Nothing could be derived from these points ({cause(error)}); they are in the table."
         )
-    findings, texts = found.value
+    findings, texts = outcome.value
     problem = "" if texts else "These points support no finding; they are in the table."
-    return SectionAnswer(findings if texts else (), problem, found.sentence)
+    return SectionAnswer(findings if texts else (), problem, outcome.sentence)
 
 
 def _known(experiment: Experiment) -> Collection[str]:

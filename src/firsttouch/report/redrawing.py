@@ -54,7 +54,7 @@ def _listed(path: Path) -> set[str]:
     """What the page at `path` lists; nothing if there is no page."""
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-            found = _LISTED.search(file.read(_HEAD).decode(errors="replace"))
+            listed = _LISTED.search(file.read(_HEAD).decode(errors="replace"))
     except (OSError, UsageError):
         return set()
-    return set(found[1].split()) if found else set()
+    return set(listed[1].split()) if listed else set()
