@@ -17,6 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tells all tests, and the programs that they start, whether the exhaustive ones run too."""
     if config.option.markexpr != "not exhaustive":
         os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is printed depends on it
 
 
 LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "experiments")
