@@ -45,6 +45,7 @@ def quiet() -> Iterator[None]:
         patch.object(processor_time, "others_share", lambda *uses, **options: None),
         patch.object(processor_time, "load_since", lambda before: {"others_percent": 0.0}),
         patch.object(effects, "touches", lambda available: {}),
+        patch.object(effects, "pair", lambda processors: {}),
         patch.object(runner, "conditions", lambda topics: []),
     ):
         yield

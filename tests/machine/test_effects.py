@@ -35,6 +35,33 @@ def test_trying_changes_nothing() -> None:
     assert os.sched_getaffinity(0) == before
 
 
+@pytest.mark.parametrize(
+    ("done", "speedup"),
+    [
+        ([300, 310, 610, 300, 310, 615, 305, 310, 600], 1.98),
+        ([300, 310, 465, 300, 310, 470, 310, 310, 460], 1.52),
+        ([300, 310, 400, 300, 310, 605, 310, 310, 300], 1.95),
+    ],
+)
+def test_two_processors_are_compared_with_one(monkeypatch: pytest.MonkeyPatch, done: list[int], speedup: float) -> None:
+    """Separate cores, one core, and separate cores while other programs run now and then."""
+    values = iter(done)
+    monkeypatch.setattr(effects, "_work_done", lambda processors: next(values))
+    assert effects.pair([0, 1, 2]) == {"pair_speedup": speedup}
+
+
+def test_one_processor_or_refused_binding_tells_nothing_of_pairs() -> None:
+    assert effects.pair([0]) == {}
+    with patch.object(os, "sched_setaffinity", _refuse):
+        assert effects.pair([0, 1]) == {}
+
+
+def test_work_of_two_threads_is_counted() -> None:
+    before = os.sched_getaffinity(0)
+    assert effects._work_done(sorted(before)[:2]) > 0
+    assert os.sched_getaffinity(0) == before
+
+
 @pytest.mark.parametrize("available", [0.0, 2**20, 1e8])
 def test_little_memory_is_left_alone(available: float) -> None:
     assert effects.touches(available) == {}

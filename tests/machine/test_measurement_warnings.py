@@ -93,6 +93,21 @@ VIRTUAL: Facts = {"virtualisation": "KVM"}
 
 
 @pytest.mark.parametrize(
+    ("cpu", "holds"),
+    [
+        ({"pair_speedup": 1.52}, True),
+        ({"pair_speedup": 1.95}, False),
+        ({}, False),
+        ({"pair_speedup": 1.2, "others_percent": 60.0}, False),  # other programs may be why
+    ],
+)
+def test_processors_of_a_virtual_machine_that_share_a_core_show_in_their_effect(cpu: Facts, holds: bool) -> None:
+    topics = {**QUIET, "kernel": VIRTUAL, "cpu": QUIET["cpu"] | cpu}
+    assert any("share a core of the host" in words for words in conditions(topics)) == holds
+    assert any("they share a core of the host" in sentence for sentence in measurement_warnings(topics)) == holds
+
+
+@pytest.mark.parametrize(
     ("kernel", "memory", "holds"),
     [
         (VIRTUAL, {"touch_fresh_ns": 9300.0, "touch_again_ns": 174.7}, True),

@@ -39,7 +39,7 @@ IMPORTANT = (
 _PASSING = re.compile(
     r"(free|used|available|reclaimable|cached|dirty|load|processes|surplus|reserved|committed)(_|$)|_(free|used)_bytes$|"
     r"(^|_)(now|sm|memory|core|current)_mhz$|power_w$|temperature|busy|performance_state|uuid|pci_bus|throttle|_reason$|"
-    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids|^touch_(fresh|again)_ns$|^others_percent$"
+    r"^node\d+_total_bytes$|cgroup_path|boot_id|pids|^touch_(fresh|again)_ns$|^others_percent$|^pair_speedup$"
 )
 """Facts that change from moment to moment, or name one of several equal parts."""
 

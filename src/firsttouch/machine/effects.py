@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from statistics import median
 
@@ -18,6 +20,8 @@ _SHARE = 4
 """At most this part of the available memory is touched."""
 _LONGEST = 0.4
 """Seconds after which no further piece is touched."""
+_PAIR_SECONDS, _PAIR_TRIES = 0.01, 3
+_HASHED = bytes(2**16)
 
 
 def pinning() -> Facts:
@@ -37,6 +41,51 @@ def pinning() -> Facts:
     thread.start()
     thread.join()
     return {"pinning_refused": refused[0]} if refused else {}
+
+
+def pair(processors: Sequence[int]) -> Facts:
+    """The fact pair_speedup: how much two threads on the first two processors do at once, relative to one thread; the
+    most of several tries, since other programs only lessen it. Near 1.5 the two are hardware threads of one core, which
+    a virtual machine does not state, and which may change while it runs. Empty where threads cannot be bound.
+    """
+    if len(processors) < 2:
+        return {}
+    try:
+        speedups = []
+        for _ in range(_PAIR_TRIES):
+            alone = max(_work_done([processor]) for processor in processors[:2])
+            speedups.append(_work_done(processors[:2]) / max(1, alone))
+    except (OSError, threading.BrokenBarrierError):
+        return {}
+    return {"pair_speedup": round(max(speedups), 2)}
+
+
+def _work_done(processors: Sequence[int]) -> int:
+    """How often threads on these processors hash a block at once, in all."""
+    done = [0] * len(processors)
+    ready = threading.Barrier(len(processors), timeout=_LONGEST)
+
+    def work(i: int) -> None:
+        try:
+            os.sched_setaffinity(0, {processors[i]})
+        except OSError:
+            ready.abort()
+            return
+        with suppress(threading.BrokenBarrierError):
+            ready.wait()
+            until = time.perf_counter() + _PAIR_SECONDS
+            while time.perf_counter() < until:
+                hashlib.sha256(_HASHED)  # without the interpreter's lock
+                done[i] += 1
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(processors))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if ready.broken:
+        raise threading.BrokenBarrierError
+    return sum(done)
 
 
 def touches(available: float) -> Facts:

@@ -27,7 +27,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     topics = host_topics(Tree(), os.environ, host.usable_cores())
     for topic, facts in (nvml | amd.collect()).items():
         topics[topic] = topics.get(topic, {}) | _clean(facts)
-    for topic, facts in _tried(before, topics).items():
+    for topic, facts in _tried(before, topics, host.usable_cores()).items():
         topics[topic] = topics.get(topic, {}) | facts
     if reason and topics.get("nvidia"):
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
@@ -43,11 +43,16 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     )
 
 
-def _tried(before: processor_time.ProcessorUse | None, topics: Mapping[str, Facts]) -> dict[str, Facts]:
+def _tried(
+    before: processor_time.ProcessorUse | None, topics: Mapping[str, Facts], usable: Sequence[int]
+) -> dict[str, Facts]:
     """The facts by topic that no file states: they are measured on this process. before: what was used at the start."""
     available = as_number(topics.get("memory", {}).get("available_to_process_bytes")) or 0.0
     return {
-        "cpu": processor_time.load_since(before),
+        "cpu": {
+            **processor_time.load_since(before),
+            **(effects.pair(usable) if topics.get("kernel", {}).get("virtualisation") else {}),
+        },
         "limits": effects.pinning(),
         "memory": effects.touches(available),
     }

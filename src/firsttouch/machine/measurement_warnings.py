@@ -35,6 +35,8 @@ and arch/*/vdso of Linux.
 """
 _TIMES_FRESH = 4.0
 """Fresh memory whose first touch takes this many times as long as that of memory used before is handed out then."""
+_PAIR_OF_CORES = 1.75
+"""Two processors that do less than this many times the work of one, both at once, share a core."""
 _NUMBER, _DETAIL = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?"), re.compile(r" \(.*\)")
 ZRAM = "zram"
 """The value of the fact swap_on where all swap is compressed memory."""
@@ -187,6 +189,15 @@ _HOST: Sequence[_HostCondition] = (
             "interrupts pass through a hypervisor, and neighbours may share caches and memory bandwidth."
         ),
         lambda fact: "a virtual machine",
+    ),
+    _HostCondition(
+        lambda fact: 0 < fact.number("cpu", "pair_speedup") < _PAIR_OF_CORES and not _load(fact),
+        lambda fact: (
+            f"Two of the virtual machine's processors do only {fact.number('cpu', 'pair_speedup'):g} times the work of "
+            "one: they share a core of the host, at least for now. Figures of several threads are those of one core: "
+            "bandwidth is lower, and contention cheaper, than on two."
+        ),
+        lambda fact: "processors that share a core of the host",
     ),
     _HostCondition(
         lambda fact: fact("kernel", "clock_source") in _SLOW_CLOCKS,
