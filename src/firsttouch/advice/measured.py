@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from statistics import median
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from firsttouch.advice.costs import Direction, ExchangePrice, Ground, Price, RecordKey, Time, Unmeasured, per_byte
 from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
@@ -20,6 +20,7 @@ from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.workspace.guidance import READ_MOSTLY
 
+P = TypeVar("P", Price, ExchangePrice)
 TINY = 1e-9
 """The least value of a measurement in its unit, where a rate is divided by it."""
 HUGE_PAGES = "always"
@@ -47,7 +48,7 @@ class MeasuredPrices:
         for r in measured(r for r in records if r.device in (device.name, self.host)):
             if r.metric_version == codebook_of(r.experiment).version:
                 self._records.setdefault((r.experiment, r.device), []).append(r)
-        self._kept: dict[tuple[object, ...], Price | Unmeasured] = {}
+        self._kept: dict[tuple[object, ...], Any] = {}
 
     # ------------------------------------------------------------------------------------------------ finding records
 
@@ -62,13 +63,13 @@ class MeasuredPrices:
             and not any(name in r.factors for name in source.without)
         ]
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], Price]) -> Price:
+    def _once(self, key: tuple[object, ...], make: Callable[[], P]) -> P:
         if key not in self._kept:
             try:
                 self._kept[key] = make()
             except Unmeasured as missing:
                 self._kept[key] = missing
-        price = self._kept[key]
+        price: P | Unmeasured = self._kept[key]
         if isinstance(price, Unmeasured):
             raise price
         return price
@@ -277,6 +278,9 @@ class MeasuredPrices:
         """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
         used, since turns take about as long.
         """
+        return self._once(("exchange", allocator, by_groups), lambda: self._exchange(allocator, by_groups))
+
+    def _exchange(self, allocator: str, by_groups: bool) -> ExchangePrice:
         kernel = "atomic" if by_groups else "store"
         rows = self._find("exchange", allocator=allocator, advice="none", operation="read", kernel=kernel)
         rows = [r for r in rows if r.summary is not None and (not by_groups or _amount("exchange", r, "updates"))]

@@ -316,7 +316,8 @@ class Moving(Pricing):
                     time = Time(time.value, time.low, max(time.high, slow))
                 self.terms.add("compute", what, price, block.nbytes * turns, time, turns)
             if faults > 0:
-                price, time = self._gpu_fault_price(), isolated(self.name).times(faults)
+                price = self.prices.gpu_fault(self.name, reads_only=False)
+                time = isolated(self.name).times(faults)
                 what = "faults of the GPU on pages that are on the CPU"
                 self.terms.add("compute", what, price, block.nbytes * faults, time, faults)
 
@@ -330,9 +331,6 @@ class Moving(Pricing):
         by_groups = self.prices.exchange(self.name, by_groups=True)
         more = by_groups.of(turns, between).beyond(time)
         return by_groups.turns, time + more.times(updates / turns / max(1, by_groups.updates))
-
-    def _gpu_fault_price(self) -> Price:
-        return self.prices.gpu_fault(self.name, reads_only=False)
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         """The calls are quick; what takes time is the first touch."""

@@ -133,10 +133,11 @@ class _Recorder(Workspace):
             known = {number: share * times for number, times in self._passes.items()}
             accesses = [replace(a, passes=known.get(a.block, passes)) for a in accesses]
         self._passes = {}
-        accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
+        if self._updates:
+            accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
+            self._updates.clear()
         launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once)
         self._accesses.clear()
-        self._updates.clear()
         if not launch.accesses:
             return
         for a in launch.accesses:
