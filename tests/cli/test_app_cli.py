@@ -71,6 +71,7 @@ def test_kernel_times_are_those_of_runs_that_are_no_samples(tmp_path: Path) -> N
     counters = record["counters"]
     assert 0 < counters["kernel_ms"] <= counters["kernel_compute_ms"]
     assert {"kernel_sd_ms", "kernel_intervals", "iterations_ms"} <= counters.keys()
+    assert 0 < counters["gpu_ms"] <= counters["phase_compute_ms"]
 
 
 def test_scratch_may_be_memory_of_the_strategy(tmp_path: Path) -> None:

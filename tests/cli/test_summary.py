@@ -109,11 +109,14 @@ def test_what_a_search_for_the_best_share_found_is_said(capsys: pytest.CaptureFi
 
 def test_kernel_times_have_a_column_and_an_explanation_where_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
     rows = of("lud")
-    told = " ".join(map(" ".join, shown([replace(row, kernel_ms=995.0) for row in rows], capsys)))
-    assert "compute kernel" in told
-    assert "995 ms" in told
+    timed = [replace(row, kernel_ms=995.0, gpu_ms=998.0) for row in rows]
+    told = " ".join(map(" ".join, shown(timed, capsys)))
+    assert "compute GPU kernel" in told
+    assert "998 ms 995 ms" in told
     assert "Kernel times are means of separate runs, so chance may put them above compute." in told
-    assert "ernel" not in " ".join(map(" ".join, shown(rows, capsys)))
+    untimed = " ".join(map(" ".join, shown([replace(row, gpu_ms=998.0) for row in rows], capsys)))
+    assert "ernel" not in untimed
+    assert "998 ms" not in untimed
 
 
 def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,8 +28,8 @@ from firsttouch.workspace.strategies import STRATEGIES
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 TESTED = [(claim, claim.test) for claim in all_claims() if not isinstance(claim.test, Untestable)]
-EVENT_COUNTERS = {"hw_tlb_misses", "kernel_ms"}
-"""Counters that only a profiler or an option adds; no results of this repository have the first."""
+EVENT_COUNTERS = {"hw_tlb_misses"}
+"""Counters that only a profiler adds; no results of this repository have them."""
 
 
 @cache

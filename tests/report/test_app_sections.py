@@ -194,17 +194,21 @@ def test_an_overview_then_applications_in_alphabetical_order():
 
 
 def kernel(app, strategy, ms, time=None, sd=0.1):
-    return sample.app(app, strategy, time, counters={"kernel_ms": ms, "kernel_sd_ms": sd, "kernel_compute_ms": 99.0})
+    counters = {"kernel_ms": ms, "kernel_sd_ms": sd, "kernel_compute_ms": 99.0, "gpu_ms": 3 * ms}
+    return sample.app(app, strategy, time, counters=counters)
 
 
 def test_kernel_times_have_heat_maps_where_they_were_measured():
     timed = [kernel(app, s, ms) for app in ("bfs", "srad") for s, ms in (("explicit", 10.0), ("managed", 25.0))]
     (overview, *_) = report.sections(derive(timed), {}, {})
-    (heat,) = [f for f in overview.figures if f.z == "relative_kernel"]
+    (heat,) = [f for f in overview.figures if getattr(f, "z", "") == "relative_kernel"]
     assert heat.title == "Kernel time relative to explicit"
     assert "2.5" in texts_of(drawing_of(heat, overview.records))
     (row, _, _, _) = report.summary(timed)
     assert (row.kernel_ms, row.kernel_sd_ms, row.relative_kernel) == (10, 0.1, 1)
+    (bars,) = [f for f in overview.figures if getattr(f, "y", "") == "gpu_ms"]
+    assert {"30 ms", "75 ms"} <= set(texts_of(drawing_of(bars, overview.records)))
+    assert (row.gpu_ms, row.relative_gpu) == (30, 1)
     without = [sample.app(app, "explicit") for app in ("bfs", "srad")]
     assert drawing_of(heat, derive(without)) is None
 

@@ -101,6 +101,7 @@ def test_kernels_are_timed_beside_prefetches(tmp_path: Path) -> None:
     (record,) = app(tmp_path / "out", "hotspot", *options)
     assert (record.status, record.reason, record.verified, record.suspect) == ("ok", "", True, "")
     assert 0 < record.counter("kernel_ms") <= record.counter("kernel_compute_ms")
+    assert 0 < record.counter("gpu_ms") <= record.counter("phase_compute_ms")
 
 
 @pytest.mark.parametrize(

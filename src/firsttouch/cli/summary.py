@@ -70,6 +70,7 @@ def _ratio(v: float) -> str:
 _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("total", "total_ms", _ms),
     ("compute", "compute_ms", _ms),
+    ("GPU", "gpu_ms", _ms),
     ("kernel", "kernel_ms", _ms),
     ("peak\nhost", "peak_host_bytes", _bytes),
     ("peak\ndevice", "peak_device_bytes", _bytes),
@@ -79,12 +80,15 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("rel.\nmemory", "relative_memory", _ratio),
 )
 """Heading, attribute of the row, and format."""
+_WITH = {"gpu_ms": "kernel_ms"}
+"""Columns that are shown beside others only."""
 _MARKS = {"verified": "✓", "wrong": "✗", "not verified": "?", "suspect": "!"}
 
 
 def _by_point(groups: Sequence[_Group]) -> Table:
     rows = [row for _, group in groups for row in group]
-    columns = [c for c in _COLUMNS if c[0] == "total" or any(getattr(row, c[1]) is not None for row in rows)]
+    known = {name for _, name, _ in _COLUMNS if any(getattr(row, name) is not None for row in rows)}
+    columns = [c for c in _COLUMNS if c[1] == "total_ms" or {c[1], _WITH.get(c[1], c[1])} <= known]
     table = _table("")
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)

@@ -78,6 +78,7 @@ CODEBOOK = Codebook(
         CounterEntry(name="phase_context_ms", unit="ms"),  # of an earlier process
         CounterEntry(name="phase_.+_ms", unit="ms", at_most="median"),
         CounterEntry(name=r"iteration_\d+_ms", unit="ms", at_most="max"),  # they are those of one run
+        CounterEntry(name="gpu_ms", unit="ms", at_most="phase_compute_ms", rounding=TWO_CLOCKS),
         CounterEntry(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
         CounterEntry(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
         *EVENTS,
@@ -275,6 +276,8 @@ class Application(Applications):
         counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
         for phase in PHASES[1:]:
             counters[f"phase_{phase}_ms"] = mean(run.phases[phase] for run in middle) * 1e3
+        if (gpu := [run.gpu for run in middle if run.gpu is not None]) and len(gpu) == len(middle):
+            counters["gpu_ms"] = mean(gpu) * 1e3
         iterations = zip(*(run.iterations for run in middle), strict=False)
         counters |= {f"iteration_{i}_ms": mean(each) * 1e3 for i, each in enumerate(iterations)}
         if last.iterations:

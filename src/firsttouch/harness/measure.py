@@ -27,6 +27,7 @@ from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.arrays import Array
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange
+from firsttouch.workspace.gpu_clock import GpuClock
 from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -47,9 +48,10 @@ class Run:
     """Measurements of one run.
 
     phases: seconds by name; spans: their begins and ends in seconds of time.monotonic(); iterations: seconds of each,
-    and iterations_total of all; transferred: bytes to each agent; kernels: their time in the phase compute, if there
-    was a timer; events: totals by name; exchanged: counters of what was exchanged with other processes; slowest:
-    seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the message of check(),
+    and iterations_total of all; transferred: bytes to each agent; gpu: seconds of GPU time (workspace/gpu_clock.py), if
+    the device worked; kernels: their time in the phase compute, if there was a timer; events: totals by name;
+    exchanged: counters of what was exchanged with other processes; slowest: seconds of the process that took longest;
+    buffers: name, allocator and bytes of each; error: the message of check(),
     "" if correct; output: the digest of what it examined, "" if there is
     none.
     """
@@ -59,6 +61,7 @@ class Run:
     iterations_total: float = 0.0
     memory: dict[str, int] = field(default_factory=dict)
     transferred: Mapping[Agent, int] = field(default_factory=dict)
+    gpu: float | None = None
     kernels: KernelTime | None = None
     events: Mapping[str, Scalar] = field(default_factory=dict)
     exchanged: Mapping[str, float] = field(default_factory=dict)
@@ -323,12 +326,16 @@ def _phases(
     meter.read("initialise")
     gpu.timer = timer
     gpu.exchanges.meet()
+    workspace.time_with(clock := GpuClock(workspace.device))
     with active.phase("compute"):
         workspace.before_compute()
         cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)
         workspace.join_prefetches()
+        clock.stop()
     gpu.timer = None
+    workspace.time_with(None)
+    active.run.gpu = clock.seconds()
     if timer is not None:  # after the phase, since reading events takes time
         active.run.kernels = KernelTime(*timer.take())
     meter.read("compute")

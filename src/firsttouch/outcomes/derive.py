@@ -27,6 +27,7 @@ TIMELINE = "timeline"
 RELATIVE: Mapping[str, Sequence[str]] = {
     "time": ("median",),
     "compute": ("phase_compute_ms",),
+    "gpu": ("gpu_ms",),
     "kernel": ("kernel_ms",),
     "memory": ("peak_bytes", "peak_machine_bytes"),
 }

@@ -47,9 +47,10 @@ COUNTED = (
     "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
     "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
     "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
-    "device's clock, starting with the first launch. Kernel time is that between the events around each launch, "
-    "replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate runs, "
-    "which are not samples. Peak memory is the maximum in use, minus the use before the "
+    "device's clock, starting with the first launch. GPU time lasts from the first prefetch or launch of the phase "
+    "compute until the device is idle, without copies to it. Kernel time is that between the events around each "
+    "launch, replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate "
+    "runs, which are not samples. Peak memory is the maximum in use, minus the use before the "
     "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes "
@@ -67,6 +68,8 @@ _TITLES = {
     "relative_time": "relative time",
     "phase_compute_ms": "compute",
     "relative_compute": "relative compute",
+    "gpu_ms": "GPU time",
+    "relative_gpu": "relative GPU time",
     "iterations_ms": "iterations",
     "kernel_ms": "kernel",
     "kernel_sd_ms": "sd of kernel",
@@ -108,18 +111,23 @@ OVERVIEW = tuple(
     replace(
         _HEAT,
         z=f"{prefix}_{name}",
-        z_title=f"{what} relative to {baseline}".lower(),
+        z_title=f"{what if what[:2].isupper() else what.lower()} relative to {baseline}",
         title=f"{what} relative to {baseline}",
     )
     for baseline, prefix in PREFIXES.items()
     for name, what in {
         "time": "Time of a run",
         "compute": "Time of the phase compute",
+        "gpu": "GPU time",
         "kernel": "Kernel time",
         "memory": "Peak memory",
     }.items()
 )
 RUNS = Bar(x="app", colour="strategy", x_title="application", y_title="time of a run, ms", title="Time of a run")
+GPU_TIMES = Bar(
+    x="app", y="gpu_ms", colour="strategy", x_title="application", y_title="GPU time, ms",
+    title="GPU time: prefetches and kernels, without copies to the device",
+)  # fmt: skip
 AGAINST_FASTEST = replace(
     _HEAT,
     z=FASTEST,
@@ -151,6 +159,7 @@ class PointSummary:
     reason: str
     total_ms: float | None
     compute_ms: float | None
+    gpu_ms: float | None
     kernel_ms: float | None
     kernel_sd_ms: float | None
     peak_host_bytes: float | None
@@ -159,10 +168,12 @@ class PointSummary:
     relative_time_low: float | None
     relative_time_high: float | None
     relative_compute: float | None
+    relative_gpu: float | None
     relative_kernel: float | None
     relative_memory: float | None
     relative_pinned_time: float | None
     relative_pinned_compute: float | None
+    relative_pinned_gpu: float | None
     relative_pinned_kernel: float | None
     relative_pinned_memory: float | None
     best_share: float | None
@@ -202,6 +213,7 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         reason=record.reason or record.verified_why,
         total_ms=positive(record, "median"),
         compute_ms=positive(record, "phase_compute_ms"),
+        gpu_ms=positive(record, "gpu_ms"),
         kernel_ms=positive(record, "kernel_ms"),
         kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
@@ -249,13 +261,14 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
+    timed = (GPU_TIMES,) if any("kernel_ms" in r.counters for r in records) else ()
     apps: dict[str, set[str]] = {}
     for record in records:
         apps.setdefault(application(record), set()).add(strategy(record))
     if any(len(names) > 1 and BASELINE in names for names in apps.values()):
-        return OVERVIEW
+        return (*timed, *OVERVIEW)
     if any(len(names) > 1 for names in apps.values()):
-        return (AGAINST_FASTEST, *OVERVIEW)
+        return (*timed, AGAINST_FASTEST, *OVERVIEW)
     if len({r.factors[INTERFACE] for r in records if INTERFACE in r.factors}) > 1:
         return (exchanges.RUNS, *OVERVIEW)
     searched = any(shares.speedup(r) for r in records)
@@ -294,6 +307,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
     figures: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
+    if any("kernel_ms" in r.counters for r in ran):
+        figures.append(GPU_TIMES)
     if any(TIMELINE in r.counters for r in ran):
         figures.insert(0, MEMORY)  # which the call asked for
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):

@@ -466,6 +466,8 @@ class Gpu(_Agent):
                 self._marks.append(self.workspace.device.record())
 
     def _start_marks(self) -> None:
+        if self.workspace.clock is not None:
+            self.workspace.clock.start()
         if self._first_mark_pending:
             self._marks.append(self.workspace.device.record())
             self._first_mark_pending = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from firsttouch.allocators.properties import takes_page_size
 from firsttouch.machine.pages import BASE_PAGE
 from firsttouch.workspace import steps
 from firsttouch.workspace.arrays import Array
+from firsttouch.workspace.gpu_clock import GpuClock
 
 
 class Executor:
@@ -22,6 +24,7 @@ class Executor:
 
     def __init__(self, device: _core.Device, arrays: list[Array], pages: str) -> None:
         self._device, self._arrays, self._pages = device, arrays, pages
+        self.clock: GpuClock | None = None
         self._prefetch_stream: _core.Stream | None = None
         self._prefetched: _core.Event | None = None
         self._file: _core.Buffer | None = None
@@ -83,7 +86,8 @@ class Executor:
     def _copy(self, step: steps.Copy) -> None:
         host, device, count = self._host(step.buffer), self._on_device(step.buffer), step.end - step.start
         if step.to == "gpu":
-            self._device.copy(device, step.start - step.window, host, step.start, count)
+            with self.clock.copying() if self.clock else nullcontext():
+                self._device.copy(device, step.start - step.window, host, step.start, count)
         else:
             self._device.copy(host, step.start, device, step.start - step.window, count)
 
@@ -101,6 +105,8 @@ class Executor:
         if step.to == "cpu":
             self._device.prefetch(memory, 0, step.nbytes, "cpu")
         else:
+            if self.clock:
+                self.clock.start()
             self._prefetch_stream = self._prefetch_stream or self._device.stream()
             self._device.prefetch(memory, 0, step.nbytes, "gpu", self._prefetch_stream)
 

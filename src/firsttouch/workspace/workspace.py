@@ -16,6 +16,7 @@ from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.executor import Executor
+from firsttouch.workspace.gpu_clock import GpuClock
 from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.steps import Step
@@ -31,6 +32,8 @@ class Workspace:
         pages: page size to request for plain host memory: policy, base or huge.
         place_scratch, guidance, messages: those of the Ledger.
     """
+
+    clock: GpuClock | None = None
 
     def __init__(
         self,
@@ -52,6 +55,10 @@ class Workspace:
     def transferred(self) -> Mapping[Agent, int]:
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
         return self.ledger.transferred
+
+    def time_with(self, clock: GpuClock | None) -> None:
+        """From now on, tell a clock of prefetches, launches and copies; None: no clock."""
+        self.clock = self._executor.clock = clock
 
     def _play(self, steps: Iterable[Step]) -> None:
         self._executor.play(steps)
