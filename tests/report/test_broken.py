@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import sample
 
 from firsttouch.analysis.findings import Claim, Quantity, finding
 from firsttouch.experiment.base import Experiment, ReportSection
+from firsttouch.experiments import all_experiments
 from firsttouch.figures import Bar
-from firsttouch.records.schema import Metric
+from firsttouch.records.schema import SCHEMA, Metric, Record
+from firsttouch.report.answers import answered
 from firsttouch.report.broken import without_broken
 from firsttouch.report.first_screen import first_screen
 from firsttouch.report.page import render
@@ -113,3 +116,30 @@ def test_a_figure_and_the_first_screen_do_without_it_too(monkeypatch):
     results.records = records_of(4, n=6)
     assert "size 16 B (KeyError)" in " ".join(first_screen(results, []).left_out)
     assert "A figure could not be drawn (Odd)" in page_of(records_of(*range(6), n=6), "none")
+
+
+@pytest.mark.parametrize("name", all_experiments())
+def test_a_device_on_which_an_experiment_was_skipped_costs_no_section(name):
+    """Its one record has no factors: no experiment derives anything from it, and its table has it."""
+    skipped = Record(
+        schema=SCHEMA,
+        experiment=name,
+        device="hip:1",
+        factors={},
+        unit="",
+        status="skipped",
+        reason="no peer",
+    )
+    sections = list(answered([skipped], [], all_experiments()))
+    assert [section.section.records for section in sections] == [[skipped]]
+    assert sections[0].answer.sentences == ["Nothing was measured: no peer."]
+
+
+def test_the_pairs_of_other_devices_are_shown_beside_a_skipped_one():
+    pair = {"agent": "gpu", "peer": "hip:1", "allocator": "device"}
+    rows = [sample.point("p2p-latency", "hip:0", 700.0, factors={**pair, "size": size}) for size in (2**20, 2**30)]
+    skipped = msgspec.structs.replace(rows[0], device="hip:1", factors={}, status="skipped", reason="no peer hip:1")
+    (section,) = answered([*rows, skipped], [], all_experiments())
+    assert not section.answer.left_out
+    assert section.answer.findings
+    assert len(section.section.records) == 3

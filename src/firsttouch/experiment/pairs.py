@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import ClassVar, Protocol
 
 import msgspec
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_device_side, is_plain_host, main_allocator
-from firsttouch.analysis.statistics import group_by
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Experiment, Factor, Point, Preset, ReportSection
 from firsttouch.experiment.common import allocator_names, peer, unreachable, unreachable_peer
+from firsttouch.experiment.pair_figures import pair_figures
 from firsttouch.experiment.presets import (
     FULL,
     QUICK,
@@ -29,13 +28,24 @@ from firsttouch.experiment.presets import (
     leave_out,
     take,
 )
-from firsttouch.figures import Heat
 from firsttouch.machine.numa import node_name
 from firsttouch.machine.parties import node_of
 from firsttouch.machine.tree import parse_ids
 from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, MEMORY, OWNER, SIDES, actor, actor_of, agent_of, by_kind, matrix, owner, owner_of
+from firsttouch.views.pairs import (
+    BETWEEN,
+    BY,
+    OWNER,
+    SIDES,
+    actor,
+    actor_of,
+    agent_of,
+    by_kind,
+    memory_of,
+    owner,
+    owner_of,
+)
 
 
 def _peers(device: DeviceInfo) -> list[str]:
@@ -139,24 +149,23 @@ class PairExperiment(Experiment):
         return peer.reason if peer is not None and peer.access == "copies" else None
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
-        """Adds `owner`, whose memory is used, and `by`, who uses it: with them, pairs are a matrix."""
-        return [
-            msgspec.structs.replace(r, counters={**r.counters, OWNER: owner_of(r), BY: actor_of(r)}) for r in records
-        ]
+        """Adds `owner`, whose memory is used, and `by`, who uses it: with them, pairs are a matrix. Adds `memory`, the
+        allocators of both sides.
+        """
+        return [msgspec.structs.replace(r, counters={**r.counters, **_sides(r)}) for r in records]
 
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         return [self._section(kind, rows) for kind, rows in by_kind(records).items()]
 
     def _section(self, kind: str, records: Sequence[Record]) -> ReportSection:
         ordered = sorted(records, key=lambda r: (owner_of(r), actor_of(r)))
-        shown = {
-            name: value for r in matrix(ordered)[:1] for name, value in r.factors.items() if name in (*MEMORY, "size")
-        }
-        with_curves = [name for (name,), rows in group_by(ordered, BY).items() if len(group_by(rows, "size")) > 1]
-        drawn = {BY: tuple(map(str, with_curves))} if with_curves else {}
-        figures = [replace(f, where={**f.where, **(shown if isinstance(f, Heat) else drawn)}) for f in self.figures]
+        figures = pair_figures(self.figures, ordered)
         question, title = self.questions.get(kind, self.question), _TITLES.get(kind, "")
         return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
+
+
+def _sides(record: Record) -> dict[str, Scalar]:
+    return {OWNER: owner_of(record), BY: actor_of(record), BETWEEN: memory_of(record.factors)}
 
 
 _ACTING = "nodes_with_processors"

@@ -44,6 +44,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 from firsttouch.views.pairs import (
+    BETWEEN,
     BY,
     OWNER,
     PARTIES,
@@ -95,9 +96,9 @@ class P2pMessage(PairExperiment):
     figures = (
         Heat(x=OWNER, y=BY, facet="interface", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of messages"),
-        Line(x="size", colour="interface", dash="source", facet=OWNER, log_x=True, log_y=True, x_title="one message",
+        Line(x="size", colour="interface", dash=BETWEEN, facet=OWNER, log_x=True, log_y=True, x_title="one message",
              y_title="bandwidth, GB/s", title="Bandwidth over the size of a message"),
-        Line(x="size", y="latency_us", colour="interface", dash="source", facet=OWNER, log_x=True, log_y=True,
+        Line(x="size", y="latency_us", colour="interface", dash=BETWEEN, facet=OWNER, log_x=True, log_y=True,
              x_title="one message", y_title="one message alone, us", title="Time of one message alone"),
     )  # fmt: skip
     share = 0.3

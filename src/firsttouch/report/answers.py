@@ -105,13 +105,18 @@ def _sections(
             raise TypeError("sections() must return ReportSections")
         return sections
 
+    unplanned = [r for r in records if r.status == "skipped" and not r.factors]
+    planned = [r for r in records if r not in unplanned]
+    if not planned:
+        return [replace(whole, figures=())], "", ""
     try:
-        divided = without_broken(records, divide)
+        divided = without_broken(planned, divide)
     except (Exception, SystemExit) as error:
         why = f"These points could not be divided into sections ({cause(error)}); they are in the table."
         return [replace(whole, figures=())], why, ""
     sections = divided.value or [whole]
-    rest = [record for record, _ in divided.broken]  # their table still has them
+    # The table still has the broken ones, and those of devices on which the experiment was skipped as a whole.
+    rest = [*(record for record, _ in divided.broken), *unplanned]
     sections[0] = replace(sections[0], records=[*sections[0].records, *rest]) if rest else sections[0]
     return sections, "", divided.sentence
 

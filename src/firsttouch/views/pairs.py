@@ -14,6 +14,8 @@ SIDES = ("source", "target")
 """The factors with the allocators of the two sides."""
 MEMORY = ("allocator", *SIDES)
 OWNER, BY = "owner", "by"
+BETWEEN = "memory"
+"""The allocators of both sides in words: 'device', or 'device to malloc'."""
 PARTIES = ("device", PEER, NODE)
 """The factors that these words of findings name."""
 
@@ -73,6 +75,11 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
     """
     others = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
     return f", not told apart from {some(others)}" if others else ""
+
+
+def memory_of(factors: Mapping[str, Scalar]) -> str:
+    """The allocators of the two sides: 'device', or 'device to malloc'; of one side where there is one."""
+    return " to ".join(dict.fromkeys(str(factors[name]) for name in MEMORY if factors.get(name) is not None))
 
 
 def is_own(record: Record) -> bool:
