@@ -127,3 +127,17 @@ def test_a_ratio_that_may_be_one_is_marked(capsys: pytest.CaptureFixture[str]) -
     assert "~: the interval of the ratio includes 1." in " ".join(map(" ".join, lines))
     sure = [replace(row, relative_time_low=0.7, relative_time_high=0.8) for row in rows]
     assert "~" not in " ".join(map(" ".join, shown(sure, capsys)))
+
+
+def test_a_missing_ratio_of_memory_is_explained_where_other_programs_used_the_memory(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loud = [
+        replace(row, relative_memory=None, peak_machine_bytes=400 << 20, peak_machine_noise_bytes=90 << 20)
+        for row in of("lud")
+    ]
+    assert "also changed by up to 90 MiB without" in " ".join(word for line in shown(loud, capsys) for word in line)
+    quiet = [replace(row, relative_memory=0.6, relative_memory_low=0.5, relative_memory_high=1.1) for row in loud]
+    words = [word for line in shown(quiet, capsys) for word in line]
+    assert "~0.60" in words
+    assert "changed" not in words

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from firsttouch.harness import measure
-from firsttouch.harness.measure import MemoryCounters, Meter, memory_counters
+from firsttouch.harness import memory
+from firsttouch.harness.memory import MemoryCounters, Meter, memory_counters, over_runs
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
 
@@ -81,8 +82,9 @@ def test_no_sum_is_given_where_a_page_may_be_in_two_counters(plain: Tree, with_n
 
 def test_the_counter_of_the_machine_has_each_page_once(plain: Tree, with_node: Tree) -> None:
     apu = memory_counters(a_gpu(shares=True), FakeDevice(), "device", with_node)
-    assert (apu.device(), apu.machine()) == (30, 1000 * 1024)
+    assert (apu.device(), apu.machine(), apu.sampled) == (30, 1000 * 1024, True)
     separate = memory_counters(a_gpu(), FakeDevice(), "device", with_node)
+    assert not separate.sampled, "a driver would be asked while the application runs"
     assert separate.machine() == 600 * 1024 + 30, "the node without processors may be the device's memory"
     discrete = memory_counters(a_gpu(), FakeDevice(), "device", plain)
     assert (discrete.device(), discrete.machine()) == (30, None)
@@ -91,7 +93,8 @@ def test_the_counter_of_the_machine_has_each_page_once(plain: Tree, with_node: T
 @pytest.fixture
 def resident(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: Iterator[int] = iter([10, 25, 25, 20, 20])
-    monkeypatch.setattr(measure, "_resident", lambda: (next(sizes), 40))
+    monkeypatch.setattr(memory, "_APART", 0)
+    monkeypatch.setattr(memory, "_resident", lambda: (next(sizes), 40))
 
 
 def counted(overlap: bool, *machine: int | None) -> dict[str, int]:
@@ -100,12 +103,12 @@ def counted(overlap: bool, *machine: int | None) -> dict[str, int]:
     meter = Meter(MemoryCounters(lambda: next(device), lambda: next(everything), overlap))
     meter.read("allocate")
     meter.read("compute")
-    return meter.peak
+    return meter.after_free()
 
 
 @pytest.mark.usefixtures("resident")
 def test_separate_counters_are_added() -> None:
-    assert counted(False, None, None, None) == {
+    assert counted(False, *[None] * 5) == {
         "memory_allocate_bytes": 15 + 7, "memory_compute_bytes": 10 + 7,
         "peak_host_bytes": 30, "peak_device_bytes": 7, "peak_bytes": 30,
     }  # fmt: skip
@@ -113,8 +116,39 @@ def test_separate_counters_are_added() -> None:
 
 @pytest.mark.usefixtures("resident")
 def test_overlapping_counters_are_both_shown_and_not_added() -> None:
-    assert counted(True, 100, 115, 113) == {
+    assert counted(True, *[100] * 6, 135, 133, 102) == {
         "memory_allocate_host_bytes": 15, "memory_allocate_device_bytes": 7,
         "memory_compute_host_bytes": 10, "memory_compute_device_bytes": 7,
-        "peak_host_bytes": 30, "peak_device_bytes": 7, "peak_machine_bytes": 15,
+        "peak_host_bytes": 30, "peak_device_bytes": 7, "peak_machine_bytes": 35, "peak_machine_noise_bytes": 2,
     }  # fmt: skip
+
+
+@pytest.mark.usefixtures("resident")
+@pytest.mark.parametrize(
+    ("readings", "noise"),
+    [
+        ([90, 97, 100, 100, 100, 100, 135, 133, 100], 10),  # it changed while nothing ran
+        ([*[100] * 6, 135, 133, 60], 40),  # another program ended meanwhile
+        ([*[100] * 6, 115, 113, 100], 15),  # it rose by 15 less than the process's own memory, which is a part of it
+    ],
+)
+def test_the_noise_of_the_machine_is_what_others_changed(readings: list[int], noise: int) -> None:
+    assert counted(True, *readings)["peak_machine_noise_bytes"] == noise
+
+
+def test_the_machine_is_read_while_the_application_runs_and_the_middle_of_the_runs_counts() -> None:
+    rises, seen = iter([*[0] * 6, 500, *[80] * 10_000]), threading.Event()
+
+    def machine() -> int:
+        now = next(rises)
+        if now == 80:  # after the reading of the rise, which no phase ends with
+            seen.set()
+        return now
+
+    meter = Meter(MemoryCounters(machine=machine, overlap=True, sampled=True))
+    with meter:
+        assert seen.wait(10)
+        meter.read("compute")
+    assert meter.after_free()["peak_machine_bytes"] == 500
+    counters = [{"peak_machine_bytes": peak, "peak_machine_noise_bytes": 1, "x": peak} for peak in (900, 500, 510)]
+    assert over_runs(counters) == {"peak_machine_bytes": 510, "peak_machine_noise_bytes": 390, "x": 900}

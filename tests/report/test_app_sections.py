@@ -93,15 +93,23 @@ def test_values_relative_to_explicit():
     assert found["explicit", "off"].counters["relative_time"] == 1
 
 
-@pytest.mark.parametrize(("footprint", "ratio"), [(64 * MIB, 0.6), (MIB, None)])
-def test_relative_memory_without_a_sum_is_that_of_the_machine_for_large_buffers(footprint, ratio):
-    counters = {"peak_bytes": None, "footprint_bytes": footprint}
+@pytest.mark.parametrize(
+    ("noise", "ratio", "bounds"),
+    [
+        (2, 0.6, (118 / 202, 122 / 198)),
+        (13, None, (None, None)),  # more than a tenth of 120
+        (None, None, (None, None)),  # as in records of earlier versions
+    ],
+)
+def test_relative_memory_without_a_sum_is_that_of_the_machine_where_its_noise_is_small(noise, ratio, bounds):
+    counters = {"peak_bytes": None, "peak_machine_noise_bytes": noise}
     found = derived(
-        sample.app("a", "explicit", counters={**counters, "peak_machine_bytes": 200 * MIB}),
-        sample.app("a", "unified", counters={**counters, "peak_machine_bytes": 120 * MIB}),
+        sample.app("a", "explicit", counters={**counters, "peak_machine_bytes": 200}),
+        sample.app("a", "unified", counters={**counters, "peak_machine_bytes": 120}),
     )
-    (unified,) = (r for (name, _), r in found.items() if name == "unified")
-    assert unified.counters.get("relative_memory") == ratio
+    (unified,) = (r.counters for (name, _), r in found.items() if name == "unified")
+    assert unified.get("relative_memory") == ratio
+    assert tuple(unified.get(f"relative_memory_{end}") for end in ("low", "high")) == bounds
 
 
 @pytest.mark.parametrize(

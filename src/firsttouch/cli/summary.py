@@ -74,6 +74,7 @@ _COLUMNS: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("kernel", "kernel_ms", _ms),
     ("peak\nhost", "peak_host_bytes", _bytes),
     ("peak\ndevice", "peak_device_bytes", _bytes),
+    ("peak of\nmachine", "peak_machine_bytes", _bytes),
     ("rel.\ntotal", "relative_time", _ratio),
     ("to\npinned", "relative_pinned_time", _ratio),
     ("rel.\ncompute", "relative_compute", _ratio),
@@ -103,6 +104,8 @@ def _by_point(groups: Sequence[_Group]) -> Table:
 
 
 def _unsure(row: PointSummary, name: str = "relative_time") -> str:
+    if name == "relative_memory":
+        return _tilde(row.relative_memory_low, row.relative_memory_high)
     return _tilde(row.relative_time_low, row.relative_time_high) if name == "relative_time" else ""
 
 
@@ -200,7 +203,7 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
         sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
-    sentences += filter(None, map(_best_share, rows))
+    sentences += filter(None, [*map(_best_share, rows), _noise(rows)])
     if any(row.kernel_ms is not None for row in rows):
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
     bad: dict[tuple[str, str], list[PointSummary]] = {}
@@ -212,6 +215,18 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
     if (more := len(reasons) - _MOST_REASONS) > 0:
         sentences.append(f"- and {more} more, listed in the report")
     return sentences
+
+
+def _noise(rows: Sequence[PointSummary]) -> str:
+    """Why runs whose memory is that of the whole machine have no relative memory, or ''."""
+    lacking = [r.peak_machine_noise_bytes for r in rows if r.relative_memory is None and r.relative_time is not None]
+    known = [noise for noise in lacking if noise is not None]
+    if not known:
+        return ""
+    return (
+        f"No relative memory: the machine's memory in use also changed by up to {_bytes(max(known))} without the "
+        "application, more than a tenth of a peak; close other programs, or take a larger --size."
+    )
 
 
 def _best_share(row: PointSummary) -> str:

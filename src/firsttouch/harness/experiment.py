@@ -27,7 +27,8 @@ from firsttouch.harness.fitting import (
     why_too_small,
     window_rows,
 )
-from firsttouch.harness.measure import PHASES, Run, memory_counters, process_seconds, run
+from firsttouch.harness.measure import PHASES, Run, process_seconds, run
+from firsttouch.harness.memory import memory_counters, over_runs
 from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
@@ -83,7 +84,8 @@ CODEBOOK = Codebook(
         CounterEntry(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
         *EVENTS,
         *SHARES,
-        CounterEntry(name=r"(peak|peak_host|footprint|copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
+        CounterEntry(name=r"(peak|peak_host|peak_machine|peak_machine_noise|footprint)_bytes", unit="B"),
+        CounterEntry(name=r"(copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
         CounterEntry(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
         CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|size_reached|steps|shared", unit=""),
         CounterEntry(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
@@ -282,7 +284,7 @@ class Application(Applications):
         counters |= {f"iteration_{i}_ms": mean(each) * 1e3 for i, each in enumerate(iterations)}
         if last.iterations:
             counters["iterations_ms"] = mean(run.iterations_total for run in middle) * 1e3
-        counters |= {name: max(r.memory.get(name, 0) for r in runs) for name in last.memory}
+        counters |= over_runs([r.memory for r in runs])
         counters["process_ms"] = process_seconds() * 1e3
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
@@ -349,7 +351,7 @@ class _AppRunner:
             check=known is not None,
             known=known or (),
             windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
-            counters=memory_counters(session.info, session.device, strategy.allocator),
+            counters=None if known is None else memory_counters(session.info, session.device, strategy.allocator),
             log=session.events,
             timer=timer,
             exchange=self._exchanges.new(),

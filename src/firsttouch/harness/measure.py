@@ -6,22 +6,20 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_plain_host
 from firsttouch.events.log import EventLog
 from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces
-from firsttouch.machine import numa, usage
+from firsttouch.harness.memory import MemoryCounters, Meter
 from firsttouch.machine.tree import Tree
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
+from firsttouch.records.schema import Scalar
 from firsttouch.records.timeline import NamedInterval
 from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.arrays import Array
@@ -77,96 +75,10 @@ class Run:
         return sum(seconds for phase, seconds in self.phases.items() if phase != "context")
 
 
-@dataclass(frozen=True)
-class MemoryCounters:
-    """Counters of memory in use besides the process's resident size. Each returns None if it cannot count.
-
-    device: bytes of device memory, by the device's own count. machine: bytes of all memory of the machine, each page
-    once; it includes all other programs. overlap: a page may be in the resident size and in the device's count at once,
-    so that their sum means nothing.
-    """
-
-    device: Callable[[], int | None] = lambda: None
-    machine: Callable[[], int | None] = lambda: None
-    overlap: bool = False
-
-
-class Meter:
-    """Measures memory in use on the host, on the device and, unless pages may be in both, the sum."""
-
-    def __init__(self, counters: MemoryCounters) -> None:
-        self._counters = counters
-        with suppress(OSError):  # resets VmHWM, the peak resident size: proc(5), clear_refs
-            Path("/proc/self/clear_refs").write_text("5")
-        self._before = self._in_use()
-        self.peak = dict.fromkeys(("peak_host_bytes",) if counters.overlap else ("peak_host_bytes", "peak_bytes"), 0)
-
-    def _in_use(self) -> dict[str, int]:
-        counted = {"device": self._counters.device(), "machine": self._counters.machine()}
-        return {"host": _resident()[0], **{name: value for name, value in counted.items() if value is not None}}
-
-    def read(self, phase: str) -> None:
-        """Update the peaks at the end of a phase. Between readings, only the host's peak resident size is tracked."""
-        now = self._in_use()
-        more = {name: max(0, now[name] - before) for name, before in self._before.items() if name in now}
-        sides = {f"_{name}": more[name] for name in ("host", "device") if name in more}
-        in_phase = sides if self._counters.overlap else {"": sum(sides.values())}
-        self.peak |= {f"memory_{phase}{side}_bytes": value for side, value in in_phase.items()}
-        highest = max(more["host"], _resident()[1] - self._before["host"])
-        peaks = {**{f"_{name}": value for name, value in more.items()}, "_host": highest}
-        if not self._counters.overlap:
-            peaks[""] = in_phase[""]
-        for side, value in peaks.items():
-            self.peak[f"peak{side}_bytes"] = max(self.peak.get(f"peak{side}_bytes", 0), value)
-        if "peak_bytes" in self.peak:  # the host's peak may be between two readings
-            self.peak["peak_bytes"] = max(self.peak["peak_bytes"], self.peak["peak_host_bytes"])
-
-
 def process_seconds() -> float:
     """Seconds since this process was started: proc(5), starttime in /proc/pid/stat, in clock ticks since boot."""
     fields = Tree().stat("self")
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident() -> tuple[int, int]:
-    """Resident size of this process in bytes: current and peak."""
-    fields = Tree().kibibytes("proc/self/status")
-    return fields.get("VmRSS", 0), fields.get("VmHWM", 0)
-
-
-def memory_counters(info: DeviceInfo, device: _core.Device, allocator: str, tree: Tree | None = None) -> MemoryCounters:
-    """The counters for a strategy whose buffers are memory of the allocator.
-
-    The device's own count is that of the vendor's management library, or else the kernel's, or else what its driver
-    reports as free.
-    """
-    tree, shares = tree or Tree(), info.capabilities.shares_host_memory
-    if not info.capabilities.reports_free_memory:
-        return MemoryCounters()
-
-    def on_device() -> int:
-        counted = usage.vendor_usage(device, info, tree).get("vendor_used")
-        total, free = device.memory()
-        return total - free if counted is None else counted
-
-    def on_machine() -> int:
-        return usage.machine_usage(usage.host_usage(tree), None if shares else on_device())
-
-    may_overlap = [entry.name for entry in info.allocators if _is_in_both(info, entry, tree)]
-    return MemoryCounters(on_device, on_machine if may_overlap else lambda: None, allocator in may_overlap)
-
-
-def _is_in_both(info: DeviceInfo, entry: AllocatorInfo, tree: Tree) -> bool:
-    """Whether a page of the allocator may be in the process's resident size and in the device's count at once.
-
-    So it may on a device whose memory is the host's. Otherwise it may be plain host memory that moved to the device,
-    since the kernel keeps counting it for the process; and where the device's memory is a NUMA node, a managed page.
-    """
-    if info.capabilities.shares_host_memory:
-        return True
-    if entry.gpu == "none" or not entry.available:
-        return False
-    return is_plain_host(entry.name) or (entry.managed and bool(numa.memory_only_nodes(tree)))
 
 
 class ActiveRun:
@@ -199,7 +111,7 @@ def run(
     check: bool = True,
     known: Collection[str] = (),
     windows: dict[Array, int] | None = None,
-    counters: MemoryCounters = MemoryCounters(),
+    counters: MemoryCounters | None = None,
     log: EventLog | None = None,
     timer: _core.KernelTimer | None = None,
     exchange: Exchange | None = None,
@@ -225,17 +137,17 @@ def run(
     active.gpu.exchanges = exchange or Exchange()
     app.arrange()
     gc.collect()
-    meter = Meter(counters)
+    meter = Meter(counters or MemoryCounters())
     time.sleep(rest)
     try:
-        with log.window() if log is not None else nullcontext() as window:
+        with meter, log.window() if log is not None else nullcontext() as window:
             _phases(active, meter, threads, windows, timer)
         if window is not None:
             shares = window.shares("compute")
             active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()}
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
-        active.run.memory, active.run.transferred = meter.peak, dict(workspace.transferred)
+        active.run.transferred = dict(workspace.transferred)
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
@@ -245,6 +157,7 @@ def run(
         with active.phase("free"):
             active.gpu.exchanges.free()
             workspace.free()
+    active.run.memory = meter.after_free()
     active.run.slowest = active.gpu.exchanges.largest(active.run.seconds)
     return active.run
 

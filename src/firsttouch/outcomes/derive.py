@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.findings import quantity, ratio_of
+from firsttouch.analysis.findings import Quantity, quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
 from firsttouch.records.schema import Record, as_number
 
@@ -24,21 +24,26 @@ EVENTS, ON = "events", "on"
 TIMELINE = "timeline"
 """The factor of points whose memory is sampled over time."""
 
+MACHINE_PEAK, MACHINE_NOISE = "peak_machine_bytes", "peak_machine_noise_bytes"
+"""The largest increase of the whole machine's memory in use during a run, and by how much it may be off, since other
+programs use that memory too.
+"""
 RELATIVE: Mapping[str, Sequence[str]] = {
     "time": ("median",),
     "compute": ("phase_compute_ms",),
     "gpu": ("gpu_ms",),
     "kernel": ("kernel_ms",),
-    "memory": ("peak_bytes", "peak_machine_bytes"),
+    "memory": ("peak_bytes", MACHINE_PEAK),
 }
 """The compared values: the first that both records have."""
 PREFIXES: Mapping[str, str] = {BASELINE: "relative", PINNED: "relative_pinned"}
 """Ratios are counters such as relative_time, or relative_pinned_time, by the strategy that they are ratios to.
-relative_time_low and _high are the bounds that follow from both medians' intervals.
+relative_time_low and _high are the bounds that follow from both medians' intervals, relative_memory_low and _high those
+that follow from the noise of the machine's memory.
 """
 FASTEST = "relative_fastest_time"
-_SEEN_BY_MACHINE = 64 << 20
-"""Bytes of buffers from which on a change of the whole machine's memory in use is taken for theirs."""
+MOST_NOISE = 0.1
+"""The largest noise of the machine's memory with which it is compared, as a part of its peak."""
 
 _HUGE = 1e300
 """Integers in a result file may be too large for a float; larger values are clamped to this."""
@@ -122,11 +127,14 @@ def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
     return [record for record in merged if record is not None]
 
 
-def _compared(record: Record, source: str) -> float | None:
-    """A value for a ratio. That of the whole machine counts only if the buffers are large enough to show in it."""
-    if source == "peak_machine_bytes" and (non_negative(record, "footprint_bytes") or 0) < _SEEN_BY_MACHINE:
-        return None
-    return positive(record, source)
+def _compared(record: Record, source: str) -> Quantity | None:
+    """A value for a ratio. That of the whole machine counts only if its noise is known and small beside it."""
+    if (of := positive(record, source)) is None or source not in ("median", MACHINE_PEAK):
+        return None if of is None else Quantity(of)
+    if source == "median":
+        return quantity(record) if record.summary is not None else Quantity(of)
+    noise = non_negative(record, MACHINE_NOISE)
+    return None if noise is None or noise > MOST_NOISE * of else Quantity(of, "B", of - noise, of + noise)
 
 
 def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
@@ -142,12 +150,12 @@ def _ratios(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
     relative: dict[str, float] = {}
     for what, sources in RELATIVE.items():
         pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
-        ratios = (of / base for of, base in pairs if of is not None and base is not None)
-        if math.isfinite(ratio := next(ratios, math.inf)):
-            relative[f"{prefix}_{what}"] = ratio
-    if f"{prefix}_time" in relative and record.summary is not None and baseline.summary is not None:
-        bounds = ratio_of(quantity(record), quantity(baseline))
-        low, high = bounds.low or 0, bounds.high or math.inf
+        ratios = (ratio_of(of, base) for of, base in pairs if of is not None and base is not None)
+        ratio = next(ratios, Quantity(math.inf))
+        if not math.isfinite(ratio.value):
+            continue
+        relative[f"{prefix}_{what}"] = ratio.value
+        low, high = ratio.low or 0, ratio.high or math.inf
         if record is not baseline and 0 < low <= high < math.inf:
-            relative |= {f"{prefix}_time_low": low, f"{prefix}_time_high": high}
+            relative |= {f"{prefix}_{what}_low": low, f"{prefix}_{what}_high": high}
     return relative

@@ -24,6 +24,7 @@ from firsttouch.outcomes import exchanges
 from firsttouch.outcomes.derive import (
     BASELINE,
     EVENTS,
+    MACHINE_PEAK,
     application,
     is_events_run,
     non_negative,
@@ -251,8 +252,8 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
     if not known:
         return []
     ratio, record = min(known, key=lambda pair: pair[0])
-    peak = positive(record, "peak_bytes") or positive(record, "peak_machine_bytes")
-    if ratio >= NOTABLE_SAVING or not peak:
+    peak = positive(record, "peak_bytes") or positive(record, MACHINE_PEAK)
+    if (positive(record, "relative_memory_high") or ratio) >= NOTABLE_SAVING or not peak:
         return []
     details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
     least = [record, *(r for other, r in known if r is not record and other <= TIED * ratio)]

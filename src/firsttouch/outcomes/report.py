@@ -17,6 +17,8 @@ from firsttouch.outcomes import exchanges, findings
 from firsttouch.outcomes.derive import (
     BASELINE,
     FASTEST,
+    MACHINE_NOISE,
+    MACHINE_PEAK,
     PREFIXES,
     TIMELINE,
     against_fastest,
@@ -50,8 +52,10 @@ COUNTED = (
     "device's clock, starting with the first launch. GPU time lasts from the first prefetch or launch of the phase "
     "compute until the device is idle, without copies to it. Kernel time is that between the events around each "
     "launch, replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate "
-    "runs, which are not samples. Peak memory is the maximum in use, minus the use before the "
-    "first allocation. Copied bytes are those that the strategy copies or is expected to move. Relative values are "
+    "runs, which are not samples. Peak memory is the maximum in use, minus the use before the first allocation. Where "
+    "a page may be in the counts of both sides, as in the one memory of an APU, that of the whole machine is compared, "
+    "if its noise, which is what other programs changed, is at most a tenth. Copied bytes are those that the strategy "
+    "copies or is expected to move. Relative values are "
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes "
     "time. The figure of what the driver did divides the compute time of that run: moments with a move to the device; "
@@ -76,6 +80,8 @@ _TITLES = {
     "relative_kernel": "relative kernel",
     "peak_host_bytes": "peak host",
     "peak_device_bytes": "peak device",
+    MACHINE_PEAK: "peak of the machine",
+    MACHINE_NOISE: "noise of it",
     "relative_memory": "relative memory",
     "copied_h2d_bytes": "copied to the device",
     "copied_d2h_bytes": "copied to the host",
@@ -145,8 +151,9 @@ class PointSummary:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit, and the bounds of relative_time; relative_pinned_*: to explicit+pinned. best_share:
-    the share of the GPU that a search found; best_speedup: how many times as fast as the GPU alone it is.
+    relative_*: ratios to explicit, and the bounds of relative_time and relative_memory; relative_pinned_*: to
+    explicit+pinned. best_share: the share of the GPU that a search found; best_speedup: how many times as fast as the
+    GPU alone it is.
     """
 
     device: str
@@ -164,6 +171,8 @@ class PointSummary:
     kernel_sd_ms: float | None
     peak_host_bytes: float | None
     peak_device_bytes: float | None
+    peak_machine_bytes: float | None
+    peak_machine_noise_bytes: float | None
     relative_time: float | None
     relative_time_low: float | None
     relative_time_high: float | None
@@ -171,6 +180,8 @@ class PointSummary:
     relative_gpu: float | None
     relative_kernel: float | None
     relative_memory: float | None
+    relative_memory_low: float | None
+    relative_memory_high: float | None
     relative_pinned_time: float | None
     relative_pinned_compute: float | None
     relative_pinned_gpu: float | None
@@ -218,6 +229,8 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         kernel_sd_ms=non_negative(record, "kernel_sd_ms"),
         peak_host_bytes=non_negative(record, "peak_host_bytes"),
         peak_device_bytes=non_negative(record, "peak_device_bytes"),
+        peak_machine_bytes=non_negative(record, MACHINE_PEAK),
+        peak_machine_noise_bytes=non_negative(record, MACHINE_NOISE),
         best_share=non_negative(record, "best_share"),
         **{
             f.name: positive(record, f.name)
