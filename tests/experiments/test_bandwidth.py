@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiment.base import Preset
 from firsttouch.experiment.common import MiB, last_level_bytes
-from firsttouch.experiments.bandwidth import ARRAYS, thread_counts
+from firsttouch.experiments.bandwidth import ARRAYS, search_threads, thread_counts
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
 
@@ -24,6 +25,23 @@ from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceI
 )
 def test_the_numbers_of_threads_that_are_tried(cores: int, processors: int, counts: list[int]) -> None:
     assert thread_counts(cores, processors) == counts
+
+
+@pytest.mark.parametrize(
+    ("processors", "fastest"),
+    [(24, 9), (24, 24), (24, 1), (96, 17), (2, 2), (1, 1), (192, 101)],  # 9 of 24: an MI300A's memory of malloc
+)
+def test_the_search_ends_between_neighbours_wherever_the_fastest_is(processors: int, fastest: int) -> None:
+    asked: list[int] = []
+
+    def rates_of(counts: Sequence[int]) -> dict[int, float]:
+        asked.extend(counts)
+        return {n: n / fastest if n <= fastest else 1 - 0.1 * (n - fastest) / processors for n in counts}
+
+    rates = search_threads(rates_of, thread_counts(processors, processors))
+    assert max(rates, key=lambda n: rates[n]) == fastest
+    assert {fastest - 1, fastest + 1} - {0, processors + 1} <= set(rates)
+    assert len(asked) == len(set(asked)) <= 24
 
 
 HOST = DeviceInfo(

@@ -113,7 +113,7 @@ def test_bandwidth_with_the_fastest_of_several_numbers_of_threads(found: Mapping
     assert searched
     for record in searched:
         tried = {name: value for name, value in record.counters.items() if name.startswith("tried_")}
-        assert set(tried) == {f"tried_{count}" for count in counts}
+        assert set(tried) >= {f"tried_{count}" for count in counts}
         assert tried[f"tried_{record.counters['threads']:.0f}"] == max(tried.values(), key=float)
     for record in (r for r in ok if r.factors["threads"] == 0):
         assert record.counters["threads"] == _core.usable_processors()

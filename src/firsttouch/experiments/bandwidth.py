@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import ClassVar
 
 from firsttouch import _core
@@ -84,8 +86,23 @@ def _is_oversized(candidate: Candidate) -> bool:
 
 
 def thread_counts(cores: int, processors: int) -> list[int]:
-    """The numbers of threads that `threads=best` tries: powers of two, one for each core and for each processor."""
+    """The numbers of threads that a search tries first: powers of two, one for each core and for each processor."""
     return sorted({*(2**k for k in range(processors.bit_length())), cores, processors})
+
+
+def search_threads(rates_of: Callable[[Sequence[int]], Mapping[int, float]], first: Sequence[int]) -> dict[int, float]:
+    """The rates of all numbers of threads that were tried: those in `first`, then again and again the middles between
+    the fastest and its neighbours, until these are one thread less and one more.
+    """
+    rates = dict(rates_of(first))
+    while True:
+        ordered = sorted(rates)
+        at = ordered.index(max(ordered, key=lambda n: rates[n]))
+        near = ordered[max(0, at - 1) : at + 2]
+        middles = [(few + many) // 2 for few, many in pairwise(near) if many - few > 1]
+        if not middles:
+            return rates
+        rates |= rates_of(middles)
 
 
 class Bandwidth(Experiment):
@@ -240,30 +257,24 @@ class Bandwidth(Experiment):
         kernel = point.text("kernel")
         in_memory = point["arrays"] == "memory"
         passes = 1 if in_memory else sweep_passes(kernel, size)
-        if session.counted is not None and "threads" in session.counted:
-            threads = [int(Factors(session.counted).number("threads"))]  # of the timed samples
-        elif point["threads"] == BEST:
-            threads = thread_counts(_core.usable_cores(), _core.usable_processors())
-        else:
-            threads = [point.count("threads")]
         with (
             device.allocate(allocator, size) as a,
             device.allocate(allocator, size) as b,
             device.allocate(allocator, size) as c,
         ):
-            outcome = _core.stream(
-                device, a, b, c,
+            stream = partial(
+                _core.stream, device, a, b, c,
                 op=kernel,
                 agent=agent,
                 first_touch=first_toucher(agent, point["first_touch"]),
-                threads=threads,
                 nontemporal=point["stores"] == "nontemporal",
                 passes=passes,
                 seed=session.seed,
                 shape=_timed_shape(session),
-                stop=session.stop(),
             )  # fmt: skip
-            counters: dict[str, Scalar] = {"passes": passes}
+            threads, tried = _threads(point, session, stream)
+            outcome = stream(threads=[threads], stop=session.stop())
+            counters: dict[str, Scalar] = {"passes": passes, **tried}
             if in_memory:
                 counters["size_over_last_cache"] = size / last_level_bytes(session.info)
             if agent == "cpu":
@@ -281,6 +292,25 @@ class Bandwidth(Experiment):
             *(_best(r, rows) for r in best),
             *(f for of in by_agent for f in best_over_worst(RANGE, of, "allocator")),
         ]
+
+
+def _threads(point: Point, session: Session, stream: Callable[..., _core.Outcome]) -> tuple[int, Mapping[str, float]]:
+    """The number of threads, and the rates of those that were tried to find it. Where a profiler counts, it is that of
+    the timed samples.
+    """
+    if session.counted is not None and "threads" in session.counted:
+        return int(Factors(session.counted).number("threads")), {}
+    if point["threads"] != BEST:
+        return point.count("threads"), {}
+    once = _core.Stop(tolerance=0, seconds=0, min_samples=1, max_samples=1)
+
+    def rates_of(counts: Sequence[int]) -> dict[int, float]:
+        several = list(counts) if len(counts) > 1 else [*counts, *counts]  # a single number would not be tried
+        tried = stream(threads=several, stop=once).counters
+        return {count: tried[f"tried_{count}"] for count in counts}
+
+    rates = search_threads(rates_of, thread_counts(_core.usable_cores(), _core.usable_processors()))
+    return max(rates, key=lambda n: rates[n]), {f"tried_{count}": rates[count] for count in sorted(rates)}
 
 
 def _timed_shape(session: Session) -> tuple[int, int, int]:
