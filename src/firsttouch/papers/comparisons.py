@@ -117,7 +117,7 @@ def _value(test: Check, record: Record) -> Quantity | None:
 
 def _unit(counter: str) -> str:
     """The unit of a counter, by the project's naming."""
-    for ending, unit in (("_bytes", "B"), ("_ms", "ms"), ("_ns", "ns")):
+    for ending, unit in (("_bytes", "B"), ("_ms", "ms"), ("_us", "us"), ("_ns", "ns")):
         if counter.endswith(ending):
             return unit
     return ""
