@@ -308,6 +308,19 @@ def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest()
     assert [s.records for s in Migration().sections([usual, *rows], gpu())] == [[usual], rows]
 
 
+@pytest.mark.parametrize(
+    ("requested", "free", "named"),
+    [(1.5, 64 * MIB / 1.5, "ratio 1.5"), (1.5, 320 * MIB, "ratio 0.2 instead of 1.5"), (2.0, 0, "ratio 2")],
+)
+def test_a_ratio_is_that_of_the_bytes_that_were_free(requested: float, free: float, named: str) -> None:
+    """More is free than a ratio says if other programs end meanwhile; ballast once left the guard's reserve besides."""
+    row = record([9] * 4, ratio=requested, counters={"free_beside_ballast_bytes": free})
+    (sentence,) = sentences(Migration().findings([row], gpu()))
+    assert sentence.endswith(f"device memory left free: managed, {named}: 36 ms.")
+    (derived,) = Migration().derive([row])
+    assert derived.counter("ratio_reached") == pytest.approx(64 * MIB / free if free else requested)
+
+
 def test_nothing_migrates_if_the_device_shares_host_memory() -> None:
     shared = gpu()
     shared.capabilities = msgspec.structs.replace(shared.capabilities, shares_host_memory=True)
@@ -338,7 +351,10 @@ def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pyte
     beyond = point(ratio=2.0)
     assert experiment.skip(beyond, device) == "cuda:0 does not state its free memory, which oversubscription needs"
     device.facts["memory_free_bytes"] = 256 * MIB
-    needs = "the buffer exceeds the 32 MiB of cuda:0 that the ballast leaves free"
+    needs = (
+        "the buffer needs 64 MiB of device memory, more than the 32 MiB left free: 32 MiB less 0 B that are kept for "
+        "other processes"
+    )
     assert experiment.skip(beyond, device) == f"{needs}; use --allow-oversubscription to run it anyway"
     assert experiment.skip(point(ratio=0.5), device) is None
     assert experiment.skip(point(ratio=2.0, allocator="pinned"), device) is None

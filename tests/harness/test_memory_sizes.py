@@ -9,17 +9,20 @@ from firsttouch import _core
 from firsttouch.apps import all_apps
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import UsageError
+from firsttouch.errors import Unsupported, UsageError
+from firsttouch.harness.app import solve
 from firsttouch.harness.experiment import applications
-from firsttouch.harness.fitting import bytes_left_by_ballast
+from firsttouch.harness.shortage import Shortage, bytes_left_by_ballast
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
 from firsttouch.work import APP
 from firsttouch.workspace.needs import may_be_on_device
 from firsttouch.workspace.steps import Allocate
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 MiB, GiB = 2**20, 2**30
 HINT = "; use --allow-oversubscription to run it anyway"
+LEFT_AT_3 = "170.7 MiB left free: 682.7 MiB less 512 MiB that are kept for other processes"
+"""Of 2 GiB at a ratio of 3."""
 _HOST = {"cpu": "direct", "gpu": "direct", "host_memory": True}
 ALLOCATORS = [
     AllocatorInfo(name="device", available=True, gpu="direct", device_memory=True),
@@ -140,7 +143,7 @@ def _hmm() -> DeviceInfo:
     [
         ({"size": "12GiB"}, "12 GiB of cuda:0, which has 8 GiB"),
         ({"size": "2GiB", "budget": "1GiB"}, "2 GiB of device memory, more than the budget"),
-        ({"size": "2GiB", "oversubscribe": "3"}, "2 GiB of device memory, more than the 682.7 MiB left free"),
+        ({"size": "2GiB", "oversubscribe": "3"}, f"2 GiB of device memory, more than the {LEFT_AT_3}"),
     ],
 )
 def test_plain_memory_that_moves_on_a_fault_is_oversubscribed_like_managed_memory(
@@ -189,17 +192,55 @@ def test_streaming_allows_sizes_beyond_device_memory() -> None:
 
 def test_application_larger_than_the_ballast_leaves_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     sets = {"size": "2GiB", "oversubscribe": "3", "strategy": "explicit,managed,pinned,system"}
-    needs = "black_scholes needs 2 GiB of device memory, more than the 682.7 MiB left free"
+    needs = f"black_scholes needs 2 GiB of device memory, more than the {LEFT_AT_3}"
     assert reasons("black_scholes", **sets) == {"explicit": needs, "managed": needs + HINT, "pinned": "", "system": ""}
     assert set(reasons("black_scholes", **sets | {"oversubscribe": "0.5"}).values()) == {""}
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
     assert reasons("black_scholes", **sets)["managed"] == ""
-    found = reasons("black_scholes", **sets | {"oversubscribe": "8"})
-    assert found["pinned"] == ""
-    assert found["managed"] == (
-        "256 MiB would be left free on cuda:0, less than the 512 MiB that are kept for other processes; use a larger "
-        "size or budget, or a lower ratio"
-    )
+    with pytest.raises(UsageError, match="256 MiB would be left free on cuda:0, less than the 512 MiB that are kept"):
+        plan("black_scholes", **sets | {"oversubscribe": "8"})
+
+
+def test_beside_ballast_scratch_of_the_device_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven of srad's eight arrays are scratch. As memory of the strategy they may exceed what is left."""
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    sets = {"size": "4GiB", "oversubscribe": "2", "strategy": "managed,pinned,system"}
+    with pytest.raises(UsageError, match=r"3\.5 GiB of device memory, more than the 1\.5 GiB left") as refusal:
+        plan("srad", **sets)
+    assert "--allow-oversubscription" not in str(refusal.value)
+    assert set(reasons("srad", **sets, scratch="strategy").values()) == {""}
+
+
+@pytest.mark.parametrize("measured", [0, 2 * GiB])
+def test_a_ratio_may_be_of_a_measured_peak(measured: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1 GiB of buffers beside which a library has a workspace, as the peak under explicit shows."""
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    sets = {"size": "1GiB", "oversubscribe": "1.25", "strategy": "managed,system,pinned"}
+    points = plan("black_scholes", **sets, **({"peak": "measured"} if measured else {}))
+    assert {point.reason for point in points.values()} == {""}
+    under: list[str] = []
+
+    def run(strategy: Strategy) -> int:
+        under.append(strategy.name)
+        return measured
+
+    def shortage(name: str, **facts: Scalar) -> Shortage:
+        app, device = all_apps()["black_scholes"], simulated_gpu(**facts)
+        return Shortage(app, solve(app, GiB), STRATEGIES[name], points[name].point.factors, device, run)
+
+    assert [shortage(name).left for name in points] == [pytest.approx((measured or GiB) / 1.25, rel=1e-6)] * 3
+    assert under == (["explicit"] * 3 if measured else [])
+    if measured:
+        with pytest.raises(Unsupported, match=r"1\.6 GiB cannot be left free on cuda:0, which has 1 GiB free"):
+            shortage("managed", memory_free_bytes=GiB)
+
+
+@pytest.mark.parametrize("strategy", ["managed", "pinned"])
+def test_scratch_that_no_driver_moves_must_fit_the_device(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
+    with pytest.raises(UsageError, match=r"srad needs 14 GiB of cuda:0, which has 8 GiB$|which has 8 GiB;? "):
+        plan("srad", size="16GiB", strategy=strategy)
+    assert reasons("srad", size="16GiB", scratch="strategy", strategy=strategy) == {strategy: ""}
 
 
 def test_buffers_of_the_gpu_alone_are_where_the_strategy_has_them_unless_they_are_scratch() -> None:
@@ -222,25 +263,20 @@ def test_host_limit_applies_to_every_strategy(limits: dict[str, int | None]) -> 
     [
         ("managed", {"budget": 1000}, 1000),
         ("managed+both", {"budget": 1000}, 1000),
+        ("system", {"budget": 1000}, 1000),  # the GPU's first touch, or its driver, brings pages to the device
         ("pinned", {"budget": 1000}, None),
         ("explicit", {"budget": 1000}, None),
         ("managed", {"budget": 8 * GiB}, None),
-        ("pinned", {"oversubscribe": 2.0}, 12 * 512**2 // 2),
+        *((strategy, {"oversubscribe": 2.0}, 1500) for strategy in ("explicit", "managed", "system", "pinned")),
         ("explicit", {}, None),
     ],
 )
+@pytest.mark.parametrize("faults", [False, True])
 def test_ballast_exists_only_where_it_limits_the_strategy(
-    strategy: str, factors: dict[str, Scalar], left: int | None
+    strategy: str, factors: dict[str, Scalar], left: int | None, faults: bool
 ) -> None:
-    hotspot = all_apps()["hotspot"]
-    assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], STRATEGIES[strategy], factors) == left
-
-
-def test_a_budget_has_a_ballast_for_plain_memory_that_moves_on_a_fault() -> None:
-    hotspot, plain = all_apps()["hotspot"], STRATEGIES["system"]
-    for device, left in ((simulated_gpu(), None), (_hmm(), 1000)):
-        entry = device.allocator(plain.allocator)
-        assert bytes_left_by_ballast(hotspot, hotspot.sizes["default"], plain, {"budget": 1000}, entry) == left
+    device = _hmm() if faults else simulated_gpu()
+    assert bytes_left_by_ballast(3000, STRATEGIES[strategy], factors, device) == left
 
 
 @pytest.mark.parametrize("strategy", ["explicit", "managed", "system"])
@@ -271,7 +307,6 @@ def test_data_of_the_gpu_alone_are_charged_where_the_strategy_puts_them(facts: d
     device = simulated_gpu(**facts)
     assert reasons("quantum_volume", device, qubits="31", strategy="pinned") == {"pinned": ""}
     assert reasons("quantum_volume", device, qubits="31", strategy="pinned", budget="50MiB") == {"pinned": ""}
-    assert reasons("quantum_volume", device, qubits="31", strategy="pinned", oversubscribe="300") == {"pinned": ""}
 
 
 def test_data_of_the_gpu_alone_take_host_memory_if_the_strategy_puts_them_there(limits: dict[str, int | None]) -> None:

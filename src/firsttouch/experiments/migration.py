@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from firsttouch import _core
 from firsttouch.allocators.properties import (
     is_charged_to_device,
@@ -43,11 +45,11 @@ from firsttouch.experiment.presets import (
 )
 from firsttouch.figures import Bar, Figure, Line, Table
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
 from firsttouch.session import Session
 from firsttouch.units import format_size
-from firsttouch.views.migration import RATIO, migration_findings, ratio_findings
-from firsttouch.workspace.ballast import Ballast, why_no_ballast
+from firsttouch.views.migration import RATIO, migration_findings, ratio_findings, ratio_of_record
+from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast
 from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 
 
@@ -228,8 +230,10 @@ class Migration(Experiment):
             CounterEntry(name=r"iteration_\d+_ms|(copy_in|advise)_ms", unit="ms", at_most="median"),
             CounterEntry(name="(initialise|cpu_read)_ms", unit="ms"),
             *EVENTS,
-            CounterEntry(name=r"touched|record_multiple|bytes_per_touch|iteration_\d+_gpu_fault_groups", unit=""),
-            CounterEntry(name="smallest_record|largest_record|ballast_bytes|free_bytes", unit="B"),
+            CounterEntry(
+                name=r"touched|record_multiple|bytes_per_touch|ratio_reached|iteration_\d+_gpu_fault_groups", unit=""
+            ),
+            CounterEntry(name="smallest_record|largest_record|ballast_bytes|free_beside_ballast_bytes", unit="B"),
             CounterEntry(name="case|family|base|same_every_time", unit="word"),
             HARDWARE,
         ),
@@ -255,7 +259,7 @@ class Migration(Experiment):
     )  # fmt: skip
     ratio_question = "What does it cost that a buffer exceeds the device memory that is free?"
     ratio_figures = (
-        Line(x=RATIO, colour="allocator", log_y=True, x_title="bytes of the buffer for each byte left free",
+        Line(x="ratio_reached", colour="allocator", log_y=True, x_title="bytes of the buffer for each byte left free",
              y_title="all passes with what prepares them, ms",
              title="Time of all passes over the ratio of the buffer to the device memory left free"),
         Line(series="iteration_{}_ms", x="series", y="value", colour=RATIO, facet="allocator", log_y=True,
@@ -374,7 +378,7 @@ class Migration(Experiment):
         device, with_events = session.device, point["events"] == "on"
         touch, size = TOUCHES[point.text("touch")], point.size("size")
         prefetch, streams = PREFETCHES[point.text("prefetch")]
-        ballast = Ballast(device, session.info.allocator(point.text("allocator")), _left_by_ballast(point.factors))
+        ballast = Ballast(device, _left_by_ballast(point.factors))
         with ballast, session.recorded_events().window() if with_events else nullcontext() as window:
             outcome = _core.migration(
                 device,
@@ -402,10 +406,19 @@ class Migration(Experiment):
             "touched": touch.places(size),
             **ballast.counters,
         }
+        if free := as_number(ballast.counters.get("free_beside_ballast_bytes")):
+            counters["ratio_reached"] = size / free
         if window is not None:
             counters |= event_counters(window, outcome.repetitions, touch.places(size))
             counters["events_dropped"] = window.dropped + window.unlisted
         return Measurement.of(outcome, counters=counters)
+
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        """The ratio that came out of ballast, for figures; older records have only what it is made of."""
+        return [
+            replace(r, counters={**r.counters, "ratio_reached": ratio_of_record(r)}) if RATIO in r.factors else r
+            for r in records
+        ]
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         shares_memory = device is not None and device.capabilities.shares_host_memory
@@ -427,15 +440,11 @@ def _left_by_ballast(factors: Factors) -> int | None:
 
 def _too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> str | None:
     """Returns why no ballast can leave what the ratio says, or why the buffer exceeds it and may not, or None."""
-    left = _left_by_ballast(factors)
-    if left is None or (reason := why_no_ballast(device, entry, left)):
-        return None if left is None else reason
-    if factors.size("size") <= left or not is_charged_to_device(entry):
+    if (left := _left_by_ballast(factors)) is None:
         return None
-    if may_oversubscribe(entry) and _core.oversubscription_allowed():
-        return None
-    hint = "; use --allow-oversubscription to run it anyway" if may_oversubscribe(entry) else ""
-    return f"the buffer exceeds the {format_size(left)} of {device.name} that the ballast leaves free{hint}"
+    needed = factors.size("size") if is_charged_to_device(entry) else 0
+    fixed = 0 if may_oversubscribe(entry) else needed
+    return why_not_beside_ballast("the buffer needs", device, entry, left, needed=needed, fixed=fixed)
 
 
 def _has_migrating_memory(device: DeviceInfo) -> bool:

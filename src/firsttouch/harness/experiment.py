@@ -11,6 +11,7 @@ from statistics import mean
 from firsttouch import _core
 from firsttouch.allocators.properties import may_migrate
 from firsttouch.analysis.findings import Finding
+from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiment.common import MMAP_EVERY_BLOCK
@@ -18,10 +19,7 @@ from firsttouch.experiment.meanings import EVENTS, SHARES
 from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.fitting import (
-    OVERSUBSCRIBED,
-    bytes_left_by_ballast,
     memory_sizes,
-    places_scratch,
     requested_budget,
     why_does_not_fit,
     why_too_small,
@@ -29,6 +27,8 @@ from firsttouch.harness.fitting import (
 )
 from firsttouch.harness.measure import PHASES, Run, process_seconds, run
 from firsttouch.harness.memory import memory_counters, over_runs
+from firsttouch.harness.shortage import FACTORS as SHORTAGE
+from firsttouch.harness.shortage import Shortage, is_oversubscribed, places_scratch
 from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
@@ -36,7 +36,7 @@ from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.workspace.ballast import Ballast, why_no_ballast, why_not_oversubscribed
+from firsttouch.workspace.ballast import why_not_oversubscribed
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Workspace
 
@@ -46,12 +46,7 @@ SETTINGS = {
     "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
-    "oversubscribe": Factor(
-        "oversubscribe",
-        (),
-        "ratio",
-        doc="ratio of the application's device memory to the device memory that is left free",
-    ),
+    **{factor.name: factor for factor in SHORTAGE},
     "repeat": Factor("repeat", (REPEATS,), "count", least=1, doc="runs in one process"),
     kernel_times.SETTING.name: kernel_times.SETTING,
     timelines.SETTING.name: timelines.SETTING,
@@ -85,9 +80,11 @@ CODEBOOK = Codebook(
         *EVENTS,
         *SHARES,
         CounterEntry(name=r"(peak|peak_host|peak_machine|peak_machine_noise|footprint)_bytes", unit="B"),
+        CounterEntry(name="measured_peak_bytes|ballast_bytes|free_beside_ballast_bytes", unit="B"),
         CounterEntry(name=r"(copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
         CounterEntry(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
-        CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|size_reached|steps|shared", unit=""),
+        CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|steps|shared", unit=""),
+        CounterEntry(name="size_reached|ratio_reached", unit=""),
         CounterEntry(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
     ),
 )
@@ -187,9 +184,7 @@ class Application(Applications):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         app, strategy = self.app, STRATEGIES[factors.text("strategy")]
-        if (factors["size"] == OVERSUBSCRIBED or "oversubscribe" in factors) and (
-            reason := why_not_oversubscribed(device)
-        ):
+        if is_oversubscribed(factors) and (reason := why_not_oversubscribed(device)):
             return reason
         try:
             params = self.params(factors)
@@ -203,10 +198,6 @@ class Application(Applications):
             return f"{app.name}: its buffer sizes have no upper bound at compile time"
         reason = app.refuses(strategy, device) or division.why_skipped(app, factors, strategy, device)
         if reason := reason or placements.why_not_placed(app, strategy, factors, device):
-            return reason
-        entry = device.allocator(strategy.allocator)
-        left = bytes_left_by_ballast(app, params, strategy, factors, entry)
-        if left is not None and (reason := why_no_ballast(device, entry, left)):
             return reason
         return why_too_small(app, params, factors, device) or why_does_not_fit(app, params, strategy, factors, device)
 
@@ -244,10 +235,10 @@ class Application(Applications):
         runner.run(self.app.sizes["tiny"], seed=session.seed + 1)
         runs: list[Run] = []
         timed: list[Run] = []
-        entry = session.info.allocator(strategy.allocator)
-        left = bytes_left_by_ballast(self.app, params, strategy, factors, entry)
+        shortage = Shortage(self.app, params, strategy, factors, session.info, lambda s: runner.peak(params, s))
         own = session.on_own_processors() if session.ranks > 1 else nullcontext()
-        with own, Ballast(session.device, entry, left) as ballast:
+        with own, shortage.ballast(session.device) as ballast:
+            short = shortage.counters(ballast, session.device)
             chosen = division.find(
                 self.app,
                 factors,
@@ -265,7 +256,7 @@ class Application(Applications):
                 timed += [runner.run(params, timer=timer)[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
         measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
-        measurement.counters |= {**ballast.counters, **chosen.counters(runs), **kernel_times.counters(timed)}
+        measurement.counters |= {**short, **chosen.counters(runs), **kernel_times.counters(timed)}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement
@@ -328,9 +319,12 @@ class _AppRunner:
         known: Collection[str] | None = None,
         divided: division.Division | None = None,
         timer: _core.KernelTimer | None = None,
+        strategy: Strategy | None = None,
     ) -> tuple[App, Run]:
-        """Run it once. known: digests of outputs that were checked; without it, the output is not checked."""
-        factors, session, strategy = self._factors, self._session, self._strategy
+        """Run it once. known: digests of outputs that were checked; without it, the output is not checked. strategy: if
+        it is not the point's.
+        """
+        factors, session, strategy = self._factors, self._session, strategy or self._strategy
         seed = session.seed if seed is None else seed
         app = self._app(params, seed, self._options, rank=session.rank, ranks=session.ranks)
         app.division = divided or self.division
@@ -357,6 +351,12 @@ class _AppRunner:
             exchange=self._exchanges.new(),
             rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
         )
+
+    def peak(self, params: Params, strategy: Strategy) -> int:
+        """The highest use of device memory of a run under a strategy, in bytes. Raises Unsupported if none is seen."""
+        if not (peak := self.run(params, strategy=strategy, known=())[1].memory.get("peak_device_bytes")):
+            raise Unsupported(f"no device memory of {self._app.name} was seen, so that its peak is unknown")
+        return peak
 
 
 def _repeats(factors: Factors) -> int:

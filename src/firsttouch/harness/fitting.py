@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.allocators.properties import may_oversubscribe, moves_when_touched
-from firsttouch.harness import exchanging
+from firsttouch.allocators.properties import may_oversubscribe
 from firsttouch.harness.app import App, Params
-from firsttouch.outcomes.exchanges import BUFFERS
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
+from firsttouch.harness.shortage import OVERSUBSCRIBED, RATIO, budget_of, gpu_bytes, needs_of, why_not_left
+from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import why_not_oversubscribed
-from firsttouch.workspace.declarations import Declaration
-from firsttouch.workspace.needs import memory_needs, why_too_large
+from firsttouch.workspace.needs import why_too_large
 from firsttouch.workspace.strategies import Strategy
 
-OVERSUBSCRIBED = "oversubscribed"
 REACHED = 0.95
 """The part of a size in bytes that an application should at least reach."""
-
-
-def places_scratch(factors: Factors) -> bool:
-    return factors.get("scratch") == "strategy"
 
 
 def _round_down(size: float) -> int:
@@ -51,30 +44,20 @@ def memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
     return {"in-memory": _round_down(0.8 * smallest), OVERSUBSCRIBED: beyond}
 
 
-def _gpu_bytes(declarations: Iterable[Declaration]) -> int:
-    return sum(d.nbytes for d in declarations if d.sides != "cpu")
-
-
-def _budget(factors: Factors) -> int | None:
-    """Bytes of device memory that the application may use."""
-    budget = factors.get("budget")
-    return budget if isinstance(budget, int) else None
-
-
 def window_rows(app: type[App], params: Params, strategy: Strategy, factors: Factors) -> int:
     """Returns the rows of the tiled buffers that fit on the device at once under the budget; 0 if all fit.
 
     Raises:
         ValueError: not even one row fits, or no buffers are tiled.
     """
-    budget, declarations = _budget(factors), app.declarations(params)
-    if budget is None or not strategy.duplicated or _gpu_bytes(declarations) <= budget:
+    budget, declarations = budget_of(factors), app.declarations(params)
+    if budget is None or not strategy.duplicated or gpu_bytes(declarations) <= budget:
         return 0
     tiled = [d for d in declarations if d.name in app.tiled]
-    needs = f"{app.name} needs {format_size(_gpu_bytes(declarations))} of device memory, more than the budget"
+    needs = f"{app.name} needs {format_size(gpu_bytes(declarations))} of device memory, more than the budget"
     if not tiled:
         raise ValueError(f"{needs}, and has no tiled buffers that could be streamed")
-    rest = _gpu_bytes(d for d in declarations if d.name not in app.tiled)
+    rest = gpu_bytes(d for d in declarations if d.name not in app.tiled)
     rows = max(0, budget - rest) // sum(d.nbytes // d.shape[0] for d in tiled)
     if rows < 1:
         raise ValueError(f"{needs}, which is too small for one row of its tiled buffers")
@@ -84,14 +67,14 @@ def window_rows(app: type[App], params: Params, strategy: Strategy, factors: Fac
 def why_too_small(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
     """Returns that the application does not reach a size beyond the device or the budget, or None."""
     size, footprint = factors["size"], app.footprint(params)
-    available = _budget(factors) or device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
-    if not (isinstance(size, int) and isinstance(available, int)) or "oversubscribe" in factors:
+    available = budget_of(factors) or device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
+    if not (isinstance(size, int) and isinstance(available, int)) or RATIO.name in factors:
         return None
     if footprint >= REACHED * size or not footprint <= available < size:
         return None
     limit = (
         f"the budget of {format_size(available)}"
-        if _budget(factors)
+        if budget_of(factors)
         else f"the {format_size(available)} of {device.name}"
     )
     return (
@@ -106,55 +89,25 @@ def why_does_not_fit(
     """Returns why the application does not fit into memory or the budget under the strategy, or None: of several
     processes, why the part of one does not.
     """
-    declarations = app.declarations(params, ranks=exchanging.ranks_of(factors))
     entry = device.allocator(strategy.allocator)
     assert entry is not None
     try:
         rows = window_rows(app, params, strategy, factors)
     except ValueError as error:
         return str(error)
-    allowed, budget = _core.oversubscription_allowed(), _budget(factors)
-    hint = "; use --allow-oversubscription to run it anyway" if may_oversubscribe(entry) else ""
-    needs = memory_needs(
-        declarations,
-        strategy,
-        device,
-        messages=str(factors.get(BUFFERS, "")),
-        place_scratch=places_scratch(factors),
-    )
-    if (
-        not strategy.duplicated
-        and budget is not None
-        and needs.device > budget
-        and not (may_oversubscribe(entry) and allowed)
-    ):
-        return f"{app.name} needs {format_size(needs.device)} of device memory, more than the budget{hint}"
+    budget, subject, moves = budget_of(factors), f"{app.name} needs", may_oversubscribe(entry)
+    allowed = moves and _core.oversubscription_allowed()
+    hint = "; use --allow-oversubscription to run it anyway" if moves else ""
+    needs = needs_of(app, params, strategy, factors, device)
+    if not strategy.duplicated and budget is not None and needs.device > budget and not allowed:
+        return f"{subject} {format_size(needs.device)} of device memory, more than the budget{hint}"
     on_host, on_device = needs.on(device)
     if rows:
         on_device = min(on_device, budget or on_device)
-    subject, host_limit = f"{app.name} needs", _core.guard_limits()["host"] or 0
-    if reason := why_too_large(subject, on_host, host_limit, "host memory; the limit is"):
+    if reason := why_too_large(subject, on_host, _core.guard_limits()["host"] or 0, "host memory; the limit is"):
         return reason
-    if may_oversubscribe(entry) and allowed:
-        return None
+    if allowed:
+        on_device, hint = min(on_device, needs.fixed), ""
     if reason := why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has"):
         return reason + hint
-    left = bytes_left_by_ballast(app, params, strategy, factors, entry)
-    if left is not None and on_device > left:
-        return f"{subject} {format_size(on_device)} of device memory, more than the {format_size(left)} left free{hint}"
-    return None
-
-
-def bytes_left_by_ballast(
-    app: type[App], params: Params, strategy: Strategy, factors: Factors, entry: AllocatorInfo | None = None
-) -> int | None:
-    """Returns the bytes of device memory that a ballast allocation leaves free, or None if there is no ballast.
-
-    A ballast simulates a smaller device, for --oversubscribe, and under a budget for memory that moves to the device
-    when it is touched: managed memory, or what `entry`, the device's allocator, says so of.
-    """
-    ratio, budget, peak = factors.get("oversubscribe"), _budget(factors), _gpu_bytes(app.declarations(params))
-    if isinstance(ratio, (int, float)):
-        return int(peak / ratio)
-    moves = moves_when_touched(strategy.allocator) or may_oversubscribe(entry)
-    return budget if budget is not None and peak > budget and moves else None
+    return why_not_left(app, params, strategy, factors, device)

@@ -23,9 +23,9 @@ from firsttouch.analysis.findings import (
 )
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Record, as_number
 from firsttouch.text import count
-from firsttouch.units import format_size
+from firsttouch.units import format_number, format_size
 
 BASE_FAMILIES = ("base", "allocator")
 """The families of points that differ from the base point in the allocator at most."""
@@ -33,6 +33,8 @@ WHOLE = ("whole", "streams-2", "streams-4")
 """Prefetches of the whole buffer."""
 RATIO = "ratio"
 """An optional factor: bytes of the buffer for each byte that ballast leaves free on the device."""
+AS_REQUESTED = 0.02
+"""How far the ratio that came out may be from the requested one and still be called by its name."""
 _CASE = ("touch", "order", "advice", "prefetch", "starts_on", "operation", "events")
 """The factors of the base point, which a case names where it differs from it."""
 _ANY_CASE = ("allocator", *_CASE)
@@ -88,9 +90,9 @@ MOVED = Claim(
 _RATIOS = ("migration.ratio", "all passes over {size}, by the ratio of the buffer to the device memory left free:")
 _OF_RATIO = (*_ANY_CASE, RATIO)
 RATIO_TIME = Claim(_RATIOS[0], "{case}: {value}", _RATIOS[1], _OF_RATIO)
-RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {other_ratio}", _RATIOS[1], _OF_RATIO)
+RATIO_COMPARED = Claim(_RATIOS[0], "{case}: {value}, {ratio} times as long as at {lowest}", _RATIOS[1], _OF_RATIO)
 RATIO_ALIKE = Claim(
-    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {other_ratio}", _RATIOS[1], _OF_RATIO
+    _RATIOS[0], "{case}: {value}, not clearly different from {other_value} at {lowest}", _RATIOS[1], _OF_RATIO
 )
 EVENTS = Claim(
     "migration.events", "recording events makes the same points take {value} times as long, over {over}", names=(EVERY,)
@@ -129,19 +131,30 @@ def ratio_findings(records: Sequence[Record]) -> list[Finding]:
             groups[repr({name: v for name, v in record.factors.items() if name != RATIO})].append(record)
     findings = []
     for rows in groups.values():
-        lowest, highest = min(rows, key=_ratio), max(rows, key=_ratio)
-        case = str(highest.counters["case"])
+        lowest, highest = min(rows, key=ratio_of_record), max(rows, key=ratio_of_record)
+        case = _case_with_ratio(highest)
         if highest is lowest:
             findings.append(finding(RATIO_TIME, highest, case=case))
         else:
             comparison = compare(highest, lowest)
             claim = RATIO_COMPARED if comparison.is_clear else RATIO_ALIKE
-            findings.append(finding(claim, highest, comparison=comparison, case=case))
+            lower = format_number(ratio_of_record(lowest))
+            findings.append(finding(claim, highest, comparison=comparison, case=case, lowest=lower))
     return findings
 
 
-def _ratio(record: Record) -> float:
-    return number(record, RATIO)
+def ratio_of_record(record: Record) -> float:
+    """Bytes of the buffer for each byte that was free beside the ballast; as requested if the record does not say."""
+    free = as_number(record.counters.get("free_beside_ballast_bytes"))
+    return number(record, "size") / free if free else number(record, RATIO)
+
+
+def _case_with_ratio(record: Record) -> str:
+    """The case with the ratio that came out, and with the requested one if that is another."""
+    case, requested, reached = str(record.counters["case"]), number(record, RATIO), ratio_of_record(record)
+    if abs(reached / requested - 1) < AS_REQUESTED:
+        return case
+    return f"{case.rpartition(', ratio ')[0]}, ratio {format_number(reached)} instead of {format_number(requested)}"
 
 
 def times_of(record: Record) -> list[float]:

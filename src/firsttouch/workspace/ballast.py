@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, may_oversubscribe, moves_when_touched
+from firsttouch.allocators.properties import common_allocator, may_oversubscribe
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.units import format_size
 
 
-def why_no_ballast(device: DeviceInfo, allocator: AllocatorInfo | None, left: int) -> str | None:
-    """Returns why no ballast can leave `left` bytes of the device free for data of an allocator, or None."""
+def why_no_ballast(device: DeviceInfo, left: int) -> str | None:
+    """Returns why no ballast can leave `left` bytes of the device free, or None."""
     if reason := why_not_oversubscribed(device):
         return reason
     free = device.facts.get("memory_free_bytes")
@@ -17,14 +17,40 @@ def why_no_ballast(device: DeviceInfo, allocator: AllocatorInfo | None, left: in
         return f"{device.name} does not state its free memory, which oversubscription needs"
     if left > free:
         return f"{format_size(left)} cannot be left free on {device.name}, which has {format_size(free)} free"
-    total = device.facts.get("memory_bytes")
-    reserve = _core.guard_reserve(total) if isinstance(total, int) else 0
-    if _fill_the_reserve(allocator) and left < reserve:
+    if left < (reserve := _reserve(device)):
         return (
             f"{format_size(left)} would be left free on {device.name}, less than the {format_size(reserve)} that are "
             "kept for other processes; use a larger size or budget, or a lower ratio"
         )
     return None
+
+
+def why_not_beside_ballast(
+    subject: str, device: DeviceInfo, entry: AllocatorInfo, left: int, *, needed: int, fixed: int
+) -> str | None:
+    """Returns why data cannot be allocated beside ballast that leaves `left` bytes of the device free, or None.
+
+    subject: such as "hotspot needs". needed: bytes of device memory that the guard charges to the data; fixed: those
+    of them that no driver moves. entry: the allocator of the others. Where oversubscription is allowed, those may fill
+    the guard's reserve and exceed what is left.
+    """
+    if reason := why_no_ballast(device, left):
+        return reason
+    usable, moves = left - _reserve(device), may_oversubscribe(entry)
+    needed = fixed if moves and _core.oversubscription_allowed() else needed
+    if needed <= usable:
+        return None
+    hint = "; use --allow-oversubscription to run it anyway" if moves and fixed <= usable else ""
+    return (
+        f"{subject} {format_size(needed)} of device memory, more than the {format_size(max(0, usable))} left free: "
+        f"{format_size(left)} less {format_size(_reserve(device))} that are kept for other processes{hint}"
+    )
+
+
+def _reserve(device: DeviceInfo) -> int:
+    """Bytes of the device that the guard keeps for other processes."""
+    total = device.facts.get("memory_bytes")
+    return _core.guard_reserve(total) if isinstance(total, int) else 0
 
 
 def why_not_oversubscribed(device: DeviceInfo) -> str | None:
@@ -34,21 +60,13 @@ def why_not_oversubscribed(device: DeviceInfo) -> str | None:
     return f"{device.name} shares the host's memory, and oversubscribing it would fill the host"
 
 
-def _fill_the_reserve(allocator: AllocatorInfo | None) -> bool:
-    """True if data of an allocator may fill all that the device has free, the guard's reserve too."""
-    moves = may_oversubscribe(allocator) or (allocator is not None and moves_when_touched(allocator.name))
-    return moves and _core.oversubscription_allowed()
-
-
 class Ballast:
-    """A context in which `left` bytes of a device are free for data in memory of an allocator; None: no ballast.
-
-    Ballast never takes the guard's reserve. The reserve is a part of `left` if the data may fill it, and otherwise
-    stays free besides.
+    """A context in which a device's driver states `left` bytes as free, whatever memory the data are in; None: no
+    ballast. It never takes the guard's reserve, which is a part of `left`.
     """
 
-    def __init__(self, device: _core.Device, allocator: AllocatorInfo | None, left: int | None) -> None:
-        self._device, self._left, self._allocator = device, left, allocator
+    def __init__(self, device: _core.Device, left: int | None) -> None:
+        self._device, self._left = device, left
         self._held: _core.Buffer | None = None
         self.counters: dict[str, Scalar] = {}
         """Bytes held, and bytes that the device then reported as free."""
@@ -56,8 +74,7 @@ class Ballast:
     def __enter__(self) -> Ballast:
         if self._left is None:
             return self
-        total, free = self._device.memory()
-        excess = free - self._left - (0 if _fill_the_reserve(self._allocator) else _core.guard_reserve(total))
+        excess = self._device.memory()[1] - self._left
         if excess > 0:
             self._held = self._device.allocate(common_allocator("device"), excess, ballast=True)
         self.counters = {"ballast_bytes": max(0, excess), "free_beside_ballast_bytes": self._device.memory()[1]}

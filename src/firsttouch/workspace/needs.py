@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from firsttouch.allocators.properties import may_oversubscribe
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.units import format_size
 from firsttouch.workspace.declarations import Declaration
@@ -14,11 +15,15 @@ from firsttouch.workspace.strategies import Strategy
 
 
 class MemoryNeeds(NamedTuple):
-    """Bytes that the guard charges to host memory and to device memory, and bytes of all blocks, each counted once."""
+    """Bytes that the guard charges to host memory and to device memory, and bytes of all blocks, each counted once.
+
+    fixed: the bytes of device memory that no driver moves.
+    """
 
     host: int
     device: int
     blocks: int
+    fixed: int = 0
 
     def on(self, device: DeviceInfo) -> tuple[int, int]:
         """Bytes of host memory and of device memory. All are the host's on a device that shares its memory."""
@@ -38,12 +43,14 @@ def memory_needs(
     for declared in declarations:
         ledger.allocate(declared)
     blocks = [block for contents in ledger.contents for block in contents.blocks]
-    on_host = on_device = 0
+    on_host = on_device = fixed = 0
     for block in blocks:
         entry = device.allocator(block.allocator)
         on_host += block.nbytes * (entry.host_memory if entry else block.side == "host")
-        on_device += block.nbytes * (may_be_on_device(entry, block) if entry else block.side == "device")
-    return MemoryNeeds(on_host, on_device, sum(block.nbytes for block in blocks))
+        there = block.nbytes * (may_be_on_device(entry, block) if entry else block.side == "device")
+        on_device += there
+        fixed += 0 if may_oversubscribe(entry) else there
+    return MemoryNeeds(on_host, on_device, sum(block.nbytes for block in blocks), fixed)
 
 
 def may_be_on_device(entry: AllocatorInfo, block: Allocate) -> bool:
