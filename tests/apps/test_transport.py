@@ -8,6 +8,7 @@ from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING
 from firsttouch.apps.transport import Transport
+from firsttouch.harness.app import View
 from firsttouch.workspace.agents import KernelFile
 
 TALLIES = """flux + place, far * NUMBER(p, WEIGHT));
@@ -28,6 +29,9 @@ MUTATIONS = [
     ("energy * (1.0 - chance / mass)", "energy * (1.0 - chance)"),
     ("u * w * ct - v * st", "u * w * ct + v * st"),
     ("COUNT(ABSORBED);", ""),
+    ("p[CELL_Z] = (p[CELL_Z] & 0xfffffffful) | group_of(edges, left_over) << 32;", ""),
+    ("SET(p, AGE, NUMBER(p, AGE) + far / speed);", ""),
+    ("far * u);", "far * v);"),
     ("to[ID] = to[RANDOM] = mix64(state = next_state(state))", "to[ID] = mix64(state = next_state(state))"),
     ("flux + place, far", "flux + place, 0.5 * far"),
     ("const ulong place = at * GROUPS + (p[CELL_Z] >> 32);", "const ulong place = at * GROUPS;"),
@@ -79,6 +83,10 @@ class Mutated(Transport):
         ("NUMBER(p, TIME) <= 0.0 ? duration", "NUMBER(p, TIME) < 0.0 ? duration"),
         ("if (made == 0) COUNT(KILLED);", ""),
         ("to[ID] = id;", "to[ID] = p[ID];"),
+        ("p[CELL_XY] = x | y << 32;", "p[CELL_XY] = y | x << 32;"),
+        ("((double)z + DRAW(state)) * side", "((double)y + DRAW(state)) * side"),
+        ("z | group_of(edges, energy) << 32", "z"),
+        ("+ i % each;", "+ i / each;"),
     ],
 )
 def test_a_wrong_beginning_of_a_step_is_detected(before: str, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,3 +118,32 @@ def test_cross_sections_are_those_of_the_problem_at_1_mev(problem: object) -> No
 def test_more_blocks_than_cells_are_refused() -> None:
     assert Transport.why_not_divided({"cells": 4, "particles": 10, "steps": 1}, 64) == ""
     assert "cannot be divided" in Transport.why_not_divided({"cells": 3, "particles": 10, "steps": 1}, 64)
+
+
+WRONG_WORDS = {
+    "cells": "SET(p, POSITION, 0.0);",
+    "speeds": "SET(p, VELOCITY, 0.0);",
+    "energy groups": "p[CELL_Z] &= 0xfffffffful;",
+    "weights": "SET(p, WEIGHT, 2.0 * NUMBER(p, WEIGHT));",
+    "ages": "p[ROOT] += 2;",
+    "ids": "p[ID] = 1;",
+}
+
+
+def test_wrong_words_of_particles_that_numpy_does_not_trace_are_found() -> None:
+    """Half of them are not traced."""
+    wrong = " ".join(f"if (i % 6 == {i}) {word}" for i, word in enumerate(WRONG_WORDS.values()))
+    copy = "copy_to(census +"
+    params = {"particles": 40_960, "cells": 8, "steps": 1}
+    error = run_tiny(Transport, mutation=(copy, f"if (p[ROOT] % every) {{ {wrong} }}\n{copy}"), params=params).error
+    assert [what for what in WRONG_WORDS if what not in error] == []
+
+
+def test_the_digest_is_that_of_the_particles_at_census() -> None:
+    app = Transport(Transport.sizes["tiny"])
+
+    def check(view: View) -> str:
+        return type(app).check(app, lambda part: view(part) + 1 if part.array is app.census else view(part))
+
+    app.check = check  # type: ignore[method-assign]
+    assert "digest" in run_tiny(Transport, instance=app).error

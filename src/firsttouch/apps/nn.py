@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i64, in_pieces, u8
-from firsttouch.harness.random import F32, below
+from firsttouch.harness.random import F32, F64, below
 
 MAX_NEIGHBOURS = 64
 
@@ -79,17 +80,21 @@ class Nn(App):
         if self.chosen != expected:
             return f"the {self.k} nearest are {expected}, not {self.chosen}"
         for at in self.chosen:
-            text, (latitude, longitude) = bytes(records[at, :53]).decode(), locations[at]
-            if (np.float32(text[33:41]), np.float32(text[42:51])) != (latitude, longitude):
-                return f"the text of record {at} is {text!r}, but its location is {latitude}, {longitude}"
+            text, place = bytes(records[at, 33:51]).decode(errors="replace"), self._degrees(at)
+            if text != (right := "{:08.5f} {:09.5f}".format(*place)):
+                return f"the text of record {at} is {text!r}, but its place is {right}"
             if records[at, 53:].view(np.float32)[0] != distances[at]:
                 return f"record {at} does not hold its distance"
         return ""
 
     def _generated(self, first: int, last: int) -> F32:
-        key, at = self.locations.key, np.arange(first, last)
+        return self._degrees(np.arange(first, last)).astype(np.float32)
+
+    def _degrees(self, at: Any) -> F64:
+        """Latitude and longitude of records, in steps of 1e-5."""
+        key = self.locations.key
         pair = (700_000 + below(key, 6 * at, 6_300_000), below(key, 6 * at + 1, 35_800_000))
-        return (np.stack(pair, axis=1) / 1e5).astype(np.float32)
+        return np.stack(pair, axis=-1) / 1e5
 
     def _largest_error(self, locations: F32, distances: F32) -> float:
         """The largest difference from f64, relative except near zero."""

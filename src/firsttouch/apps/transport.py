@@ -81,7 +81,8 @@ class Transport(App):
             self.step(cpu, gpu, step)
         gpu.launch("crossing_digest", self.census, self.control, self.count, over=self.count)
         self.used["census"] = str(gpu.total(self.count))
-        self.used["census_digest"] = f"{gpu.total(self.counted(cpu)[DIGEST]):016x}"
+        self.digest = self.counted(cpu)[DIGEST]
+        self.used["census_digest"] = f"{gpu.total(self.digest):016x}"
 
     def step(self, cpu: Cpu, gpu: Gpu, step: int) -> None:
         """One step, which begins and ends with particles at census."""
@@ -138,12 +139,11 @@ class Transport(App):
         return sum(come)
 
     def check(self, view: View) -> str:
-        """Compares balances, ids, the flux with the way of all particles, and some of their histories with numpy's."""
+        """Compares flux and census with the ways and source particles of all, and some histories with numpy's."""
         flux, sums = view(self.flux).reshape(-1), view(self.paths)
         way, traced = float(sums.sum()), float(sums[64:].sum())
         named = float(flux @ (1.0 + unit_f64(0, np.arange(len(flux)))))
         if self.wrong or not abs(named - way) <= 1e-9 * way:
             return self.wrong or f"the flux in all cells is {named:.12g}, not the {way:.12g} of the particles"
-        block = self.first, self.extent
-        histories = Histories(self.material, self.cells, self.each, self.weight, self.now.key, block)
-        return histories.differ(self.factors, view(self.census[: self.count]), traced)
+        box = self.cells, self.each, self.weight, self.now.key, (self.first, self.extent)
+        return Histories(self.material, *box).differ(self.factors, view(self.census[: self.count]), self.digest, traced)

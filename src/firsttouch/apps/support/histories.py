@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from firsttouch.harness.app import in_pieces
 from firsttouch.harness.random import F64, U64, mix64, unit_f64, words
 
 GROUPS, MOST = 230, 20.0
@@ -19,7 +20,8 @@ State: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 REACTIONS = 180
 """The most reactions of all isotopes."""
 CUTOFF = 0.001
-TRACED = 2000
+TRACED, PIECE = 2000, 1 << 15
+"""Source particles of a step that are traced, about; particles at census that a thread checks at a time."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +125,19 @@ class Histories:
             p = fresh
         self.census = _join(done)
 
-    def differ(self, factors: Sequence[float], census: U64, flux: float) -> str:
+    def differ(self, factors: Sequence[float], census: U64, digest: int, flux: float) -> str:
         """What differs after a step for each factor, but for rounding errors, or ''. census: rows of 17 words, the
-        particles in the block of cells, with those of other source particles. flux: of the traced particles alone.
+        particles in the block of cells, with those of other source particles, and their digest. flux: of the traced
+        particles alone.
         """
+        if digest_of(census) != digest:
+            return "the digest is not that of the particles at census"
         for step, factor in enumerate(factors):
             self.step(step, factor)
         if wrong := self._wrong(census):
             return f"of particles at census, {wrong} differ from numpy's"
+        if wrong := self._impossible(census, np.array(factors)):
+            return f"of particles at census, {wrong}"
         if not abs(flux - self.flux) <= 1e-7 * self.flux:
             return f"the flux of traced particles by cell and group is {flux:.12g}, numpy's {self.flux:.12g}"
         return ""
@@ -139,6 +146,36 @@ class Histories:
         inside = self._inside(self.census["cell"])
         traced = actual[:, 16] % np.uint64(self.every) == 0
         return _differ(_unpacked(actual[traced]), _take(self.census, inside))
+
+    def _impossible(self, census: U64, factors: F64) -> str:
+        """How many particles, traced or not, have words that contradict each other or their source particle."""
+        count = self.cells**3 * self.each  # source particles of a step
+        after = np.append(np.cumprod(factors[::-1])[::-1], np.nan)  # by what a weight was divided since a step
+
+        def wrong(first: int, last: int) -> list[int]:
+            rows = census[first:last]
+            p, near = _unpacked(rows), 1e-9
+            birth = np.minimum(p["root"] // np.uint64(count), np.uint64(len(factors))).astype(np.int64)
+            age = self._begun(p["root"])["time"] + (len(factors) - 1 - birth) * self.problem.duration
+            weight = p["weight"] * after[birth] / self.weight  # times 1 / CUTOFF for each roulette that it won
+            won = np.rint(np.log(np.maximum(weight, 1e-300)) / -np.log(CUTOFF))
+            inside = np.abs(p["position"] / self.problem.side - p["cell"] - 0.5).max(axis=1) <= 0.5 + near
+            speed = np.sqrt((p["velocity"] ** 2).sum(axis=1)) / speed_of(p["energy"])
+            right = (
+                inside & self._inside(p["cell"]),
+                np.abs(speed - 1) <= 1e-6,
+                rows[:, 15] >> np.uint64(32) == self._group(p["energy"]),
+                (np.abs(weight * CUTOFF**won - 1) <= near) & (won >= 0),
+                (np.abs(p["age"] / age - 1) <= near) & (p["time"] == 0) & (p["segments"] >= 1) & (p["paths"] >= 0),
+            )
+            return [int(np.count_nonzero(~each)) for each in right]
+
+        with np.errstate(all="ignore"):
+            wrongs = np.sum(in_pieces(wrong, len(census), PIECE), axis=0) if len(census) else []
+        names = ("cells", "speeds", "energy groups", "weights", "ages")
+        said = [f"{n} {name} contradict other words" for n, name in zip(wrongs, names, strict=False) if n]
+        same = len(census) - len(np.unique(census[:, 13]))
+        return ", ".join([*said, *([f"{same} ids are not unique"] if same else [])])
 
     def _inside(self, cell: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return np.asarray(((cell >= self.first) & (cell < self.first + self.extent)).all(axis=1))
@@ -153,7 +190,10 @@ class Histories:
     def _source(self, step: int) -> State:
         count = self.cells**3 * self.each
         root = np.arange(step * count, (step + 1) * count, dtype=np.uint64)
-        root = root[root % np.uint64(self.every) == 0]
+        return self._begun(root[root % np.uint64(self.every) == 0])
+
+    def _begun(self, root: U64) -> State:
+        """Source particles, by their numbers."""
         cell, n = root // np.uint64(self.each), np.uint64(self.cells)
         p: State = {"root": root, "id": words(self.key, root)}
         p["random"] = mix64(p["id"])
@@ -262,6 +302,18 @@ class Histories:
                 made["id"] = made["random"].copy()
             fresh.append(made)
         return lost, fresh
+
+
+def digest_of(census: U64) -> int:
+    """A sum over particles, modulo 2^64, that depends on every bit of each, but not on their order."""
+
+    def of_some(first: int, last: int) -> int:
+        sums = np.zeros(last - first, np.uint64)
+        for column in census[first:last].T:
+            sums = mix64(sums + column)
+        return int(sums.sum(dtype=np.uint64))
+
+    return sum(in_pieces(of_some, len(census), PIECE)) % 2**64 if len(census) else 0
 
 
 def _rotated(along: F64, cosine: F64, turn: F64) -> F64:
