@@ -193,12 +193,13 @@ def run_app(
     trust_verified: str | os.PathLike[str] | None = None,
     wait: float | None = None,
     timeline: bool = False,
+    counters: bool = False,
     placements: bool = False,
 ) -> dict[str, Any]:
     """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
-    host and device memory over time. placements: try other advice and prefetches of single buffers. ranks,
+    host and device memory over time. placements: try other advice and prefetches of single buffers. counters, ranks,
     trust_verified, wait: as of `run`.
 
     Raises:
@@ -224,6 +225,7 @@ def run_app(
         allow_oversubscription=allow_oversubscription,
         trust_verified=trust_verified,
         wait=wait,
+        counters=counters,
         placements=placements,
         all_names=not names,
     )

@@ -113,7 +113,7 @@ def test_no_place_for_the_files_of_the_tool(
 def test_only_the_counters_that_the_tool_lists_are_asked_for(fake_ncu: Path, tmp_path: Path) -> None:
     (fake_ncu / "listed").write_text("dram__bytes_read Counter byte\n")
     (record,), _ = measure(tmp_path, "latency", agent="gpu", allocator="device", size="4KiB", order="random")
-    assert "--metrics dram__bytes_read.sum --replay-mode" in calls_of(fake_ncu)[0]
+    assert "--metrics dram__bytes_read.sum,gpu__time_duration.sum --replay-mode" in calls_of(fake_ncu)[0]
     names = {name for name in record.counters if name.startswith("hw_")}
     assert names == {"hw_counters", "hw_kernels", "hw_loads", "hw_device_read_bytes"}
 

@@ -9,10 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from firsttouch.counters.marks import ITERATIONS
 from firsttouch.counters.ncu import Ncu
 from firsttouch.counters.perf import Perf
 from firsttouch.counters.rocprofv3 import Rocprofv3, groups
-from firsttouch.counters.tool import KERNELS, RefusedError, Tool, choose_forms, evaluate, listed_names
+from firsttouch.counters.tool import (
+    COUNTED,
+    KERNEL_TIME,
+    KERNELS,
+    RefusedError,
+    Tool,
+    choose_forms,
+    evaluate,
+    listed_names,
+)
 from firsttouch.counters.tools import TOOLS
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.machine.conditions import measuring_conditions
@@ -40,9 +50,11 @@ def test_ncu_sums_the_counted_kernels_and_leaves_out_what_is_not_available() -> 
 
 
 def test_ncu_counts_only_the_timed_kernels_and_leaves_caches_and_clocks_alone(tmp_path: Path) -> None:
-    words = " ".join(Ncu().arguments(["dram__bytes_read.sum", "pcie__read_bytes.sum"], tmp_path, ["worker", "task"]))
+    words = " ".join(
+        Ncu().arguments(["dram__bytes_read.sum", "pcie__read_bytes.sum"], tmp_path, ["worker", "task"], COUNTED)
+    )
     for part in (
-        "--metrics dram__bytes_read.sum,pcie__read_bytes.sum",
+        "--metrics dram__bytes_read.sum,pcie__read_bytes.sum,gpu__time_duration.sum ",
         "--replay-mode application",
         "--clock-control none --cache-control none",
         "--kernel-name regex:^counted_",
@@ -100,7 +112,7 @@ def test_rocprofv3_adds_up_passes_and_requests() -> None:
 
 def test_rocprofv3_runs_once_for_each_group_of_counters(tmp_path: Path) -> None:
     names = ["TCP_A", *(f"TCC_{i}" for i in range(6)), "TCP_B"]
-    words = Rocprofv3().arguments(names, tmp_path, ["worker"])
+    words = Rocprofv3().arguments(names, tmp_path, ["worker"], COUNTED)
     assert groups(names) == [["TCP_A", "TCP_B", "TCC_0", "TCC_1", "TCC_2", "TCC_3"], ["TCC_4", "TCC_5"]]
     assert (tmp_path / "passes.txt").read_text().splitlines()[1] == "pmc: TCC_4 TCC_5"
     assert words[-2:] == ["--", "worker"]
@@ -206,9 +218,11 @@ def test_what_is_no_count_in_a_row_of_ncu_is_left_out(tmp_path: Path, odd: str) 
 def passes(folder: Path, *files: str) -> tuple[dict[str, int], int | None]:
     """What is read of rocprofv3's files of several passes, each in rows of a counter and its value."""
     for number, text in enumerate(files):
-        rows = [f'"counted_copy","{counter}",{value}' for counter, value in (row.split() for row in text.split(";"))]
+        counts = [row.split() for row in text.split(";")]
+        before = [sum(name == counter for name, _ in counts[:at]) for at, (counter, _) in enumerate(counts)]
+        rows = [f'{n},"counted_copy","{counter}",{v}' for n, (counter, v) in zip(before, counts, strict=True)]
         (folder / f"{number}_counter_collection.csv").write_text(
-            "\n".join(['"Kernel_Name","Counter_Name","Counter_Value"', *rows])
+            "\n".join(['"Dispatch_Id","Kernel_Name","Counter_Name","Counter_Value"', *rows])
         )
     return counted(Rocprofv3(), folder)
 
@@ -270,7 +284,7 @@ def test_the_page_names_the_vendors_counter_behind_each_name() -> None:
                     assert f"`{counter}`" in row
     named = {name for row in rows for name in re.findall(r"`(hw_\w+)`", row)}
     quantities = {quantity.name for tool in TOOLS.values() for quantity in tool.quantities}
-    assert named == quantities | {KERNELS, "hw_loads"}
+    assert named == quantities | {KERNELS, KERNEL_TIME, ITERATIONS, "hw_loads"}
 
 
 def test_backends_name_tools_that_exist() -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command import run
+from command import app, run
 
 FAKE = Path(__file__).parents[1] / "counters/fake_rocprofv3"
 
@@ -45,3 +45,28 @@ def test_migration_is_counted_over_its_passes_and_not_with_events(tmp_path: Path
                     "--set", "order=parallel", **tool)  # fmt: skip
     assert (record.status, record.verified) == ("ok", True), record.reason
     assert record.counters["hw_kernels"] == 3
+
+
+def test_an_application_is_counted_by_iteration(tmp_path: Path, tool: dict[str, str]) -> None:
+    words = ["--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--counters"]
+    (record,) = app(tmp_path / "out", "srad", *words, **tool)
+    assert (record.status, record.verified) == ("ok", True)
+    assert len(record.samples) == 1
+    assert record.counters["hw_kernels"] == 14  # three in each of four iterations, one before and one after
+    by_iteration = [record.counters[f"hw_iteration_{i}_l2_bytes"] for i in range(4)]
+    assert by_iteration == [128 * 1000 * 3] * 4
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("producer_consumer", "--strategy", "managed"), "CPU and GPU would not work at once"),
+        (("kmeans_concurrent", "--strategy", "managed", "--set", "gpu_share=best"), "a search runs the application"),
+    ],
+)
+def test_an_application_that_is_not_counted_says_why(
+    tmp_path: Path, tool: dict[str, str], words: tuple[str, ...], why: str
+) -> None:
+    records = app(tmp_path / "out", *words, "--size", "tiny", "--repeat", "1", "--counters", **tool)
+    assert all(r.status == "ok" and why in str(r.counters["hw_counters"]) for r in records), records

@@ -70,6 +70,13 @@ def command(
         list[str] | None,
         typer.Option("--device", metavar="DEVICE", help="Such as cuda:0 or opencl:0; may be repeated."),
     ] = None,
+    counters: Annotated[
+        bool,
+        typer.Option(
+            "--counters",
+            help="Run each point once more under the vendor's profiler (ncu, rocprofv3): bytes by iteration and tier.",
+        ),
+    ] = False,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
@@ -129,6 +136,7 @@ def command(
         out=out,
         resume=resume,
         retry=retry,
+        counters=counters,
         timeout=timeout,
         seed=seed,
         trust=trust_in(trust_verified),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
+from firsttouch.counters.tool import HwCounter, KernelCounts, RefusedError, Tool, csv_rows, parse_count
 
 SECTOR = 32
 """Bytes of a sector of L1 and L2."""
@@ -18,6 +18,7 @@ _REFUSALS = {
     "driver resource was unavailable": "another tool, such as DCGM, holds the GPU's performance counters",
 }
 _UNITS = ("byte", "sector", "")
+_DURATION, _NS_PER_MS = "gpu__time_duration.sum", 1e6
 
 
 class Ncu(Tool):
@@ -46,12 +47,12 @@ class Ncu(Tool):
         HwCounter("hw_pcie_write_bytes", "bytes that the GPU wrote over PCIe", [{"pcie__write_bytes.sum": 1}]),
     )  # fmt: skip
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
         return [
-            *("--metrics", ",".join(counters)),
+            *("--metrics", ",".join([*counters, _DURATION])),
             *("--replay-mode", "application"),  # kernel replay restores memory, and so hides migration
             *("--clock-control", "none", "--cache-control", "none"),
-            *("--target-processes", "all", "--kernel-name", f"regex:^{COUNTED}"),
+            *("--target-processes", "all", *(("--kernel-name", f"regex:^{kernels}") if kernels else ())),
             *("--csv", "--page", "raw", "--print-units", "base"),
             *("--log-file", str(folder / "ncu.csv")),
             *target,
@@ -65,7 +66,7 @@ class Ncu(Tool):
         errors = [line.removeprefix("==ERROR==").strip() for line in said.splitlines() if line.startswith("==ERROR==")]
         return RefusedError(f"ncu: {errors[0]}") if errors else None
 
-    def read(self, folder: Path) -> Reading:
+    def launches(self, folder: Path, kernels: str = "") -> list[KernelCounts]:
         lines = [line for line in _log(folder).splitlines() if line.startswith('"')]
         rows = csv_rows(lines, self.name)
         if len(rows) < 3 or "Kernel Name" not in rows[0]:
@@ -73,19 +74,26 @@ class Ncu(Tool):
         head, units, *launches = rows
         if any(len(row) != len(head) for row in rows) or not lines[-1].endswith('"'):
             raise RefusedError("what ncu wrote ends within a row; see whether the disk of TMPDIR is full")
-        launches = [row for row in launches if row[head.index("Kernel Name")].startswith(COUNTED)]
         requested = {counter for quantity in self.quantities for form in quantity.forms for counter in form}
-        sums: dict[str, float] = {}
-        for column, name in enumerate(head):
-            if name not in requested:
-                continue  # ncu adds the kernel's duration, in ns
+        columns = {name: column for column, name in enumerate(head) if name in requested}
+        for name, column in columns.items():
             if units[column] not in _UNITS:
                 raise RefusedError(f"ncu wrote {name} in {units[column]}, not in its base unit")
-            values = [parse_count(row[column].replace(",", "")) for row in launches]
-            counts = [value for value in values if value is not None]
-            if len(counts) == len(values):
-                sums[name] = sum(counts)
-        return Reading(sums, len(launches))
+        kernel, duration = head.index("Kernel Name"), head.index(_DURATION) if _DURATION in head else None
+        in_ns = duration is not None and units[duration] in ("ns", "nsecond")
+        return [
+            KernelCounts(
+                row[kernel],
+                {name: count for name, column in columns.items() if (count := _count(row[column])) is not None},
+                time / _NS_PER_MS if in_ns and duration and (time := _count(row[duration])) is not None else None,
+            )
+            for row in launches
+            if row[kernel].startswith(kernels)
+        ]
+
+
+def _count(text: str) -> float | None:
+    return parse_count(text.replace(",", ""))
 
 
 def _log(folder: Path) -> str:

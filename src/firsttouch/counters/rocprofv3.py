@@ -5,16 +5,17 @@ Written from the documentation; it has not run on AMD hardware (docs/counters.md
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.counters.tool import COUNTED, HwCounter, Reading, RefusedError, Tool, csv_rows, parse_count
+from firsttouch.counters.tool import HwCounter, KernelCounts, RefusedError, Tool, csv_rows, parse_count
 
 _PER_PASS = 4
 """The number of counters of one block (TCC, TCP) that are asked for in one run of the program."""
 _L2_LINE = 128
+_NS_PER_MS = 1e6
 
 
 def _read_bytes(arbiter: str) -> dict[str, float]:
@@ -46,40 +47,55 @@ class Rocprofv3(Tool):
                    {"TCC_EA_RDREQ_sum": 1, "TCC_EA_RDREQ_DRAM_sum": -1}]),
     )  # fmt: skip
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
         passes = folder / "passes.txt"
         passes.write_text("".join(f"pmc: {' '.join(names)}\n" for names in groups(counters)))
         return [
-            *("-i", str(passes), "--kernel-include-regex", f"^{COUNTED}"),
+            *("-i", str(passes), *(("--kernel-include-regex", f"^{kernels}") if kernels else ())),
             *("--output-format", "csv", "-d", str(folder), "-o", "counted"),
             *("--", *target),
         ]
 
-    def read(self, folder: Path) -> Reading:
-        sums: dict[str, float] = defaultdict(float)
-        kernels: Counter[str] = Counter()
-        for file in sorted(folder.rglob("*counter_collection.csv")):
-            for counter, value in self._counts(file):
-                sums[counter] += value
-                kernels[counter] += 1
-        if not sums:
+    def launches(self, folder: Path, kernels: str = "") -> list[KernelCounts]:
+        files = sorted(folder.rglob("*counter_collection.csv"))
+        passes = [_launches(row for row in self._rows(file) if _name(row).startswith(kernels)) for file in files]
+        if not any(passes):
             raise RefusedError("rocprofv3 wrote no counter of this point; `rocprofv3 --list-avail` lists those it has")
-        launches = max(kernels.values())
+        longest = max(passes, key=len)
         # A pass that ended early saw fewer launches: its sums are those of another amount of work.
-        return Reading({name: value for name, value in sums.items() if kernels[name] == launches}, launches)
+        whole = [p for p in passes if [each.kernel for each in p] == [each.kernel for each in longest]]
+        return [
+            KernelCounts(same[0].kernel, {k: v for each in same for k, v in each.values.items()}, same[0].ms)
+            for same in zip(*whole, strict=True)
+        ]
 
-    def _counts(self, file: Path) -> Iterator[tuple[str, float]]:
-        """The counters of a file's launches, each with its value. Rows that were cut off are left out."""
+    def _rows(self, file: Path) -> Iterator[dict[str, str]]:
+        """The rows of a file by column. Those that were cut off are left out."""
         try:
             lines = file.read_text(errors="replace").splitlines()
         except OSError:
             return
         head, *rows = csv_rows(lines, self.name) or [[]]
-        for row in rows:
-            of = dict(zip(head, row, strict=False))
-            value = parse_count(of.get("Counter_Value"))
-            if len(row) == len(head) and value is not None and of.get("Kernel_Name", "").startswith(COUNTED):
-                yield of.get("Counter_Name", ""), value
+        yield from (dict(zip(head, row, strict=True)) for row in rows if len(row) == len(head))
+
+
+def _launches(rows: Iterable[Mapping[str, str]]) -> list[KernelCounts]:
+    """The launches of one run of the program, in the order in which they were dispatched."""
+    launches: dict[float, KernelCounts] = {}
+    for row in rows:
+        count, place = parse_count(row.get("Counter_Value")), parse_count(row.get("Dispatch_Id"))
+        if count is None or place is None:
+            continue
+        start, end = (parse_count(row.get(name)) for name in ("Start_Timestamp", "End_Timestamp"))
+        ms = None if start is None or end is None or end < start else (end - start) / _NS_PER_MS
+        before = launches.get(place, KernelCounts(_name(row), {}, ms))
+        values = {**before.values, row.get("Counter_Name", ""): count}
+        launches[place] = KernelCounts(before.kernel, values, before.ms)
+    return [launches[place] for place in sorted(launches)]
+
+
+def _name(row: Mapping[str, str]) -> str:
+    return row.get("Kernel_Name", "")
 
 
 def groups(counters: Iterable[str]) -> list[list[str]]:

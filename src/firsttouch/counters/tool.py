@@ -1,4 +1,4 @@
-"""What `run --counters` needs of a vendor's profiler, and the counters that it adds to a record.
+"""What `--counters` needs of a vendor's profiler, and the counters that it adds to a record.
 
 A tool is one module of this folder and one row of tools.py. docs/counters.md names the vendor's counter behind each
 quantity. The run under the tool is in engine/counted.py.
@@ -21,8 +21,8 @@ PREFIX = "hw_"
 """How the names of all counters begin that the run under a tool adds to a record."""
 STATE, NONE = "hw_counters", "none: "
 """The counter of a record that names the tool, or says NONE and why nothing was counted."""
-KERNELS = "hw_kernels"
-"""The counter that holds the number of kernels over which the others are sums."""
+KERNELS, KERNEL_TIME = "hw_kernels", "hw_kernel_ms"
+"""The counters that hold the number of kernels over which the others are sums, and their time under the tool."""
 COUNTED = "counted_"
 """How the name of a kernel begins that is to be counted (Lab::timed_kernel)."""
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -51,13 +51,23 @@ class HwCounter:
 
 
 @dataclass(frozen=True)
+class KernelCounts:
+    """What a tool counted of one launch of a kernel: the vendor's counters, and its ms, if the tool states them."""
+
+    kernel: str
+    values: Mapping[str, float]
+    ms: float | None = None
+
+
+@dataclass(frozen=True)
 class Reading:
-    """The sums of the vendor's counters over the counted kernels. kernels: None if the tool counts no kernels. note:
-    what limits the values, in words.
+    """The sums of the vendor's counters over the counted kernels. kernels: None if the tool counts no kernels; ms:
+    their time under the tool, None if it is unknown. note: what limits the values, in words.
     """
 
     values: Mapping[str, float]
     kernels: int | None = None
+    ms: float | None = None
     note: str = ""
 
 
@@ -83,8 +93,11 @@ class Tool:
             raise RefusedError(f"{self.name} is not on the PATH; {self.absent}", lasting=True)
         return path
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str]) -> list[str]:
-        """The arguments that count `counters` while `target` runs, and write what was counted into `folder`."""
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
+        """The arguments that count `counters` while `target` runs, and write what was counted into `folder`.
+
+        kernels: how the names begin of those that are counted; all if empty.
+        """
         raise NotImplementedError
 
     def environment(self, folder: Path) -> dict[str, str]:
@@ -97,7 +110,25 @@ class Tool:
 
     def read(self, folder: Path) -> Reading:
         """What was counted. Raises RefusedError if it is missing."""
-        raise NotImplementedError
+        return add_up(self.launches(folder, COUNTED))
+
+    def launches(self, folder: Path, kernels: str = "") -> list[KernelCounts]:
+        """What was counted of each launch, in their order. Raises RefusedError if there is none.
+
+        kernels: how the names begin of those that are wanted.
+        """
+        raise RefusedError(f"{self.name} does not count kernels one by one")
+
+
+def add_up(launches: Sequence[KernelCounts]) -> Reading:
+    """The sums over launches, of the counters that every launch has."""
+    names = [name for name in launches[0].values if all(name in each.values for each in launches)] if launches else []
+    times = [each.ms for each in launches if each.ms is not None]
+    return Reading(
+        {name: sum(each.values[name] for each in launches) for name in names},
+        len(launches),
+        sum(times) if len(times) == len(launches) else None,
+    )
 
 
 def parse_count(text: str | None) -> float | None:

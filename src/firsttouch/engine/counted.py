@@ -1,17 +1,22 @@
-"""Counts points with the vendor's profiler, for `run --counters`.
+"""Counts points with the vendor's profiler, for `--counters`.
 
 After the timed samples of a point, a new process under the profiler measures the point once more, with one sample and
 the launch shape of the timed ones. Only what is counted is added to the record; the samples stay those without it.
+An application runs once, and what its kernels did is added up by iteration.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
+from firsttouch.analysis.statistics import series
+from firsttouch.counters import marks
 from firsttouch.counters.tool import (
+    COUNTED,
     KERNELS,
     NONE,
     PREFIX,
@@ -37,6 +42,9 @@ TIMEOUT = 300.0
 LIST_TIMEOUT = 60.0
 _UNDISTURBED = {events.VARIABLE: "0", "LC_ALL": "C"}
 """Recording events would slow a point down, and only one tool can use the driver's interface for both."""
+ITERATION_TIME = "iteration_{}_ms"
+"""The counters of a record by which the iterations, or the groups of them, are told that were marked."""
+Forms: TypeAlias = Mapping[str, Mapping[str, float]]
 GIVE_UP_AFTER = 3
 """The number of points in a row that a tool failed to count, after which it is not started again."""
 
@@ -50,30 +58,37 @@ class PointCounter:
         self._refused: dict[str, str] = {}
         self._failures: dict[str, int] = {}
 
-    def add(self, planned: Planned, record: Record) -> None:
-        """Counts a point that was measured, and adds the counters to its record, or the reason why there are none."""
+    def add(self, planned: Planned, record: Record, outputs: Sequence[str] = ()) -> None:
+        """Counts a point that was measured, and adds the counters to its record, or the reason why there are none.
+
+        outputs: digests of outputs that were checked.
+        """
         if record.status != "ok":
             return
         try:
-            counters = self._count(self._tool(planned), planned, record)
+            job = Job(planned, counted=record.counters, outputs=[*outputs])
+            counters = self._count(self._tool(planned), job)
         except RefusedError as error:
             counters = {STATE: f"{NONE}{error}"}
         record.counters = record.counters | counters
 
+    def _experiment(self, planned: Planned) -> Experiment:
+        return self._experiments[planned.name or planned.point.experiment]
+
     def _tool(self, planned: Planned) -> Tool:
         point, device = planned.point, planned.info
-        if reason := why_not_counted(self._experiments[point.experiment], point.factors):
+        if reason := why_not_counted(self._experiment(planned), point.factors):
             raise RefusedError(reason)
         tool = TOOLS.get(BACKENDS[counting_kind(device, point.factors)].counters)
         if tool is None:
             raise RefusedError(f"no profiler is known that counts what {device.name} does")
         return tool
 
-    def _count(self, tool: Tool, planned: Planned, record: Record) -> dict[str, Scalar]:
+    def _count(self, tool: Tool, job: Job) -> dict[str, Scalar]:
         if tool.name in self._refused:
             raise RefusedError(self._refused[tool.name])
         try:
-            counters = self._run(tool, Job(planned, counted=record.counters))
+            counters = self._run(tool, job)
         except RefusedError as error:
             failures = self._failures[tool.name] = self._failures.get(tool.name, 0) + 1
             if error.lasting:
@@ -88,9 +103,10 @@ class PointCounter:
         program = tool.find()
         forms = self._offered_forms(tool, program)
         wanted = list(dict.fromkeys(counter for form in forms.values() for counter in form))
+        by_marks = self._experiment(job.planned).counted_by_marks
         with _folder_for(tool) as folder:
             run = run_under(
-                lambda worker: [program, *tool.arguments(wanted, folder, worker)],
+                lambda worker: [program, *tool.arguments(wanted, folder, worker, "" if by_marks else COUNTED)],
                 job,
                 folder,
                 timeout=TIMEOUT,
@@ -103,15 +119,13 @@ class PointCounter:
                 raise RefusedError(f"under {tool.name}, {run.reason}")
             if counted.status != "ok" or counted.verified is False:
                 raise RefusedError(f"under {tool.name} the point ended {_outcome(counted)}")
-            reading = tool.read(folder)
-            values = evaluate(forms, reading)
-            if not values:
+            note, values = _marked(tool, folder, forms, counted) if by_marks else _sampled(tool, folder, forms)
+            if not any(name in forms for name in values):
                 raise RefusedError(f"{tool.name} counted none of {', '.join(wanted)} in full")
         own = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
-        kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
-        how = "; ".join(filter(None, [tool.how, reading.note]))
+        how = "; ".join(filter(None, [tool.how, note]))
         state = f"{tool.name} ({how})" if how else tool.name
-        return {STATE: state, **own, **kernels, **values}
+        return {STATE: state, **own, **values}
 
     def _offered_forms(self, tool: Tool, program: str) -> dict[str, Mapping[str, float]]:
         """The forms of the tool's quantities that it offers on this machine. Asked once."""
@@ -121,6 +135,21 @@ class PointCounter:
             known = {name.partition(".")[0] for q in tool.quantities for form in q.forms for name in form}
             self._forms[tool.name] = choose_forms(tool.quantities, offered if known & offered else ())
         return self._forms[tool.name]
+
+
+def _sampled(tool: Tool, folder: Path, forms: Forms) -> tuple[str, dict[str, Scalar]]:
+    """What limits the counters, and those of the one sample of an experiment."""
+    reading = tool.read(folder)
+    kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
+    return reading.note, {**kernels, **evaluate(forms, reading)}
+
+
+def _marked(tool: Tool, folder: Path, forms: Forms, counted: Record) -> tuple[str, dict[str, Scalar]]:
+    """The same of all kernels between marks. counted: the record of the run under the tool."""
+    iterations = counted.counters.get(marks.ITERATIONS)
+    groups = len(series(counted, ITERATION_TIME))
+    number = iterations if isinstance(iterations, int) else groups
+    return "all kernels of the phase compute", marks.counters(forms, tool.launches(folder), groups, number)
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class DisturbedPoints:
             if record.is_measured and not is_doubtful(record) and _is_known(record, point.record):
                 in_a_row = 0
                 if point.counter is not None:
-                    point.counter.add(point.planned, record)
+                    point.counter.add(point.planned, record, executor.outputs)
                 yield record
             else:
                 in_a_row += 1

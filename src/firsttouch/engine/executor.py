@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from firsttouch.engine.job import Job, blank_record
@@ -45,6 +46,11 @@ class PointExecutor:
         self._outputs: list[str] = []
         self._own = time.process_time()
 
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Digests of outputs that were checked, the latest."""
+        return self._outputs[-OUTPUTS_KEPT:]
+
     def measure(self, planned: Planned) -> Record:
         """Measures one point and returns its record, even if the worker crashes or hangs."""
         group = planned.group
@@ -72,7 +78,7 @@ class PointExecutor:
 
     def _ask(self, worker: PointWorker, planned: Planned, record: Record) -> tuple[Record, TaskResult]:
         """Sends the point to the worker, and samples its memory meanwhile if that is asked for."""
-        job = Job(planned, outputs=self._outputs[-OUTPUTS_KEPT:])
+        job = Job(planned, outputs=[*self.outputs])
         if not planned.sampled or self._sampler is None:
             result = worker.ask(job, timeout=planned.limit, memory=self._memory)
             return conclude(record, result), result

@@ -261,7 +261,7 @@ def measure(
             skipped = blank_record(planned, "skipped", planned.reason) if planned.reason else None
             record = skipped or executor.measure(planned)
             if counter is not None:
-                counter.add(planned, record)
+                counter.add(planned, record, executor.outputs)
             store.append(record)
             watcher.recorded(planned, record)
             if noted is not None:

@@ -217,6 +217,10 @@ class Experiment:
     """True if --counters counts its points with the vendor's profiler. Then it takes its stopping rule from
     session.stop(), and its probe launches what it times by Lab::timed_kernel.
     """
+    counted_by_marks: ClassVar[bool] = False
+    """True if, while it is counted, it launches the kernels of counters/marks.py around what is counted and around its
+    iterations. Then all kernels between them are counted, whatever their names.
+    """
     across_devices: ClassVar[bool] = False
     """True if the report shows the records of all devices together. Figures may then name `device` and, if it is a
     factor, `peer`; derive(), sections() and findings() get the records of all devices, and None for the device.

@@ -31,6 +31,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "own_worker": (bool, "True or False"),
     "timeout": ((int, float), "a number of seconds"),
     "counters_offered": (bool, "True or False"),
+    "counted_by_marks": (bool, "True or False"),
     "across_devices": (bool, "True or False"),
     "switches_of": (Sequence, "a sequence of parts"),
     "opens_device": (bool, "True or False"),

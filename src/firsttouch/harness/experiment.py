@@ -11,12 +11,13 @@ from statistics import mean
 from firsttouch import _core
 from firsttouch.allocators.properties import may_migrate
 from firsttouch.analysis.findings import Finding
+from firsttouch.counters.marks import ITERATIONS
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
 from firsttouch.experiment.common import MMAP_EVERY_BLOCK
-from firsttouch.experiment.meanings import EVENTS, SHARES
-from firsttouch.harness import division, exchanging, kernel_times, placements, timelines
+from firsttouch.experiment.meanings import EVENTS, HARDWARE, SHARES
+from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.fitting import (
     memory_sizes,
@@ -77,6 +78,9 @@ CODEBOOK = Codebook(
         CounterEntry(name="gpu_ms", unit="ms", at_most="phase_compute_ms", rounding=TWO_CLOCKS),
         CounterEntry(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
         CounterEntry(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
+        CounterEntry(name=r"hw_(iteration_\d+_)?kernel_ms", unit="ms"),  # under the profiler
+        CounterEntry(name=r"hw_\w+_bytes", unit="B"),
+        HARDWARE,
         *EVENTS,
         *SHARES,
         CounterEntry(name=r"(peak|peak_host|peak_machine|peak_machine_noise|footprint)_bytes", unit="B"),
@@ -133,6 +137,7 @@ class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
     fresh_process = True
+    counters_offered = counted_by_marks = True
     least_ranks = 1
     alone = True
 
@@ -220,6 +225,9 @@ class Application(Applications):
     def takes_mpi(self, factors: Factors) -> bool:
         return exchanging.takes_mpi(factors)
 
+    def why_not_counted(self, factors: Factors) -> str:
+        return counting.why_not(self.app, factors, self.requested)
+
     # ---------------------------------------------------------------------------------------------- measurement
 
     def measure(self, point: Point, session: Session) -> Measurement:
@@ -230,9 +238,12 @@ class Application(Applications):
         if factors.get("events") == "on":
             session.recorded_events()  # raises Unsupported if there are none
 
+        counted = session.counted is not None
+        repeats = 1 if counted else _repeats(factors)
         # Warm-up: every kernel runs once, and the driver allocates its own memory. The seed differs, so that leftover
-        # data can't pass the check.
-        runner.run(self.app.sizes["tiny"], seed=session.seed + 1)
+        # data can't pass the check. A profiler would take most of its time for it.
+        if not counted:
+            runner.run(self.app.sizes["tiny"], seed=session.seed + 1)
         runs: list[Run] = []
         timed: list[Run] = []
         shortage = Shortage(self.app, params, strategy, factors, session.info, lambda s: runner.peak(params, s))
@@ -244,19 +255,22 @@ class Application(Applications):
                 factors,
                 runner.division,
                 lambda divided: runner.run(params, divided=divided)[1],
-                _repeats(factors),
+                repeats,
             )
             runner.division = chosen.division
-            for _ in range(_repeats(factors)):
+            marks = counting.Marks(session.device) if counted else None
+            for _ in range(repeats):
                 # All are checked, the later ones in full only if their output differs from the first.
-                app, finished = runner.run(params, known=[*session.outputs, *(run.output for run in runs)])
+                known = [*session.outputs, *(run.output for run in runs)]
+                app, finished = runner.run(params, known=known, marks=marks)
                 runs.append(finished)
-            if kernel_times.are_wanted(factors):
+            if kernel_times.are_wanted(factors) and not counted:
                 timer = _core.KernelTimer(session.device)
                 timed += [runner.run(params, timer=timer)[1] for _ in runs]
         measurement = self._measurement(app, params, context, runs)
         measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
         measurement.counters |= {**short, **chosen.counters(runs), **kernel_times.counters(timed)}
+        measurement.counters |= {ITERATIONS: runs[-1].marked} if counted else {}
         if isinstance(size := factors["size"], int):
             measurement.counters["size_reached"] = app.footprint(params) / size
         return measurement
@@ -320,6 +334,7 @@ class _AppRunner:
         divided: division.Division | None = None,
         timer: _core.KernelTimer | None = None,
         strategy: Strategy | None = None,
+        marks: counting.Marks | None = None,
     ) -> tuple[App, Run]:
         """Run it once. known: digests of outputs that were checked; without it, the output is not checked. strategy: if
         it is not the point's.
@@ -348,6 +363,7 @@ class _AppRunner:
             counters=None if known is None else memory_counters(session.info, session.device, strategy.allocator),
             log=session.events,
             timer=timer,
+            marks=marks,
             exchange=self._exchanges.new(),
             rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
         )

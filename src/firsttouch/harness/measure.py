@@ -15,8 +15,10 @@ import numpy as np
 
 from firsttouch import _core
 from firsttouch.events.log import EventLog
+from firsttouch.experiment.base import ONE_AT_A_TIME
 from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces
+from firsttouch.harness.counting import Marks
 from firsttouch.harness.memory import MemoryCounters, Meter
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import Scalar
@@ -46,10 +48,11 @@ class Run:
     """Measurements of one run.
 
     phases: seconds by name; spans: their begins and ends in seconds of time.monotonic(); iterations: seconds of each,
-    and iterations_total of all; transferred: bytes to each agent; gpu: seconds of GPU time (workspace/gpu_clock.py), if
-    the device worked; kernels: their time in the phase compute, if there was a timer; events: totals by name;
-    exchanged: counters of what was exchanged with other processes; slowest: seconds of the process that took longest;
-    buffers: name, allocator and bytes of each; error: the message of check(),
+    and iterations_total of all; marked: their number, even if several were timed together; transferred: bytes to each
+    agent; gpu: seconds of GPU time (workspace/gpu_clock.py), if the device worked; kernels: their time in the phase
+    compute, if there was a timer; events: totals by name; exchanged: counters of what was exchanged with other
+    processes; slowest: seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the
+    message of check(),
     "" if correct; output: the digest of what it examined, "" if there is
     none.
     """
@@ -57,6 +60,7 @@ class Run:
     phases: dict[str, float] = field(default_factory=dict)
     iterations: list[float] = field(default_factory=list)
     iterations_total: float = 0.0
+    marked: int = 0
     memory: dict[str, int] = field(default_factory=dict)
     transferred: Mapping[Agent, int] = field(default_factory=dict)
     gpu: float | None = None
@@ -114,6 +118,7 @@ def run(
     counters: MemoryCounters | None = None,
     log: EventLog | None = None,
     timer: _core.KernelTimer | None = None,
+    marks: Marks | None = None,
     exchange: Exchange | None = None,
     rest: float = 0.0,
 ) -> Run:
@@ -126,6 +131,7 @@ def run(
         counters: count memory in use.
         log: event log; events from the first allocation to the end of readback are added up.
         timer: times the kernels of the phase compute. Iterations are not timed then.
+        marks: queues the marks by which a profiler tells the phase compute and its iterations.
         exchange: carries messages between processes. All begin each run, and each phase compute, together.
         rest: seconds without work before the first allocation.
 
@@ -135,19 +141,22 @@ def run(
     active = ActiveRun(app, workspace, log)
     active.gpu.windows = windows or {}
     active.gpu.exchanges = exchange or Exchange()
+    if marks is not None:
+        active.gpu.marker, active.cpu.why_not_at_once = marks.iteration, ONE_AT_A_TIME
     app.arrange()
     gc.collect()
     meter = Meter(counters or MemoryCounters())
     time.sleep(rest)
     try:
         with meter, log.window() if log is not None else nullcontext() as window:
-            _phases(active, meter, threads, windows, timer)
+            _phases(active, meter, threads, windows, timer, marks)
         if window is not None:
             shares = window.shares("compute")
             active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()}
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
         active.run.transferred = dict(workspace.transferred)
+        active.run.marked = active.gpu.marked_iterations
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
@@ -219,6 +228,7 @@ def _phases(
     threads: int,
     windows: dict[Array, int] | None,
     timer: _core.KernelTimer | None,
+    marks: Marks | None,
 ) -> None:
     """The measured window, from allocate to readback. Memory use is read after each phase."""
     app, workspace, cpu, gpu = active.app, active.workspace, active.cpu, active.gpu
@@ -240,7 +250,7 @@ def _phases(
     gpu.timer = timer
     gpu.exchanges.meet()
     workspace.time_with(clock := GpuClock(workspace.device))
-    with active.phase("compute"):
+    with active.phase("compute"), marks.phase() if marks is not None else nullcontext():
         workspace.before_compute()
         cpu.in_turns, gpu.idle = app.division.in_turns, app.divided and app.division.gpu_share == 0
         app.compute(cpu, gpu)

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from firsttouch import _core
+from firsttouch.errors import Unsupported
 from firsttouch.workspace.arrays import NO_PASSES, Array, ArraySlice, ByteRange, Passes
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange, Message
@@ -200,6 +201,8 @@ class Cpu(_Agent):
         self.threads = 0
         self.in_turns = False
         """Whether a kernel begins only when all queued work of the GPU has ended."""
+        self.why_not_at_once = ""
+        """Why no kernel may run while GPU kernels use the same bytes, or '' if it may."""
 
     def launch(
         self,
@@ -215,7 +218,12 @@ class Cpu(_Agent):
 
         concurrent_with_gpu: run while GPU kernels use the same bytes, without waiting for them. The application then
         orders the accesses of both agents itself.
+
+        Raises:
+            Unsupported: that is impossible in this run.
         """
+        if concurrent_with_gpu and self.why_not_at_once:
+            raise Unsupported(self.why_not_at_once)
         file, entry = self._entry(kernel, arguments)
         if self.in_turns:
             self.workspace.wait()
@@ -295,8 +303,12 @@ class Gpu(_Agent):
         """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
         self.idle = False
         """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
+        self.marker: Callable[[], None] | None = None
+        """Queues a launch by which a profiler tells iterations apart, if set."""
         self.exchanges = Exchange()
         """How messages between the processes of the application are carried."""
+        self.marked_iterations = 0
+        """The iterations of the last loop."""
         self._marks: list[_core.Event] = []
         self._first_mark_pending = False
         self._per_mark = 1
@@ -455,6 +467,7 @@ class Gpu(_Agent):
 
         The first event is recorded before the first launch, after the copies that it needs; at once if the GPU is idle.
         """
+        self.marked_iterations = count
         self._per_mark = max(1, math.ceil(count / MAX_MARKS))
         self._marks, self._first_mark_pending = [], self.timer is None
         if self.idle:
@@ -463,14 +476,19 @@ class Gpu(_Agent):
             yield index
             if self.timer is None and ((index + 1) % self._per_mark == 0 or index + 1 == count):
                 self._start_marks()
-                self._marks.append(self.workspace.device.record())
+                self._mark()
 
     def _start_marks(self) -> None:
         if self.workspace.clock is not None:
             self.workspace.clock.start()
         if self._first_mark_pending:
-            self._marks.append(self.workspace.device.record())
+            self._mark()
             self._first_mark_pending = False
+
+    def _mark(self) -> None:
+        if self.marker is not None:
+            self.marker()
+        self._marks.append(self.workspace.device.record())
 
     def iteration_seconds(self) -> list[float]:
         """Seconds of each iteration by the device's clock; the mean of a group where they are timed in groups."""

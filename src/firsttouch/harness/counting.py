@@ -1,0 +1,53 @@
+"""What an application does while a profiler counts it: its phase compute and its iterations lie between kernels that do
+nothing (counters/marks.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from firsttouch import _core
+from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK
+from firsttouch.experiment.shares import share_of
+from firsttouch.harness.app import App
+from firsttouch.harness.exchanging import ranks_of
+from firsttouch.harness.placements import BEST
+from firsttouch.outcomes.derive import EVENTS, ON
+from firsttouch.outcomes.placements import PLACEMENT
+from firsttouch.records.schema import Factors, Scalar
+from firsttouch.workspace.agents import KernelFile
+
+_KERNELS = "\n".join(f"KERNEL {name}(int unused) {{}}" for name in (PHASE_MARK, ITERATION_MARK))
+
+
+class Marks:
+    """Queues the marks of a run, in the order of its launches."""
+
+    def __init__(self, device: _core.Device) -> None:
+        file = KernelFile("marks", _KERNELS)
+        self._device = device
+        self._kernels = {name: file.compiled(device, name) for name in file.entries}
+
+    @contextmanager
+    def phase(self) -> Iterator[None]:
+        self._launch(PHASE_MARK)
+        yield
+        self._launch(PHASE_MARK)
+
+    def iteration(self) -> None:
+        self._launch(ITERATION_MARK)
+
+    def _launch(self, name: str) -> None:
+        self._device.launch(self._kernels[name], 1, 1, [0])
+
+
+def why_not(app: type[App], factors: Factors, requested: Mapping[str, Sequence[Scalar]]) -> str:
+    """Why --counters does not count a point, in one sentence, or ''. requested: the factors set by options."""
+    if factors.get(EVENTS) == ON:
+        return "events=on records the driver's events, which excludes a profiler; the same point has events=off"
+    if app.exchanges and ranks_of(factors) > 1:
+        return "a profiler counts one process, and several carry out the point"
+    if BEST in requested.get(PLACEMENT, ()) or (app.divided and share_of(factors) is None):
+        return "a search runs the application many times; count it with what the search found"
+    return ""
