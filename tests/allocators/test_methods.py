@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.fabricated import MACHINES
 from tests.matrix import matrix
 
 from firsttouch import _core
@@ -376,3 +377,17 @@ def test_stated_answers_about_concurrent_use_and_the_answers_of_a_crash(
         assert (crashed.value, crashed.origin) == ("no", "measured")
         assert disagrees(crashed) == (stated[p] in ("yes", "both"))
     assert with_result(cells["migrates"], BY_NAME["migrates"], TaskResult("crashed", "opened")).origin != "measured"
+
+
+@pytest.mark.parametrize("machine", [name for name in MACHINES if MACHINES[name].devices[-1].kind != "cpu"])
+def test_nothing_is_said_to_cross_a_link_or_to_migrate_where_host_and_device_have_one_memory(machine: str) -> None:
+    for device in MACHINES[machine].devices:
+        cells = {(c.allocator, c.property): c.value or "" for c in stated_cells(device)}
+        says = [cells[a, "moves"] for a in {allocator for allocator, _ in cells}]
+        migrates = {value for (_, name), value in cells.items() if name == "migrates"}
+        if device.capabilities.shares_host_memory:
+            assert not any("link" in text or "follow" in text for text in says), device.name
+            assert "yes" not in migrates
+        elif device.capabilities.page_migration:
+            assert any("over the link" in text for text in says), device.name
+            assert "yes" in migrates

@@ -101,3 +101,12 @@ def test_findings_of_applications_mix_no_unknown_condition(run: str) -> None:
             others = finding.comparison.points if finding.comparison else ()
             values = {msgspec.json.decode(point)[2]["firmware"] for point in (*finding.points, *others)}
             assert len(values) == 1 or EVERY in finding.claim.names
+
+
+def test_where_host_and_device_have_one_memory_the_allocator_tells_its_kinds_apart() -> None:
+    results = load_results(RESULTS / "h200-quick")
+    for device in results.machine.devices:
+        device.capabilities.shares_host_memory = True
+    heads = {number.head.partition(" (")[0] for number in conclusions(results).screen.numbers}
+    assert {"The GPU, in device memory", "The GPU, in pinned memory", "The CPU, in malloc memory"} <= heads
+    assert not any("its own" in head or "host's" in head for head in heads), heads

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.allocators.properties import moves_pages, needs_mapping, requested_pages
+from firsttouch.allocators.properties import is_plain_host, moves_pages, needs_mapping, requested_pages
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.allocators.trials import TrialTask
 from firsttouch.machine.pages import BASE_PAGE, HUGE_PAGE
@@ -30,6 +30,7 @@ StatedValue: TypeAlias = tuple[str, str]
 _NOTHING: StatedValue = ("", "")
 _NOT_APPLICABLE = "does not apply: "
 _NOT_AVAILABLE = "not available"
+_ONE_MEMORY = "host and device have one memory"
 _ONE_AT_A_TIME = "memory that must be mapped belongs to one agent at a time (OpenCL 3.0, 3.3.3): not tried"
 
 
@@ -70,6 +71,7 @@ class Question:
     gpu: whether only devices that run kernels have the property.
     needs: the agents that must be able to access the memory for the question to apply.
     direct: whether it is tried only if both agents use the memory by its address.
+    in_one_memory: in place of `stated` on devices whose memory is the host's, where it depends on that.
     """
 
     name: str
@@ -80,6 +82,11 @@ class Question:
     gpu: bool = False
     needs: tuple[Literal["cpu", "gpu"], ...] = ()
     direct: bool = False
+    in_one_memory: Callable[[AllocatorInfo], StatedValue] | None = None
+
+    def stated_on(self, device: DeviceInfo, info: AllocatorInfo) -> StatedValue:
+        is_one = device.capabilities.shares_host_memory and self.in_one_memory is not None
+        return (self.in_one_memory if is_one and self.in_one_memory else self.stated)(info)
 
     def reason_not_applicable(self, info: AllocatorInfo) -> str:
         """Why the question does not apply to an allocator, '' if it does."""
@@ -148,6 +155,17 @@ def _migrates(info: AllocatorInfo) -> StatedValue:
     return ("yes", "") if moves else ("no", "its pages are allocated up-front and do not move" if info.managed else "")
 
 
+def _moves_in_one_memory(info: AllocatorInfo) -> StatedValue:
+    if is_plain_host(info.name):
+        return _from_semantics("moves")(info)
+    mapped = "; an OpenCL driver may copy at map and unmap" if needs_mapping(info) else ""
+    return f"never: {_ONE_MEMORY}{mapped}", ""
+
+
+def _migrates_in_one_memory(info: AllocatorInfo) -> StatedValue:
+    return _migrates(info) if needs_mapping(info) or moves_pages(info) is None else ("no", _ONE_MEMORY)
+
+
 def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorInfo], StatedValue]) -> Question:
     """A question about use by both agents while a kernel runs."""
     return Question(name, heading, stated, tried=True, fatal="no", gpu=True, needs=("cpu", "gpu"), direct=True)
@@ -160,13 +178,20 @@ QUESTIONS: Sequence[Question] = (
     Question("cpu", "CPU access", lambda info: (info.cpu, ""), tried=True, fatal="none"),
     Question("gpu", "GPU access", lambda info: (info.gpu, info.gpu_reason), tried=True, fatal="none", gpu=True),
     Question("page", "host page", _page, tried=True, needs=("cpu",)),
-    Question("moves", "moves", _from_semantics("moves")),
+    Question("moves", "moves", _from_semantics("moves"), in_one_memory=_moves_in_one_memory),
     Question("cached cpu", "cached CPU", _cached("cpu"), tried=True, needs=("cpu",)),
     Question("cached gpu", "cached GPU", _cached("gpu"), tried=True, needs=("gpu",), gpu=True),
     _concurrency_question("coherent", "coherent", _while_a_kernel_runs("concurrent", "both")),
     _concurrency_question("concurrent", "at once", _concurrent),
     _concurrency_question("atomics", "atomics", _while_a_kernel_runs("shared_atomics", "yes")),
-    Question("migrates", "pages migrate", _migrates, tried=True, needs=("gpu",), direct=True, gpu=True),
+    Question(
+        *("migrates", "pages migrate", _migrates),
+        tried=True,
+        needs=("gpu",),
+        direct=True,
+        gpu=True,
+        in_one_memory=_migrates_in_one_memory,
+    ),
 )
 """In the order of their trials. `available` comes first: if it is 'no', no other question is tried."""
 
@@ -181,7 +206,7 @@ def stated_cells(device: DeviceInfo) -> list[Cell]:
 
 
 def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell:
-    value, detail = question.stated(info)
+    value, detail = question.stated_on(device, info)
     if reason := question.reason_not_applicable(info):
         value, detail = "", reason
     if not info.available and question.tried and question.name != "available":

@@ -56,10 +56,13 @@ class _Numbers:
 
     def _with_gpu(self, gpu: DeviceInfo) -> Iterable[Finding | None]:
         own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
-        yield self._memory("the GPU, in its own memory:", self.of_gpu, "gpu", own)
-        yield self._memory("the GPU, in the host's memory:", self.of_gpu, "gpu", locked)
-        yield self._memory("the CPU, in the host's memory:", self.of_host, "cpu", plain)
-        yield self._memory("the CPU, in the GPU's memory:", self.of_gpu, "cpu", own)
+        one = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
+        in_own, in_locked = (f"{own} memory", f"{locked} memory") if one else ("its own memory", "the host's memory")
+        in_plain, in_gpu = (f"{plain} memory", f"{own} memory") if one else ("the host's memory", "the GPU's memory")
+        yield self._memory(f"the GPU, in {in_own}:", self.of_gpu, "gpu", own)
+        yield self._memory(f"the GPU, in {in_locked}:", self.of_gpu, "gpu", locked)
+        yield self._memory(f"the CPU, in {in_plain}:", self.of_host, "cpu", plain)
+        yield self._memory(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own)
         yield self._copy("copy to the GPU:", "h2d")
         yield self._copy("copy to the host:", "d2h")
         yield _first_touch(self.of_gpu, self.of_host)
