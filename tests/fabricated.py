@@ -132,6 +132,7 @@ def cuda(
             "l1_bytes": 128 * KIB,
             "l2_bytes": l2_bytes,
             "line_bytes": 128,
+            "directManagedMemAccessFromHost": int(native_atomics),
         },
         capabilities=gpu_capabilities(
             integrated,

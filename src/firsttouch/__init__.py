@@ -85,11 +85,11 @@ def published(search: str | None = None) -> dict[str, Any]:
     return library.published(search)
 
 
-def claims(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `firsttouch claims --json` prints: which claims of papers hold in a run."""
+def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `firsttouch claims --json` prints: which claims of papers hold in runs of one machine."""
     from firsttouch import library
 
-    return library.claims(directory)
+    return library.claims(directories)
 
 
 def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | None = None) -> dict[str, Any]:

@@ -211,10 +211,10 @@ def published(search: str | None) -> CommandResult[Published]:
     return CommandResult(published(search))
 
 
-def claims(directory: Path) -> CommandResult[Claims]:
+def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     from firsttouch.papers.evaluate import claims
 
-    return CommandResult(claims(directory))
+    return CommandResult(claims(directories))
 
 
 # ------------------------------------------------------------------------------------------------ reports

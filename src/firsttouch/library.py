@@ -128,8 +128,8 @@ def published(search: str | None) -> Data:
     return _builtins(commands.published(search))
 
 
-def claims(directory: PathLike) -> Data:
-    return _builtins(commands.claims(Path(directory)))
+def claims(directories: Sequence[PathLike]) -> Data:
+    return _builtins(commands.claims([*map(Path, directories)]))
 
 
 def interfaces(directory: PathLike, kind: Strings) -> Data:

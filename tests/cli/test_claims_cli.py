@@ -13,7 +13,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def test_the_counts_come_first_and_all_fits_on_two_screens(capsys: pytest.CaptureFixture[str]) -> None:
-    claims.command(RESULTS / "h200-standard")
+    claims.command([RESULTS / "h200-standard"])
     out = capsys.readouterr().out
     assert out.startswith("Of 1")
     assert "hold here," in out.splitlines()[0]
@@ -23,10 +23,10 @@ def test_the_counts_come_first_and_all_fits_on_two_screens(capsys: pytest.Captur
 
 
 def test_json_has_every_claim_and_all_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
-    claims.command(RESULTS / "h200-pagefault", as_json=True)
+    claims.command([RESULTS / "h200-pagefault"], as_json=True)
     data = json.loads(capsys.readouterr().out)
     assert list(data) == ["claims"]
-    claims.command(RESULTS / "h200-pagefault", everything=True)
+    claims.command([RESULTS / "h200-pagefault"], everything=True)
     out = " ".join(capsys.readouterr().out.split())
     for claim in data["claims"]:
         assert claim["text"] in out
@@ -34,7 +34,7 @@ def test_json_has_every_claim_and_all_prints_them(capsys: pytest.CaptureFixture[
 
 
 def test_the_docs_quote_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    claims.command(RESULTS / "h200-standard")
+    claims.command([RESULTS / "h200-standard"])
     printed = capsys.readouterr().out.splitlines()
     claimed = printed[0].split()[1]
     for name, sentence in {

@@ -18,7 +18,7 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Compare, Level, PaperClaim, Trend, Untestable, all_claims
-from firsttouch.papers.rows import MEDIAN
+from firsttouch.papers.pooled import CONDITIONS
 from firsttouch.records.codebook import FILE, Codebook, codebook_of, codebooks
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import NODE, DeviceInfo
@@ -115,7 +115,7 @@ def read_by_claims(claim: PaperClaim) -> Iterator[str]:
     test = claim.test
     assert not isinstance(test, Untestable)
     yield from test.where
-    yield from [test.metric] if test.metric != MEDIAN else []
+    yield from test.counters
     match test:
         case Compare():
             yield from (*test.first, *test.second, *test.ignore, *test.at)
@@ -133,7 +133,7 @@ def test_claims_read_only_what_is_in_a_codebook() -> None:
         for claim in all_claims()
         if not isinstance(claim.test, Untestable)
         for name in read_by_claims(claim)
-        if name not in OF_TESTS and not codebook_of(claim.test.experiment).knows(name)
+        if name not in {*OF_TESTS, *CONDITIONS} and not codebook_of(claim.test.experiment).knows(name)
     ]
     assert not strange
 

@@ -24,8 +24,9 @@ _MOST_REASONS = 5
 
 
 def command(
-    directory: Annotated[
-        Path, typer.Argument(parser=path, metavar="DIR", help="Results of `firsttouch run` or `app`.")
+    directories: Annotated[
+        list[Path],
+        typer.Argument(parser=path, metavar="DIR...", help="Results of `firsttouch run` or `app`, of one machine."),
     ],
     everything: Annotated[
         bool, typer.Option("--all", help="Print every claim, and what would test the others.")
@@ -37,9 +38,12 @@ def command(
     A claim is an ordering, a ratio or a trend that one of five papers states (`firsttouch published`). It holds, or
     does not, only where the intervals leave no doubt. Otherwise there is no clear difference.
 
-    Example: firsttouch claims results/h200-standard
+    Several directories of one machine are read together: experiments and applications, or runs of kernels with pages
+    of 4 KiB and of 64 KiB, which some claims compare.
+
+    Example: firsttouch claims results/h200-standard results/h200-apps
     """
-    result = commands.claims(directory)
+    result = commands.claims(directories)
     if as_json:
         print_json(result.data)
     else:

@@ -18,15 +18,23 @@ class Check(Struct, kw_only=True, tag_field="test"):
     """What a claim is tested on.
 
     experiment: "app" for applications. where: what a point's factors must be, a list for several values, ">N" for
-    numbers above N, "!self" for any value but self, null for points without the factor. metric: MEDIAN, or the name of
-    a counter.
+    numbers above N, "!self" for any value but self, null for points without the factor; a condition of pooled.py, such
+    as the page size of the kernel, is a factor too. metric: MEDIAN, or the name of a counter, or of several that are
+    added, as in "a+b". exact: whether it is a count that has no interval because it needs none. exceeds_memory: whether
+    the data of an application exceed the memory of the device, or the part of it that it may use; points are left out
+    whose data do not, or of other claims those whose data do.
     """
 
     experiment: str
     where: dict[str, FactorValues]
     metric: str = MEDIAN
     exact: bool = False
-    """Whether the metric is a count that has no interval because it needs none."""
+    exceeds_memory: bool = False
+
+    @property
+    def counters(self) -> list[str]:
+        """The counters that the metric consists of."""
+        return [] if self.metric == MEDIAN else self.metric.split("+")
 
 
 class Compare(Check, kw_only=True, tag="compare"):
@@ -78,7 +86,9 @@ class Word(Check, kw_only=True, tag="word"):
 
 
 class Iterations(Check, kw_only=True, tag="iterations"):
-    """Whether the first iteration of a point takes longer than every later one."""
+    """Whether the first iteration of a point takes longer than every later one; or does not, if longest is false."""
+
+    longest: bool = True
 
 
 class Untestable(Struct, tag="none", tag_field="test"):

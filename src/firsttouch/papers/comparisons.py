@@ -1,8 +1,9 @@
 """Comparisons of a run's points, as a claim asks for them, by medians and intervals.
 
 A comparison agrees with a claim, or contradicts it, only if the interval of the ratio leaves no doubt. A counter has no
-interval. Unless it is an exact count, it is taken to be uncertain by a factor, such that two of them differ clearly
-only if their ratio is above CLEAR_RATIO. A point that was measured once is not compared.
+interval, unless another one states its standard deviation. If it is no exact count either, it is taken to be uncertain
+by a factor, such that two of them differ clearly only if their ratio is above CLEAR_RATIO. A point that was measured
+once is not compared.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, series, varying
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import Record, Scalar, Struct
+from firsttouch.records.schema import Record, Scalar, Struct, as_number
 from firsttouch.text import condition
 
 LEAST = 1.05
@@ -106,17 +108,28 @@ def _value(test: Check, record: Record) -> Quantity | None:
     if test.metric == MEDIAN:
         median = quantity(record)
         return median if median.low is not None else None
-    counted = record.counters.get(test.metric)
-    if counted is None or isinstance(counted, bool | str) or record.counters.get("um_dropped"):
+    counted = [record.counters.get(name) for name in test.counters]
+    if any(c is None or isinstance(c, bool | str) for c in counted) or record.counters.get("um_dropped"):
         return None
-    value, unit = float(counted), _unit(test.metric)
+    value, unit = math.fsum(float(c) for c in counted if c is not None), _unit(test.metric)
     if test.exact:
         return Quantity(value, unit, value, value)
-    return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER))) if repeated(record) else None
+    if not repeated(record):
+        return None
+    if (deviation := _deviation(record, test.metric)) is not None:
+        return Quantity(value, unit, value - deviation, value + deviation)
+    return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER)))
+
+
+def _deviation(record: Record, counter: str) -> float | None:
+    """Two standard deviations of a counter over the repetitions, if they are known."""
+    name, _, unit = counter.rpartition("_")
+    deviation = as_number(record.counters.get(f"{name}_sd_{unit}"))
+    return None if deviation is None else 2 * deviation
 
 
 def _unit(counter: str) -> str:
-    """The unit of a counter, by the project's naming."""
+    """The unit of a counter or of a sum, by the project's naming."""
     for ending, unit in (("_bytes", "B"), ("_ms", "ms"), ("_us", "us"), ("_ns", "ns")):
         if counter.endswith(ending):
             return unit
@@ -138,7 +151,7 @@ def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]
     elif isinstance(test, Word):
         yield from (_word(test, row, names) for row in rows if row.counters.get(test.metric) is not None)
     elif isinstance(test, Iterations):
-        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(row, names)))
+        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(test, row, names)))
 
 
 def _agrees(test: Compare, ratio: Quantity) -> Agreement:
@@ -164,7 +177,7 @@ def _within(low: float, high: float, least: float, most: float) -> Agreement:
 def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
     names = _naming([*firsts, *seconds])
-    varied = {*test.first, *test.second, *test.ignore}
+    varied = {*test.first, *test.second, *test.ignore, *_of_one_side(firsts, seconds)}
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in seconds:
         groups.setdefault(_others(record, varied), []).append(record)
@@ -185,6 +198,11 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
             ratio=_finite(ratio),
             points=[key_of(a), key_of(b)],
         )
+
+
+def _of_one_side(*sides: Sequence[Record]) -> set[str]:
+    """The switches of a runtime that no point of one side has, since it was measured without that runtime."""
+    return {name for name in SWITCHES if not all(any(name in r.factors for r in side) for side in sides)}
 
 
 def _exact_ratio(x: Quantity, y: Quantity) -> Quantity:
@@ -295,16 +313,19 @@ def _word(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
     )
 
 
-def _iterations(record: Record, names: Sequence[str]) -> ClaimComparison | None:
+def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
     times = {n: float(v) for n, v in series(record, "iteration_{}_ms").items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
     if 0 not in times or not later or min(later) <= 0:
         return None
     first, slowest = times[0], max(later)
-    clear: Agreement = "yes" if first > CLEAR_RATIO * slowest else "no" if first < slowest / CLEAR_RATIO else "unclear"
+    longer, shorter = first > CLEAR_RATIO * slowest, first < slowest / CLEAR_RATIO
+    agrees: Agreement = "yes" if longer else "no" if shorter else "unclear"
+    if not test.longest:
+        agrees = "no" if longer else "yes" if first <= ALIKE * slowest else "unclear"
     return ClaimComparison(
-        agrees=clear,
+        agrees=agrees,
         about=f"the first iteration against the slowest later one, {_where(record, names)}",
         first=ComparedValue(value=first, unit="ms"),
         second=ComparedValue(value=slowest, unit="ms"),

@@ -24,18 +24,17 @@ from firsttouch.papers.comparisons import (
     sides_of,
     values_of,
 )
-from firsttouch.papers.rows import APPLICATIONS, MEDIAN, FactorValues, all_rows, is_exception
+from firsttouch.papers.pooled import CONDITIONS, pooled
+from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_exception
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
-from firsttouch.text import count, is_size
+from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct, as_number
+from firsttouch.text import count, is_size, named
 from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number, size_option
 from firsttouch.workspace.strategies import STRATEGIES
 
 MOST_LISTED = 20
 """The most comparisons of each kind that a verdict lists."""
-_SPECIAL_SIZES = ("tiny", "oversubscribed")
-"""Sizes of applications for tests, and beyond the memory of the GPU."""
 ClaimOutcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
 OUTCOMES: Sequence[ClaimOutcome] = ("holds", "does not hold", "no clear difference", "not testable")
 
@@ -69,21 +68,25 @@ class Claims(Struct):
     claims: list[Verdict]
 
 
-def claims(directory: Path) -> Claims:
-    """The papers' claims, tested on the run in `directory`.
+def claims(directories: Sequence[Path]) -> Claims:
+    """The papers' claims, tested on the runs in `directories`, which are of one machine.
 
     Raises:
-        UsageError: as load_results, or there are no points.
+        UsageError: as load_results and pooled, or there are no points.
     """
-    results = load_results(Path(directory))
-    if not results.records:
-        raise UsageError(f"{directory} holds no measured points; name a directory that `firsttouch run` wrote")
-    return of_results(results)
+    runs = {str(directory): load_results(Path(directory)) for directory in directories}
+    if not runs:
+        raise UsageError("name a results directory, such as `firsttouch claims results/h200-standard`")
+    for name, results in runs.items():
+        if not results.records:
+            raise UsageError(f"{name} holds no measured points; name a directory that `firsttouch run` wrote")
+    return of_results(pooled(runs))
 
 
-def of_results(results: Results) -> Claims:
+def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> Claims:
+    """As `claims`, of results that are loaded. tested: all claims if None."""
     run = _ClaimTests(results)
-    return Claims(claims=[run.verdict(claim) for claim in all_claims()])
+    return Claims(claims=[run.verdict(claim) for claim in (all_claims() if tested is None else tested)])
 
 
 NEEDS: Mapping[Need, tuple[Callable[[DeviceInfo], bool], str]] = {
@@ -168,6 +171,8 @@ class _ClaimTests:
         pool = self._pool(test, device)
         sides = list(sides_of(test))
         points = [record for record in pool if id(record) in self.usable]
+        if why := _lacking_runs(sides, points):
+            raise _NotTestable(why, self.command(claim, test, device))
         if lacking := [side for side in sides if not any(side.matches(r.factors) for r in points)]:
             whys = filter(None, (self._why_not(test, side, device) for side in lacking))
             if why := next(whys, ""):
@@ -177,21 +182,23 @@ class _ClaimTests:
         if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected), self.command(claim, test, device))
-        named = test.where.get("app")
+        asked = test.where.get("app")
         applications = {msgspec.json.decode(c.points[0])[2].get("app") for c in comparisons}
-        if isinstance(named, list) and 2 * len(applications) < len(named):
-            why = f"only {len(applications)} of {count(len(named), 'application')} could be compared"
+        if isinstance(asked, list) and 2 * len(applications) < len(asked):
+            why = f"only {len(applications)} of {count(len(asked), 'application')} could be compared"
             raise _NotTestable(why, self.command(claim, test, device))
         return comparisons
 
     def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
-        """The records of a device, and those of the host about memory, since plain host memory is measured there. Sizes
-        of applications that only some claims are about are left out of the others.
+        """The records of a device, and those of the host about memory, since plain host memory is measured there. Those
+        of applications at a size for tests are left out, and those whose data exceed the device's memory unless the
+        claim is about them.
         """
         hosts = {host.name for host in self.hosts}
         rows = self.records.get(test.experiment, [])
-        if test.experiment == APPLICATIONS and "size" not in test.where:
-            rows = [r for r in rows if r.factors.get("size") not in _SPECIAL_SIZES and "oversubscribe" not in r.factors]
+        if test.experiment == APPLICATIONS:
+            rows = [r for r in rows if r.factors.get("size") != "tiny"]
+            rows = [r for r in rows if _exceeds_memory(r, device) == test.exceeds_memory]
         return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
 
     def _why_not(self, test: Check, side: PointSelection, device: DeviceInfo) -> str:
@@ -224,7 +231,7 @@ class _ClaimTests:
                 listed = values.setdefault(name, [])
                 listed += [v for v in usable if v not in listed]
         optional = [name for name, wanted in test.where.items() if isinstance(wanted, list) and None in wanted]
-        for name in {*open_factors, *optional}:
+        for name in {*open_factors, *optional, *(CONDITIONS.keys() & values.keys())}:
             del values[name]
         allocators = values.get("allocator", [])
         plain = [h.name for h in self.hosts if any(h.allocator(str(a)) is not None for a in allocators)]
@@ -234,7 +241,7 @@ class _ClaimTests:
         if test.experiment == APPLICATIONS:
             words = ["app", *map(str, values.pop("app", [])), *names]
             words += [f"--strategy {name}" for name in values.pop("strategy", [])]
-            words += [f"--size {value}" for value in values.pop("size", [])]
+            words += ["--size oversubscribed --allow-oversubscription"] if test.exceeds_memory else []
             words += [] if test.exact else ["--repeat 3"]
         else:
             words = ["run", test.experiment, *names, *(["--preset standard"] if open_factors else [])]
@@ -256,11 +263,31 @@ def _argument(name: str, value: Scalar) -> str:
 
 def _why_nothing(test: Check, points: Sequence[Record]) -> str:
     """Why points that were measured do not test a claim."""
-    if test.metric != MEDIAN and not any(test.metric in record.counters for record in points):
+    if not any(record.counters.keys() >= set(test.counters) for record in points):
         return f"not measured in this run: the points have no {test.metric}"
     if not test.exact and not all(map(repeated, points)):
         return "each point was measured once, so that a difference may be chance"
     return "not measured in this run: no two of its points differ in this alone"
+
+
+def _lacking_runs(sides: Sequence[PointSelection], points: Sequence[Record]) -> str:
+    """Which runs a test of several lacks, or ''."""
+    for name in CONDITIONS:
+        asked = list(dict.fromkeys(v for s in sides if name in s.factors for v in values_of(s.factors[name])))
+        if not {record.factors.get(name) for record in points}.issuperset(asked):
+            both = " and one with ".join(named(name, value) for value in asked)
+            return f"it compares a run with {both}: measure each, and name both directories"
+    return ""
+
+
+def _exceeds_memory(record: Record, device: DeviceInfo) -> bool:
+    """Whether the data of an application exceed the memory that they may use on the device."""
+    factors = record.factors
+    if (ratio := as_number(factors.get("oversubscribe"))) is not None:
+        return ratio > 1
+    data = as_number(record.counters.get("footprint_bytes")) or as_number(factors.get("size"))
+    free = as_number(factors.get("budget")) or as_number(device.facts.get("memory_bytes"))
+    return data is not None and free is not None and data > free
 
 
 def _reason(record: Record) -> str:

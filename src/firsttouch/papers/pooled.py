@@ -1,0 +1,86 @@
+"""Several runs of one machine as one, such as those of two kernels with different page sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from msgspec.structs import replace
+
+from firsttouch.errors import UsageError
+from firsttouch.records.reading import Results, key_of
+from firsttouch.records.schema import Machine, Record, Scalar
+
+CONDITIONS: Mapping[str, tuple[str, str]] = {
+    "page_bytes": ("memory", "page_bytes"),
+    "thp": ("huge_pages", "thp_enabled"),
+    "numa_balancing": ("numa", "balancing"),
+    "cuda_driver": ("nvidia", "driver"),
+    "amd_driver": ("amd", "kernel_module"),
+}
+"""What runs of one machine may differ in, and the topic and the name of the fact that states it."""
+
+
+def pooled(runs: Mapping[str, Results]) -> Results:
+    """The records of all runs. Where the runs differ in a condition, it is a factor of their records. A point that
+    several runs measured under the same conditions has the median of them and an interval that holds all of theirs.
+
+    runs: by the name of the directory.
+
+    Raises:
+        UsageError: the runs are of different machines.
+    """
+    (first_name, first), *others = runs.items()
+    for name, results in others:
+        if what := _unlike(first.machine, results.machine):
+            raise UsageError(
+                f"{first_name} and {name} are of different machines ({what}); name runs of one machine, or compare two "
+                "with `firsttouch compare`"
+            )
+    differing = [name for name in CONDITIONS if len({_condition(name, r.machine) for r in runs.values()}) > 1]
+    points: dict[str, list[Record]] = {}
+    for results in runs.values():
+        conditions = {name: _condition(name, results.machine) for name in differing}
+        for record in results.records:
+            record = replace(record, factors=type(record.factors)({**record.factors, **conditions}))
+            points.setdefault(key_of(record), []).append(record)
+    devices = {device.name: device for results in reversed([*runs.values()]) for device in results.machine.devices}
+    machine = replace(first.machine, devices=list(devices.values()))
+    warnings = [warning for results in runs.values() for warning in results.warnings]
+    return Results(machine, first.request, [_joined(records) for records in points.values()], warnings)
+
+
+def _condition(name: str, machine: Machine) -> Scalar:
+    topic, fact = CONDITIONS[name]
+    return machine.facts.get(topic, {}).get(fact)
+
+
+def _unlike(first: Machine, second: Machine) -> str:
+    """What shows that two runs are of machines that are not alike, or ''. Nodes of a cluster may be."""
+    models = [machine.facts.get("cpu", {}).get("model") for machine in (first, second)]
+    if models[0] != models[1]:
+        return f"the processor is {models[0]} and {models[1]}"
+    titles = {device.name: device.title for device in first.devices if device.available}
+    for device in second.devices:
+        if device.available and titles.get(device.name, device.title) != device.title:
+            return f"{device.name} is {titles[device.name]} and {device.title}"
+    return ""
+
+
+def _joined(records: Sequence[Record]) -> Record:
+    """One point of several runs. The counters are those of the run in the middle."""
+    usable = sorted((r for r in records if r.is_measured), key=lambda r: r.summary.median if r.summary else 0.0)
+    summaries = [r.summary for r in usable if r.summary is not None]
+    if len(summaries) < 2:
+        return usable[0] if usable else records[-1]
+    middle = summaries[(len(summaries) - 1) // 2]
+    summary = replace(
+        middle,
+        n=sum(s.n for s in summaries),
+        median=median(s.median for s in summaries),
+        min=min(s.min for s in summaries),
+        max=max(s.max for s in summaries),
+        ci_low=min(s.ci_low for s in summaries),
+        ci_high=max(s.ci_high for s in summaries),
+    )
+    return replace(usable[(len(summaries) - 1) // 2], summary=summary)
