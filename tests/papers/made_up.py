@@ -31,6 +31,7 @@ from firsttouch.papers.comparisons import sides_of
 from firsttouch.papers.evaluate import Verdict, of_results
 from firsttouch.papers.pooled import CONDITIONS, pooled
 from firsttouch.papers.rows import MEDIAN, PaperRow, all_rows, numbers
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import SCHEMA, Machine, Metric, Record, Scalar, Summary
 
@@ -140,7 +141,8 @@ def _fill_in(claim: PaperClaim, records: Sequence[Record], opposite: bool) -> No
         if test.counters and value is not None:
             first, *others = test.counters
             record.counters |= {first: value, **dict.fromkeys(others, 0)}
-            record.counters[f"{first.rpartition('_')[0]}_sd_ms"] = 0.0
+            deviation = f"{first.removesuffix('_ms')}_sd_ms"
+            record.counters |= {deviation: 0.0} if codebook_of(record.experiment).knows(deviation) else {}
     return list(records)
 
 

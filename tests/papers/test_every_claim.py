@@ -12,7 +12,6 @@ from firsttouch.papers.comparisons import sides_of
 
 NOT_TESTABLE: Mapping[str, str] = {
     "gh-34-explicit": "quantum_volume does not divide a state that exceeds the memory into parts that it copies",
-    "node-quicksilver": "transport, which stands for Quicksilver, is not in a claim yet",
 }
 """Claims that no run of their machine tests, with the reason."""
 

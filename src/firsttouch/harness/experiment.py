@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, stdev
 
 from firsttouch import _core
 from firsttouch.allocators.properties import may_migrate
@@ -86,7 +86,7 @@ CODEBOOK = Codebook(
         CounterEntry(name=r"(peak|peak_host|peak_machine|peak_machine_noise|footprint)_bytes", unit="B"),
         CounterEntry(name="measured_peak_bytes|ballast_bytes|free_beside_ballast_bytes", unit="B"),
         CounterEntry(name=r"(copied_d2h|copied_h2d|message_\w+)_bytes", unit="B"),
-        CounterEntry(name=r"(kernel_compute|kernel_sd|calls|exchange|iterations|process)_ms", unit="ms"),
+        CounterEntry(name=r"(kernel_compute|kernel_sd|gpu_sd|calls|exchange|iterations|process)_ms", unit="ms"),
         CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|steps|shared", unit=""),
         CounterEntry(name="size_reached|ratio_reached", unit=""),
         CounterEntry(name="census|census_digest|library|ran_schedule|timeline|timeline_source", unit="word"),
@@ -285,6 +285,8 @@ class Application(Applications):
             counters[f"phase_{phase}_ms"] = mean(run.phases[phase] for run in middle) * 1e3
         if (gpu := [run.gpu for run in middle if run.gpu is not None]) and len(gpu) == len(middle):
             counters["gpu_ms"] = mean(gpu) * 1e3
+            if len(every := [run.gpu for run in runs if run.gpu is not None]) > 1:
+                counters["gpu_sd_ms"] = stdev(every) * 1e3
         iterations = zip(*(run.iterations for run in middle), strict=False)
         counters |= {f"iteration_{i}_ms": mean(each) * 1e3 for i, each in enumerate(iterations)}
         if last.iterations:

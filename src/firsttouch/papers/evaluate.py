@@ -13,7 +13,7 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
-from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
+from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Trend, Untestable, all_claims
 from firsttouch.papers.comparisons import (
     ClaimComparison,
     ComparedValue,
@@ -230,6 +230,8 @@ class _ClaimTests:
                 usable = [v for v in given if v is not None and (name != "allocator" or not known or v in known)]
                 listed = values.setdefault(name, [])
                 listed += [v for v in usable if v not in listed]
+        if isinstance(test, Alike | Trend) and (switch := SWITCHES.get(test.over)) is not None:
+            values.setdefault(test.over, [*switch.values])
         optional = [name for name, wanted in test.where.items() if isinstance(wanted, list) and None in wanted]
         for name in {*open_factors, *optional, *(CONDITIONS.keys() & values.keys())}:
             del values[name]
