@@ -65,10 +65,8 @@ CODEBOOK = Codebook(
         "app": {},
         "strategy": {},
         "size": {},
-        "repeat": {},
         "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
-        "kernel_times": {},
-        "timeline": {},
+        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS))},
     },
     open=True,  # to parameters and options of the application
     counters=(
