@@ -85,8 +85,10 @@ def derived(*records):
 
 
 def test_values_relative_to_explicit():
-    found = derived(sample.app("a", "explicit"), sample.app("a", "managed"))
+    without = [{"counters": {"without_initialise_ms": ms}} for ms in (40, 50)]
+    found = derived(sample.app("a", "explicit", **without[0]), sample.app("a", "managed", **without[1]))
     counters = found["managed", "off"].counters
+    assert counters["relative_without_initialise"] == pytest.approx(1.25)
     assert counters["relative_compute"] == pytest.approx(2.4)
     assert counters["relative_time"] == pytest.approx((84 + 27.92) / (35 + 27.92))
     assert counters["relative_memory"] == 72 / 128

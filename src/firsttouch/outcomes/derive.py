@@ -30,6 +30,7 @@ programs use that memory too.
 """
 RELATIVE: Mapping[str, Sequence[str]] = {
     "time": ("median",),
+    "without_initialise": ("without_initialise_ms",),
     "compute": ("phase_compute_ms",),
     "gpu": ("gpu_ms",),
     "kernel": ("kernel_ms",),

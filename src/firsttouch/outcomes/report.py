@@ -48,7 +48,8 @@ COUNTED = (
     "with the copies, prefetches and page migrations that they need; readback: the results are transferred to the "
     "CPU, which reads one byte of each page; free. Each phase ends when all queued work has ended. Times of phases "
     "and iterations are those of the repetition of median time (the mean of the two in the middle), so that they add "
-    "up to it. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
+    "up to it. The time without the CPU's initialisation leaves the phase initialise out where the CPU generates the "
+    "data. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
     "device's clock, starting with the first launch. GPU time lasts from the first prefetch or launch of the phase "
     "compute until the device is idle, without copies to it. Kernel time is that between the events around each "
     "launch, replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate "
@@ -70,6 +71,7 @@ SOURCE = "Each application states its source; docs/applications.md describes the
 _TITLES = {
     "median": "total",
     "relative_time": "relative time",
+    "relative_without_initialise": "relative time without the CPU's initialisation",
     "phase_compute_ms": "compute",
     "relative_compute": "relative compute",
     "gpu_ms": "GPU time",
@@ -117,12 +119,13 @@ OVERVIEW = tuple(
     replace(
         _HEAT,
         z=f"{prefix}_{name}",
-        z_title=f"{what if what[:2].isupper() else what.lower()} relative to {baseline}",
+        z_title=f"{what if what[:2].isupper() else what[0].lower() + what[1:]} relative to {baseline}",
         title=f"{what} relative to {baseline}",
     )
     for baseline, prefix in PREFIXES.items()
     for name, what in {
         "time": "Time of a run",
+        "without_initialise": "Time without the CPU's initialisation",
         "compute": "Time of the phase compute",
         "gpu": "GPU time",
         "kernel": "Kernel time",
@@ -176,6 +179,7 @@ class PointSummary:
     relative_time: float | None
     relative_time_low: float | None
     relative_time_high: float | None
+    relative_without_initialise: float | None
     relative_compute: float | None
     relative_gpu: float | None
     relative_kernel: float | None
@@ -183,6 +187,7 @@ class PointSummary:
     relative_memory_low: float | None
     relative_memory_high: float | None
     relative_pinned_time: float | None
+    relative_pinned_without_initialise: float | None
     relative_pinned_compute: float | None
     relative_pinned_gpu: float | None
     relative_pinned_kernel: float | None
