@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, on_host, shared_kernels, u32, u64
-from firsttouch.workspace.arrays import SCATTERED, Array
+from firsttouch.workspace.arrays import SCATTERED, Array, Scattered
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has
@@ -57,7 +57,7 @@ class Bfs(App):
         """Of a level: the edges of a node count in one of them, and a random node is looked up for each."""
         looked_up = len(self.edges) * SCATTERED / self.visited.nbytes
         once = {self.nodes: 1.0, self.edges: 1.0, self.cost: 1.0, self.visited: looked_up}
-        return {array: times / self.expected_rounds for array, times in once.items()}
+        return {array: Scattered(times / self.expected_rounds) for array, times in once.items()}
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         for level in gpu.iterations(LEVELS):

@@ -39,9 +39,10 @@ class ConjugateGradient(App):
     iterations: int
     library: str
 
-    starts = buffer(i32, "n + 1", role="input", starts_on="cpu")
-    columns = buffer(i32, "3 * n - 2", role="input", starts_on="cpu")
-    values = buffer(f32, "3 * n - 2", role="input", starts_on="cpu")
+    # A ends on the CPU, as in um-apps, where the CPU computes the residual from it.
+    starts = buffer(i32, "n + 1", role="input", starts_on="cpu", ends_on="cpu")
+    columns = buffer(i32, "3 * n - 2", role="input", starts_on="cpu", ends_on="cpu")
+    values = buffer(f32, "3 * n - 2", role="input", starts_on="cpu", ends_on="cpu")
     rhs = buffer(f32, "n", role="input", starts_on="cpu")
     x = buffer(f32, "n", role="inout", starts_on="cpu", ends_on="cpu")
     r = buffer(f32, "n", role="inout", sides="gpu")

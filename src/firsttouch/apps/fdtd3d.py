@@ -37,7 +37,7 @@ class Fdtd3d(App):
     cells = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu", ends_on="cpu")
     next = buffer(f32, "n + 8", "n + 8", "n + 8", role="inout", starts_on="cpu")  # swapped with cells
     weights = buffer(f32, RADIUS + 1, role="constant", starts_on="cpu")
-    paper = um_apps.FDTD3D
+    paper, paper_text = um_apps.FDTD3D, um_apps.FDTD3D_TEXT
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch.apps.support.film import MARGIN, Film
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, i32, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, Scattered, View, buffer, f32, i32, in_pieces
 from firsttouch.harness.random import F64, below
 
 THREADS = 512
@@ -88,6 +88,7 @@ class Heartwall(App):
                     *("heartwall_begin", self.frame, self.start, templates, *outputs, rows, points),
                     over=points * SIDE * SIDE,
                     writes=[templates, *wrote],
+                    passes={self.frame: Scattered(1)},
                 )
             else:
                 tenth = (i - 1) // 10 * 10  # the last frame that changed the templates
@@ -97,6 +98,7 @@ class Heartwall(App):
                     threads=THREADS,
                     reads=[self.positions[tenth : tenth + 1], self.positions[i - 1 : i]],
                     writes=wrote,
+                    passes={self.frame: Scattered(1)},
                 )
             if i + 1 < self.iterations:
                 self.generate_frame(cpu, i + 1)

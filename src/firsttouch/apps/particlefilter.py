@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch.apps.support.particles import Frame, Particles, rounded
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u8
+from firsttouch.harness.app import App, Cpu, Gpu, Params, Scattered, View, buffer, f64, u8
 from firsttouch.harness.random import normal_f64, unit_f64
 
 BLOCK, THREADS, RADIUS = 1024, 256, 5  # particles and threads per group in particlefilter.c; pixels
@@ -64,7 +64,8 @@ class ParticleFilter(App):
         for i in gpu.iterations(self.iterations):
             frame = i + 1
             weigh = (*at, weight, partial, *film, frame, self.next_x.key, self.next_y.key)
-            gpu.launch("particlefilter_weigh", *weigh, groups=blocks, threads=THREADS, writes=[weight, partial])
+            written, shown = [weight, partial], {self.film: Scattered(1)}
+            gpu.launch("particlefilter_weigh", *weigh, groups=blocks, threads=THREADS, writes=written, passes=shown)
             total, mean = (partial, start, self.estimates, blocks, frame), self.estimates[i : i + 1]
             gpu.launch("particlefilter_total", *total, groups=1, threads=THREADS, writes=[start, mean])
             sums = (weight, cdf, start)

@@ -8,7 +8,7 @@ from firsttouch.errors import Unsupported
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
 from firsttouch.harness.random import words
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.arrays import SCATTERED
+from firsttouch.workspace.arrays import SCATTERED, Scattered
 from firsttouch.workspace.strategies import Strategy
 
 
@@ -46,7 +46,7 @@ class PointerTree(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         # Each search goes down the levels of the tree, to a node at random in each.
-        passes = {self.nodes: self.searches * (self.n.bit_length() - 1) * SCATTERED / self.nodes.nbytes}
+        passes = {self.nodes: Scattered(self.searches * (self.n.bit_length() - 1) * SCATTERED / self.nodes.nbytes)}
         for i in gpu.iterations(self.iterations):
             first = i * self.searches
             shape = (self.n, self.searches, first, self.nodes.key)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from firsttouch.apps.support.clustering import Tried, cost_error
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, u8, u32
+from firsttouch.harness.app import App, Cpu, Gpu, Params, Scattered, View, buffer, f32, f64, i32, u8, u32
 from firsttouch.harness.random import I64
 
 POINTS, THREADS, BLOCK = 64, 256, 1024  # points and threads per group, points that a CPU thread processes at a time
@@ -114,11 +114,11 @@ class Streamcluster(App):
         if x in self.centres:
             return 0.0
         centres, width, n = np.array(self.centres), len(self.centres) + 1, self.n
-        self.last, rows = (x, width), self.rows[: n * width]
+        self.last, rows, used = (x, width), self.rows[: n * width], {self.table: Scattered(1)}
         cpu.updates(self.table)[centres] = np.arange(width - 1)
         given, results = (self.coord, self.weight, self.cost, self.assign, self.table), (self.moves, self.candidate)
         values, groups = (*given, self.rows, *results, n, self.d, width, x), math.ceil(n / POINTS)
-        gpu.launch("stream_gain", *values, groups=groups, threads=THREADS, writes=[rows, *results])
+        gpu.launch("stream_gain", *values, groups=groups, threads=THREADS, writes=[rows, *results], passes=used)
         cpu.launch("stream_sum", self.rows, self.sums, n, width, over=n, reads=[rows], writes=[self.sums])
         columns = cpu.reads(self.sums)[: math.ceil(n / BLOCK) * width].reshape(-1, width).sum(axis=0)
         saved = self.price + columns[:-1]

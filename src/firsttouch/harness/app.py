@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from firsttouch.harness.random import key_of
 from firsttouch.harness.shapes import items, number_type
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
-from firsttouch.workspace.arrays import Array, ByteRange
+from firsttouch.workspace.arrays import Array, ByteRange, Scattered
 from firsttouch.workspace.declarations import Agent, Declaration, Params, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "App", "Cpu", "Gpu", "Params", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32", "i64",
-    "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
+    "App", "Cpu", "Gpu", "Params", "Scattered", "View", "around", "buffer", "c64", "difference", "f32", "f64", "i32",
+    "i64", "in_pieces", "on_host", "sample", "shared_kernels", "solve", "u8", "u32", "u64",
 ]
 # fmt: on
 
@@ -60,6 +61,7 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("kernel_text", str, "a text"),
     ("options", Mapping, "a mapping"),
     ("paper", Mapping, "a mapping"),
+    ("paper_text", Mapping, "a mapping"),
     ("tiled", (tuple, list), "a tuple of names"),
     ("more_kernels", (tuple, list), "a tuple of names"),
 )
@@ -171,6 +173,8 @@ class App:
     paper: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """Advice and prefetches of its buffers in the published version, for --set placement=paper: the words that
     --set advice.NAME and prefetch.NAME accept, by buffer. Buffers that are not named have neither."""
+    paper_text: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """The same as the text of the publication states it, where that differs, for --set placement=paper-text."""
 
     def __init_subclass__(cls) -> None:
         """Raises ValueError for an invalid declaration."""
@@ -195,7 +199,7 @@ class App:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
         if unknown := {cls.grows, *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
-        if unknown := {*cls.tiled, *cls.paper} - {spec.name for spec in cls.buffers()}:
+        if unknown := {*cls.tiled, *cls.paper, *cls.paper_text} - {spec.name for spec in cls.buffers()}:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])
@@ -204,8 +208,8 @@ class App:
             return str(error)
         if largest >= _MOST_BYTES:
             return "the buffers of the size default take more than 2^63 bytes"
-        for d in declared:
-            words = cls.paper.get(d.name, (NONE, NONE))
+        for d, paper in itertools.product(declared, (cls.paper, cls.paper_text)):
+            words = paper.get(d.name, (NONE, NONE))
             if any(word not in accepted for word, accepted in zip(words, settings_of(d).values(), strict=False)):
                 return f"paper: buffer {d.name} cannot have advice {words[0]} and prefetch {words[1]}"
         rows = {d.name: d.shape[0] for d in declared if d.name in cls.tiled}

@@ -45,6 +45,11 @@ REPEATS = 3
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
     "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
+    "control": Factor(
+        "control",
+        ("strategy", "copied"),
+        doc="the small buffers that both agents use in turns: the strategy's, or copied",
+    ),
     "initialise": Factor("initialise", ("parallel", "single"), doc="CPU threads"),
     "budget": Factor("budget", (), "size", doc="bytes of device memory that the application may use"),
     **{factor.name: factor for factor in SHORTAGE},
@@ -352,6 +357,7 @@ class _AppRunner:
             session.device,
             pages=str(factors.get("pages", "policy")),
             place_scratch=places_scratch(factors),
+            copy_control=factors.get("control") == "copied",
             guidance=placements.placement_of(self._app, factors),
             messages=str(factors.get(BUFFERS, "")),
         )

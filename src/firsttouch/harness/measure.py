@@ -32,6 +32,8 @@ from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
+LEAVING: Mapping[Agent, str] = {"gpu": "h2d", "cpu": "d2h"}
+"""The direction of moves to each agent, as the counters of events name it."""
 PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
 
 
@@ -152,7 +154,8 @@ def run(
             _phases(active, meter, threads, windows, timer, marks)
         if window is not None:
             shares = window.shares("compute")
-            active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()}
+            least = {f"um_least_{LEAVING[to]}_bytes": nbytes for to, nbytes in workspace.least.items()}
+            active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()} | least
         active.run.iterations = active.gpu.iteration_seconds()
         active.run.iterations_total = active.gpu.total_iteration_seconds()
         active.run.transferred = dict(workspace.transferred)
@@ -179,7 +182,9 @@ def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str,
         return "", digest
     seen = outputs.DigestedView(app, workspace.contents)
     for array in app.arrays.values():
-        if array.declaration.ends_on == "cpu" and (unwritten := count_nonsense(seen(array))):
+        declared = array.declaration
+        written = declared.ends_on == "cpu" and declared.role not in ("input", "constant")
+        if written and (unwritten := count_nonsense(seen(array))):
             return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""
     error: object = app.check(seen)
     if not isinstance(error, str):

@@ -1,7 +1,8 @@
 """Placements: advice and prefetches of single buffers as factors, the published ones, and a search for better ones.
 
-A placement is a word: `strategy` (what the strategy does by itself), `paper` (what the published version declares), or
-the advice and the prefetches of some buffers, such as `power=read-mostly/gpu next=none/none`.
+A placement is a word: `strategy` (what the strategy does by itself), `paper` (what the published version declares),
+`paper-text` (what the text of the publication says, where that differs), or the advice and the prefetches of some
+buffers, such as `power=read-mostly/gpu next=none/none`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from firsttouch.workspace.declarations import Declaration, placement
 from firsttouch.workspace.guidance import ADVICE, ADVICE_OF, PREFETCH_OF, Guidance, Placement, settings_of
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
 
-PAPER = "paper"
+PAPER, PAPER_TEXT = "paper", "paper-text"
 BEST = "best"
 """What a call gives to have better placements searched (search.py)."""
 
@@ -38,7 +39,8 @@ def factors_of(app: type[App], requested: Sequence[Scalar] = ()) -> list[Factor]
     ]
     doc = "advice and prefetches of the buffers: as the strategy does by itself, or as in the published version"
     own = [text for text in map(str, requested) if is_of_buffers(text) and _all_accepted(text, words)]
-    return [Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, PAPER, *own), known={BEST: AS_IS}, doc=doc), *each]
+    published = (PAPER, PAPER_TEXT) if app.paper_text else (PAPER,)
+    return [Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, *published, *own), known={BEST: AS_IS}, doc=doc), *each]
 
 
 def with_search(chosen: Mapping[str, list[Scalar]]) -> dict[str, list[Scalar]]:
@@ -71,7 +73,10 @@ BY_BUFFER: Mapping[str, Mapping[str, str]] = {
         "accepts": "none, gpu; cpu, gpu+cpu for results",
         "doc": "before the first launch to the GPU, before results are read to the CPU",
     },
-    PLACEMENT: {"accepts": f"{AS_IS}, {PAPER}", "doc": "advice and prefetches as the strategy's or as published"},
+    PLACEMENT: {
+        "accepts": f"{AS_IS}, {PAPER}, {PAPER_TEXT}",
+        "doc": "advice and prefetches as the strategy's or as published",
+    },
 }
 """The same factors for any buffer, for --list."""
 
@@ -85,9 +90,8 @@ def settings_in(factors: Factors) -> dict[str, str]:
 
 def placement_of(app: type[App], factors: Factors) -> Placement:
     """Where the guidance of the buffers comes from at a point."""
-    declared: Mapping[str, Guidance] | None = None
-    if factors.get(PLACEMENT) == PAPER:
-        declared = {name: Guidance.of(*words) for name, words in app.paper.items()}
+    published = {PAPER: app.paper, PAPER_TEXT: app.paper_text}.get(str(factors.get(PLACEMENT)))
+    declared = None if published is None else {name: Guidance.of(*words) for name, words in published.items()}
     return Placement(declared, settings_in(factors))
 
 
@@ -103,6 +107,8 @@ def why_not_placed(app: type[App], strategy: Strategy, factors: Factors, device:
     names = {name.partition(".")[2] for name in settings}
     for declared in app.declarations(app.sizes["tiny"]):
         if declared.name in names and not _is_placed(declared, strategy, factors):
+            if declared.role == "control":
+                return f"buffer {declared.name} of {app.name} is copied with control=copied; there is no advice for it"
             return (
                 f"buffer {declared.name} of {app.name} is scratch in device memory, for which there is no advice; "
                 "--set scratch=strategy places it with the others"
@@ -112,4 +118,5 @@ def why_not_placed(app: type[App], strategy: Strategy, factors: Factors, device:
 
 def _is_placed(declared: Declaration, strategy: Strategy, factors: Factors) -> bool:
     """Whether a buffer is memory of the strategy."""
-    return placement(declared, strategy, place_scratch=factors.get("scratch") == AS_IS) == "strategy"
+    place_scratch, copy_control = factors.get("scratch") == AS_IS, factors.get("control") == "copied"
+    return placement(declared, strategy, place_scratch=place_scratch, copy_control=copy_control) == "strategy"

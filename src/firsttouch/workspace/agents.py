@@ -375,6 +375,7 @@ class Gpu(_Agent):
         writes: Sequence[ByteRange] = (),
     ) -> None:
         """Queue a library call with the device memory of each array. The lists must name everything it accesses."""
+        self.workspace.declare_passes(NO_PASSES)
         self._declare(_NO_ENTRY, (), reads, updates, writes)
         self._start_marks()
         values = [a.memory.device if isinstance(a, Array) else a for a in arguments]

@@ -81,8 +81,15 @@ class ArraySlice:
 ByteRange: TypeAlias = Array | ArraySlice
 Passes: TypeAlias = "Mapping[Array, float]"
 """How often a kernel takes the bytes of an array from memory, where that is not once: more often if groups of threads
-read the same bytes, or bytes at random; less if it uses a part of them. It changes nothing but advice.
+read the same bytes, or bytes at random; less if it uses a part of them. It changes nothing but advice, and what the
+driver must move at least.
 """
 NO_PASSES: Passes = {}
+
+
+class Scattered(float):
+    """Passes over bytes that a kernel picks here and there, so that it may not use some of them at all."""
+
+
 SCATTERED = 64
 """Bytes that a GPU takes from memory for an access at random: what its cache fetches at once, by CUDA's default."""

@@ -53,9 +53,9 @@ class Declaration:
         )
 
 
-def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool) -> Place:
+def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool, copy_control: bool = False) -> Place:
     """Where a buffer is: plain memory of one side, a host array and a device array, memory of the strategy, or that of
-    messages.
+    messages. Arguments are those of Ledger.
     """
     if declared.role == "exchange":
         return "exchange"
@@ -63,7 +63,8 @@ def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool)
         return "cpu"
     if declared.sides == "gpu" and (strategy.duplicated or (declared.role == "scratch" and not place_scratch)):
         return "gpu"
-    return "copies" if strategy.duplicated else "strategy"
+    copied = strategy.duplicated or (declared.role == "control" and copy_control)
+    return "copies" if copied else "strategy"
 
 
 def opposite(agent: Agent) -> Agent:

@@ -22,7 +22,8 @@ readback           buffers whose guidance says so are prefetched back before the
 
 Which buffers are advised and prefetched is in guidance.py: read-mostly after initialisation, other advice after
 allocation. Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses
-are placed by the strategy, without a host array if it is `duplicated`. Buffers of the role `exchange`, which kernels
+are placed by the strategy, without a host array if it is `duplicated`. With `copy_control`, buffers of the role
+`control` are copied under every strategy. Buffers of the role `exchange`, which kernels
 pack and unpack, are memory of an allocator of their own, whatever the strategy.
 """
 
@@ -43,6 +44,7 @@ from firsttouch.errors import Unsupported
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.declarations import PLAIN, Agent, Declaration, Place, opposite, placement
 from firsttouch.workspace.guidance import BY_ITSELF, Guidance, Placement
+from firsttouch.workspace.least_moves import LeastMoves, must_move
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.steps import (
     Advise,
@@ -108,6 +110,7 @@ class Ledger:
         info: the device's properties.
         place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
             Otherwise they are device memory.
+        copy_control: buffers of the role `control` are a host array and a device array under every strategy.
         guidance: where the advice and the prefetches of each buffer come from.
         messages: the allocator of buffers of the role `exchange`; '' for device memory.
         strict: reading bytes that nobody has written is an error. Otherwise a range is transferred whole if a part of
@@ -120,17 +123,22 @@ class Ledger:
         info: DeviceInfo,
         *,
         place_scratch: bool = False,
+        copy_control: bool = False,
         guidance: Placement = BY_ITSELF,
         messages: str = "",
         strict: bool = True,
     ) -> None:
         self.strategy, self.info = strategy, info
-        self.place_scratch, self.guidance, self.strict = place_scratch, guidance, strict
+        self.place_scratch, self.copy_control = place_scratch, copy_control
+        self.guidance, self.strict = guidance, strict
         self.messages = messages or common_allocator("device")
         self.declared: list[Declaration] = []
         self.contents: list[Contents] = []
         self.transferred: dict[Agent, int] = {"cpu": 0, "gpu": 0}
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
+        self.moves = must_move(info.allocator(strategy.allocator), info)
+        """Whether the driver has to move the pages of shared buffers."""
+        self.least = LeastMoves(self.moves)
         self._busy: set[Contents] = set()
         self._prefetching = self._stores_to_flush = False
 
@@ -155,18 +163,18 @@ class Ledger:
 
     def _placed(self, buffer: int, declared: Declaration, device_bytes: int) -> Contents:
         strategy, nbytes = self.strategy, declared.nbytes
-        place = placement(declared, strategy, place_scratch=self.place_scratch)
+        place = placement(declared, strategy, place_scratch=self.place_scratch, copy_control=self.copy_control)
+        on_device = strategy.allocator if strategy.duplicated else common_allocator("device")
         if place == "cpu":
             return Contents(place, (Allocate(buffer, "host", PLAIN, nbytes),))
         if place == "exchange":
             return Contents(place, (Allocate(buffer, "device", self.messages, nbytes),))
         if place == "gpu":
-            allocator = strategy.allocator if strategy.duplicated else common_allocator("device")
-            return Contents(place, (Allocate(buffer, "device", allocator, nbytes),))
+            return Contents(place, (Allocate(buffer, "device", on_device, nbytes),))
         mapped = self._maps_file(declared)
         if place == "copies":
             host = Allocate(buffer, "host", strategy.host_arrays, nbytes, mapped)
-            return Contents(place, (host, Allocate(buffer, "device", strategy.allocator, device_bytes)))
+            return Contents(place, (host, Allocate(buffer, "device", on_device, device_bytes)))
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
         return Contents(
@@ -223,6 +231,8 @@ class Ledger:
         if not buffers:
             return []
         self._prefetching = True
+        for b in buffers:
+            self.least.prefetch(self.contents[b], self.contents[b].valid, self.declared[b].nbytes)
         prefetches = [Prefetch(b, self.declared[b].nbytes, "gpu") for b in buffers]
         return [*prefetches, EndPrefetches(), *(() if self.strategy.overlap else self.join_prefetches())]
 
@@ -245,8 +255,10 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------------ accesses
 
-    def touch(self, agent: Agent, buffer: int, start: int, end: int, *, reads: bool, writes: bool) -> list[Step]:
-        """The steps before an agent's use of a range, and the use.
+    def touch(
+        self, agent: Agent, buffer: int, start: int, end: int, *, reads: bool, writes: bool, whole: bool = True
+    ) -> list[Step]:
+        """The steps before an agent's use of a range, and the use. whole: it is known to use every byte.
 
         Raises ValueError if the agent has no memory of the buffer or, if `strict`, reads what nobody has written.
         """
@@ -256,7 +268,7 @@ class Ledger:
         if not (contents.host if agent == "cpu" else contents.device):
             raise ValueError(f"{self.declared[buffer].name} is not declared for use by the {agent}")
         if reads:
-            self._make_valid(steps, buffer, start, end, agent)
+            self._make_valid(steps, buffer, start, end, agent, whole)
         if agent == "cpu":
             self._prepare_cpu_access(steps, buffer, start, end, writes)
         else:
@@ -269,6 +281,7 @@ class Ledger:
         if writes:
             contents.valid[agent].add(start, end)
             contents.valid[opposite(agent)].remove(start, end)
+            self.least.write(contents, agent, start, end)
         steps.append(Use(buffer, agent, start, end, reads, writes))
         return steps
 
@@ -284,7 +297,7 @@ class Ledger:
             raise Unsupported(f"under {self.strategy.name} the CPU cannot access {declared.name} while a kernel runs")
         return [Use(buffer, "cpu", 0, declared.nbytes, reads=True, writes=True, at_once=True)]
 
-    def _make_valid(self, steps: list[Step], buffer: int, start: int, end: int, agent: Agent) -> None:
+    def _make_valid(self, steps: list[Step], buffer: int, start: int, end: int, agent: Agent, whole: bool) -> None:
         contents, away = self.contents[buffer], self.contents[buffer].valid[opposite(agent)]
         for first, last in contents.valid[agent].missing(start, end):
             if self.strict and away.missing(first, last):
@@ -294,6 +307,8 @@ class Ledger:
                 self.transferred[agent] += last - first
                 if not contents.shared:
                     self._copy(steps, buffer, first, last, agent)
+                elif whole:
+                    self.least.use(contents, agent, first, last, self._guidance(buffer))
             contents.valid[agent].add(first, last)
 
     def _copy(self, steps: list[Step], buffer: int, start: int, end: int, to: Agent) -> None:

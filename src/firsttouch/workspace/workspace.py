@@ -13,7 +13,7 @@ import numpy as np
 
 from firsttouch import _core
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.arrays import Array, ByteRange, Memory
+from firsttouch.workspace.arrays import Array, ByteRange, Memory, Passes, Scattered
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.executor import Executor
 from firsttouch.workspace.gpu_clock import GpuClock
@@ -30,7 +30,7 @@ class Workspace:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
         pages: page size to request for plain host memory: policy, base or huge.
-        place_scratch, guidance, messages: those of the Ledger.
+        place_scratch, copy_control, guidance, messages: those of the Ledger.
     """
 
     clock: GpuClock | None = None
@@ -43,18 +43,33 @@ class Workspace:
         *,
         pages: str = "policy",
         place_scratch: bool = False,
+        copy_control: bool = False,
         guidance: Placement = BY_ITSELF,
         messages: str = "",
     ) -> None:
         self.strategy, self.info, self.device = strategy, info, device
         self.arrays: list[Array] = []
-        self.ledger = Ledger(strategy, info, place_scratch=place_scratch, guidance=guidance, messages=messages)
+        self._in_part: set[Array] = set()
+        """Those of which the GPU's next launch may use a part only."""
+        self.ledger = Ledger(
+            strategy,
+            info,
+            place_scratch=place_scratch,
+            copy_control=copy_control,
+            guidance=guidance,
+            messages=messages,
+        )
         self._executor = Executor(device, self.arrays, pages)
 
     @property
     def transferred(self) -> Mapping[Agent, int]:
         """Bytes transferred to each agent: copied if `duplicated`, else expected to migrate or be read remotely."""
         return self.ledger.transferred
+
+    @property
+    def least(self) -> Mapping[Agent, int]:
+        """What of these bytes the driver must move at least; empty if nothing has to move."""
+        return self.ledger.least.bytes if self.ledger.moves else {}
 
     def time_with(self, clock: GpuClock | None) -> None:
         """From now on, tell a clock of prefetches, launches and copies; None: no clock."""
@@ -127,11 +142,16 @@ class Workspace:
 
     def touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         """Prepare for an agent's access to a byte range: transfer it, and wait for conflicting work."""
-        number = byte_range.array.number
-        self._play(self.ledger.touch(agent, number, byte_range.start, byte_range.end, reads=reads, writes=writes))
+        whole = agent == "cpu" or byte_range.array not in self._in_part
+        self._touch(agent, byte_range, reads=reads, writes=writes, whole=whole)
 
-    def declare_passes(self, passes: Mapping[Array, float]) -> None:
-        """How often the next launch takes the bytes of arrays from memory: of interest to dry runs only."""
+    def _touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool, whole: bool) -> None:
+        number, start, end = byte_range.array.number, byte_range.start, byte_range.end
+        self._play(self.ledger.touch(agent, number, start, end, reads=reads, writes=writes, whole=whole))
+
+    def declare_passes(self, passes: Passes) -> None:
+        """How often the GPU's next launch takes the bytes of arrays from memory."""
+        self._in_part = {array for array, times in passes.items() if times < 1 or isinstance(times, Scattered)}
 
     def wait(self) -> None:
         """Wait until all queued work has ended."""
@@ -147,7 +167,7 @@ class Workspace:
 
     def view(self, byte_range: ByteRange, *, reads: bool = True, writes: bool = False) -> np.ndarray[Any, Any]:
         """The memory as a numpy array of the declared shape, without a copy; a slice has fewer rows."""
-        self.touch("cpu", byte_range, reads=reads, writes=writes)
+        self._touch("cpu", byte_range, reads=reads, writes=writes, whole=False)
         array, count = byte_range.array, byte_range.end - byte_range.start
         raw = (ctypes.c_uint8 * count).from_address(array.memory.address + byte_range.start)
         return np.ctypeslib.as_array(raw).view(array.dtype).reshape(-1, *array.shape[1:])

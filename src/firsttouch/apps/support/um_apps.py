@@ -1,7 +1,7 @@
 """Advice and prefetches of each buffer in um-apps, the programs of Chien et al., MCHPC 2019 (steven-chien/um-apps).
 
-Taken from its versions with advice and prefetches (..._hint_prefetch, bfs_romeo_um_both.cu). By buffer: the words that
-`--set advice.NAME` and `--set prefetch.NAME` accept.
+Taken from its versions with advice and prefetches (..._hint_prefetch, bfs_romeo_um_both.cu) at commit 5e508f8. By
+buffer: the words that `--set advice.NAME` and `--set prefetch.NAME` accept.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ BLACK_SCHOLES: PublishedAdvice = {
     **dict.fromkeys(("call", "put"), ("none", "gpu+cpu")),
 }
 CONJUGATE_GRADIENT: PublishedAdvice = {
-    **dict.fromkeys(("starts", "columns", "values"), (_READ, "gpu")),
+    **dict.fromkeys(("starts", "columns", "values"), (_READ, "gpu+cpu")),
     "x": (_WRITTEN, "cpu"),
-    "r": ("preferred-gpu", "gpu"),
-    **dict.fromkeys(("p", "product"), ("preferred-gpu", "none")),
+    # Its CPU writes b into r, and the GPU does not use b itself: b here has the guidance of that r.
+    "rhs": ("preferred-gpu", "gpu"),
+    **dict.fromkeys(("r", "p", "product"), ("preferred-gpu", "none")),
 }
-# It gives no advice for its input, which is `cells` here in the first step.
+# It gives no advice for its input, which is `cells` here in the first step. The text of the study has one of the two
+# arrays prefetched, "half of the problem" (Sec. IV.B); the programs prefetch both.
 FDTD3D: PublishedAdvice = {"cells": ("none", "gpu+cpu"), "next": (_WRITTEN, "gpu"), "weights": (_READ, "gpu")}
+FDTD3D_TEXT: PublishedAdvice = {**FDTD3D, "next": (_WRITTEN, "none")}
 FFT_CONV: PublishedAdvice = {
     **dict.fromkeys(("data", "taps"), ("read-mostly", "gpu")),
     "padded": (_WRITTEN, "cpu"),
     **dict.fromkeys(("padded_taps", "spectrum", "spectrum_of_taps"), ("preferred-gpu", "none")),
 }
 FFT_CONV_C2C: PublishedAdvice = {**FFT_CONV, **dict.fromkeys(("unpacked", "unpacked_taps"), ("preferred-gpu", "none"))}
-# simpleCUBLAS. That it changes the advice for C before the CPU reads it is left out.
-GEMM: PublishedAdvice = {**dict.fromkeys(("a", "b"), (_READ, "gpu")), "c": ("accessed-by-gpu", "gpu")}
+# simpleCUBLAS, whose CPU writes C too.
+GEMM: PublishedAdvice = {**dict.fromkeys(("a", "b"), (_READ, "gpu")), "c": (_WRITTEN, "gpu+cpu")}
 # Its bitmaps are scratch here, which is device memory unless `--set scratch=strategy`.
 GRAPH500_BFS: PublishedAdvice = {
     **dict.fromkeys(("row", "col"), ("read-mostly+preferred-gpu", "gpu")),
-    "parent": (_WRITTEN, "gpu"),
+    "parent": (_WRITTEN, "gpu+cpu"),
     **dict.fromkeys(("frontier", "visited"), ("preferred-gpu", "gpu")),
     **dict.fromkeys(("next", "counters"), ("preferred-gpu", "none")),
 }
