@@ -6,10 +6,13 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import pytest
+from tests.experiments.fake_records import a_record
+from tests.fabricated import MACHINES
 
 from firsttouch.papers.beside import Beside, beside
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.schema import DeviceInfo, Record, Scalar
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
@@ -61,3 +64,37 @@ def test_on_one_memory_the_same_values_are_compared() -> None:
 
 def test_kernels_on_the_host_processor_are_not_compared_with_a_gpu() -> None:
     assert {entry.device for entry in found("xeon-vm-standard").values()} == {"cpu"}
+
+
+def app_records(machine: str, app: str, ms: dict[str, float], **more: Scalar) -> list[Record]:
+    """A run of an application, by its time under each strategy."""
+    records = []
+    for strategy, median in ms.items():
+        record = a_record("latency", median, {"app": app, "strategy": strategy, "size": "default", **more})
+        counters: dict[str, Scalar] = {"phase_compute_ms": median / 2, "gpu_ms": median / 4, "footprint_bytes": 2**30}
+        fields = {"experiment": "app", "device": MACHINES[machine].devices[1].name, "unit": "ms", "metric_version": 1}
+        records.append(msgspec.structs.replace(record, counters=counters, **fields))
+    return records
+
+
+def run_of(machine: str, app: str, ms: dict[str, float], **more: Scalar) -> list[Beside]:
+    return beside(app_records(machine, app, ms, **more), MACHINES[machine].devices)
+
+
+def test_runs_of_applications_have_the_ratios_that_papers_state_beside_them() -> None:
+    entries = run_of("mi300a-xnack", "backprop", {"explicit": 100.0, "unified": 80.0})
+    assert [(e.stated, e.value, e.unit) for e in entries] == [
+        (pytest.approx((0.65, 0.65)), 0.8, "times"),
+        (pytest.approx((0.81, 0.81)), 0.8, "times"),
+    ]
+    assert {entry.conditions for entry in entries} == {"app backprop, size default"}
+    assert not run_of("mi300a-xnack", "backprop", {"unified": 80.0})  # nothing to divide by
+    assert not run_of("volta", "backprop", {"explicit": 100.0, "unified": 80.0})  # an APU's saving, of no other GPU
+
+
+def test_data_that_exceed_memory_do_not_stand_beside_data_that_fit() -> None:
+    times = {"managed": 100.0, "managed+advise": 290.0}
+    exceeding = run_of("power9", "fdtd3d", times, placement="paper", oversubscribe=1.5)
+    assert [(entry.stated, entry.value) for entry in exceeding] == [((3, 3), 2.9)]  # not the 60.9 s of another input
+    assert not run_of("power9", "fdtd3d", times, placement="paper")
+    assert not run_of("power9", "fft_conv_fused", {"explicit": 1.0, "managed": 2.0}, placement="paper", events="on")

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from tests.papers.made_up import results_of
+from tests.papers.test_beside import app_records
 
 from firsttouch.experiments import all_experiments
+from firsttouch.harness.experiment import Applications
+from firsttouch.papers.rows import APPLICATIONS
 from firsttouch.records.reading import Results, load_results
 from firsttouch.report.chapters import chapters
 from firsttouch.report.published import published_tables
@@ -15,7 +19,7 @@ RUN = load_results(Path(__file__).resolve().parents[2] / "results" / "h200-stand
 
 
 def test_the_tables_name_the_machine_and_the_source() -> None:
-    table = published_tables(RUN.records, RUN.machine.devices)["latency", "cuda:0"]
+    table = published_tables(RUN.records, RUN.machine.devices)["latency", "cuda:0", None]
     row = next(row for row in table.rows if "4 GiB" in row[0])
     assert row == [
         "A GPU load served by HBM takes 333 to 350 ns at 4 GiB",
@@ -35,3 +39,17 @@ def test_the_first_section_of_an_experiment_on_a_device_has_the_table() -> None:
     assert with_table == {("allocation", "cuda:0")}
     section = next(s for s in chapter.sections if s.published)
     assert "published results" in section.more
+
+
+def test_each_application_has_a_table_of_its_own() -> None:
+    times = {"explicit": 100.0, "unified": 80.0}
+    records = [r for app in ("backprop", "dwt2d", "nw") for r in app_records("mi300a-xnack", app, times)]
+    known = {**all_experiments(), APPLICATIONS: Applications()}
+    (chapter,) = chapters({"out": results_of("mi300a-xnack", records)}, known)
+    tables = {str(s.records[0].factors["app"]): s.published for s in chapter.sections if not s.overview}
+    assert {app for app, table in tables.items() if table} == {"backprop", "dwt2d"}
+    assert tables["backprop"] is not None
+    assert [row[1:3] for row in tables["backprop"].rows] == [
+        ["0.8 times (app backprop, size default)", "0.65 times"],
+        ["0.8 times (app backprop, size default)", "0.81 times"],
+    ]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.analysis.findings import Quantity, counter, quantity
-from firsttouch.analysis.statistics import measured, varying
-from firsttouch.papers.rows import MEDIAN, PaperRow, PublishedValue, all_rows, papers, side
-from firsttouch.records.reading import key_of
+from firsttouch.analysis.findings import Quantity, counter, quantity, ratio_of
+from firsttouch.analysis.statistics import distinct, measured, varying
+from firsttouch.papers.memory import exceeds_memory
+from firsttouch.papers.rows import (
+    APPLICATIONS,
+    MEDIAN,
+    Correspondence,
+    PaperRow,
+    PublishedValue,
+    all_rows,
+    papers,
+    stated_value,
+)
+from firsttouch.records.reading import key_of, point_key
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, as_number
 from firsttouch.text import condition
 
-_BETWEEN_MEMORIES = ("transfer", "migration", "concurrency", "caching", "locking")
+_BETWEEN_MEMORIES = (APPLICATIONS, "transfer", "migration", "concurrency", "caching", "locking")
 """Experiments whose values depend on whether CPU and GPU share one memory, whatever the allocator."""
 
 
@@ -51,28 +61,61 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
 
     A point corresponds to a value if it has every factor that the value has, and if both were measured on hardware of
     the same kind: a GPU that is one, and memory that is as near to the agent. A value on a machine whose CPU and GPU
-    share one memory stands beside one of separate memories only if the agent uses its own, and not for copies.
+    share one memory stands beside one of separate memories only if the agent uses its own, and not for copies or
+    applications. Of a row about several applications, each has an entry. Their times depend on the input: only a ratio
+    of two runs, or a value whose input is stated, stands beside another.
     """
     by_name = {device.name: device for device in devices}
     usable: dict[str, list[Record]] = {}
     for record in measured(records):
         if record.device in by_name:
             usable.setdefault(record.experiment, []).append(record)
-    entries = []
+    entries: list[Beside] = []
     for row in all_rows():
-        stated = side(row)
+        stated = stated_value(row)
         if stated is None or row.here is None:
             continue
-        matching = [
-            r
-            for r in usable.get(stated.experiment, [])
-            if r.metric_version == stated.metric_version and row.here.matches(r.factors)
-        ]
-        allowed = [r for r in matching if _is_comparable(row, r, by_name[r.device])]
-        if allowed and (entry := _entry(row, stated, best := _best(stated, allowed))):
-            names = [name for name in varying(allowed) if name in best.factors and name not in _fixed(stated)]
-            entries.append(replace(entry, conditions=condition(best, names)))
+        points = [r for r in usable.get(stated.experiment, []) if r.metric_version == stated.metric_version]
+        allowed = [r for r in points if _corresponds(row, row.here, r, by_name[r.device])]
+        for application in distinct(allowed, "app") or [None]:
+            of_one = [r for r in allowed if r.factors.get("app") == application]
+            entries += _entries(row, stated, row.here.relative_to, of_one, points)
     return entries
+
+
+def _corresponds(row: PaperRow, here: Correspondence, record: Record, device: DeviceInfo) -> bool:
+    """Whether a row's value may stand beside a point's."""
+    if not (here.matches(record.factors) and _is_comparable(row, record, device)):
+        return False
+    if here.experiment != APPLICATIONS:
+        return True
+    of_events = record.factors.get("events") == "on"
+    input_stated = bool(here.relative_to) or any(f"param_{name}" in record.counters for name in here.factors)
+    return input_stated and not of_events and exceeds_memory(record, device) == here.exceeds_memory
+
+
+def _entries(
+    row: PaperRow,
+    stated: PublishedValue,
+    relative_to: Mapping[str, Scalar],
+    allowed: Sequence[Record],
+    points: Iterable[Record],
+) -> Iterator[Beside]:
+    """The entry of a row, if one of the points allowed has its value. relative_to: how the other point of a ratio
+    differs, which is one of `points`.
+    """
+    values = {key_of(r): value for r in allowed if (value := _value(stated, r)) is not None}
+    if relative_to:
+        others = {key_of(r): value for r in points if (value := _value(stated, r)) is not None and value.value > 0}
+        pairs = ((r, others.get(point_key(r.experiment, r.device, {**r.factors, **relative_to}))) for r in allowed)
+        values = {key: ratio_of(values[key], o) for r, o in pairs if o is not None and (key := key_of(r)) in values}
+    known = [r for r in allowed if key_of(r) in values]
+    if known:
+        best = _best(stated, known)
+        left_open = [name for name in varying(known) if name not in _fixed(stated)]
+        names = dict.fromkeys([*(("app", "size") if stated.experiment == APPLICATIONS else ()), *left_open])
+        entry = _entry(row, stated, best, values[key_of(best)])
+        yield replace(entry, conditions=condition(best, [name for name in names if name in best.factors]))
 
 
 def _fixed(stated: PublishedValue) -> list[str]:
@@ -110,10 +153,13 @@ def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
     return min(records, key=order)
 
 
-def _entry(row: PaperRow, stated: PublishedValue, record: Record) -> Beside | None:
-    ours: Quantity | None = quantity(record) if stated.metric == MEDIAN else counter(record, stated.metric, stated.unit)
-    if ours is None:
-        return None
+def _value(stated: PublishedValue, record: Record) -> Quantity | None:
+    if stated.metric == MEDIAN:
+        return quantity(record)
+    return counter(record, stated.metric, stated.unit)
+
+
+def _entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity) -> Beside:
     return Beside(
         says=row.says,
         experiment=record.experiment,
@@ -121,7 +167,7 @@ def _entry(row: PaperRow, stated: PublishedValue, record: Record) -> Beside | No
         factors=dict(record.factors),
         point=key_of(record),
         value=ours.value,
-        unit=stated.unit,
+        unit="times" if stated.unit == "ratio" else stated.unit,
         low=ours.low,
         high=ours.high,
         stated=(stated.low, stated.high),

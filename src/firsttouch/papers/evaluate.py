@@ -24,10 +24,11 @@ from firsttouch.papers.comparisons import (
     sides_of,
     values_of,
 )
+from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.pooled import CONDITIONS, pooled
 from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_exception
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct, as_number
+from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
 from firsttouch.text import count, is_size, named
 from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number, size_option
@@ -198,7 +199,7 @@ class _ClaimTests:
         rows = self.records.get(test.experiment, [])
         if test.experiment == APPLICATIONS:
             rows = [r for r in rows if r.factors.get("size") != "tiny"]
-            rows = [r for r in rows if _exceeds_memory(r, device) == test.exceeds_memory]
+            rows = [r for r in rows if exceeds_memory(r, device) == test.exceeds_memory]
         return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
 
     def _why_not(self, test: Check, side: PointSelection, device: DeviceInfo) -> str:
@@ -280,16 +281,6 @@ def _lacking_runs(sides: Sequence[PointSelection], points: Sequence[Record]) -> 
             both = " and one with ".join(named(name, value) for value in asked)
             return f"it compares a run with {both}: measure each, and name both directories"
     return ""
-
-
-def _exceeds_memory(record: Record, device: DeviceInfo) -> bool:
-    """Whether the data of an application exceed the memory that they may use on the device."""
-    factors = record.factors
-    if (ratio := as_number(factors.get("oversubscribe"))) is not None:
-        return ratio > 1
-    data = as_number(record.counters.get("footprint_bytes")) or as_number(factors.get("size"))
-    free = as_number(factors.get("budget")) or as_number(device.facts.get("memory_bytes"))
-    return data is not None and free is not None and data > free
 
 
 def _reason(record: Record) -> str:

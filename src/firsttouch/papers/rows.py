@@ -65,6 +65,7 @@ class Correspondence(Struct):
     metric_version: of its definition. unit: of the value in our terms, "ratio" for a ratio of two points. relative_to:
     the factors by which the other point of a ratio differs. scale, offset: what turns the paper's value into ours,
     offset + scale * value. value: our word for a text. assumed: what the paper leaves open and how it is read here.
+    exceeds_memory: whether the data of the application exceed the memory of the GPU.
     """
 
     experiment: str
@@ -77,6 +78,7 @@ class Correspondence(Struct):
     offset: float = 0
     value: str = ""
     assumed: str = ""
+    exceeds_memory: bool = False
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
         """True if a point with these factors is one that the row corresponds to."""
@@ -260,16 +262,15 @@ class PublishedValue(Struct, kw_only=True):
 
 
 def side(row: PaperRow) -> PublishedValue | None:
-    """A row's value in the terms of the measurement that it corresponds to, or None: for text, for a ratio of two
-    points, and for applications, whose inputs differ.
-    """
+    """As stated_value, but None for a ratio of two points, and for applications, whose inputs differ."""
+    here = row.here
+    return None if here is None or here.relative_to or here.experiment == APPLICATIONS else stated_value(row)
+
+
+def stated_value(row: PaperRow) -> PublishedValue | None:
+    """A row's value in the terms of the measurement that it corresponds to, or None for text."""
     correspondence, bounds = row.here, numbers(row)
-    if (
-        correspondence is None
-        or bounds is None
-        or correspondence.relative_to
-        or correspondence.experiment == APPLICATIONS
-    ):
+    if correspondence is None or bounds is None:
         return None
     low, high = bounds
     return PublishedValue(

@@ -114,11 +114,14 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
 
 
 def _add_published(sections: Sequence[PageSection], results: Results) -> None:
-    """Adds what papers state for other machines to the first section of each experiment on each device."""
+    """Adds what papers state for other machines to the first section of each experiment on each device, and of each
+    application.
+    """
     tables = published_tables(results.records, results.machine.devices)
     for section in sections:
         if not section.overview and len(section.devices) == 1:
-            section.published = tables.pop((section.experiment, section.devices[0]), None)
+            application = next((r.factors.get("app") for r in section.records), None)
+            section.published = tables.pop((section.experiment, section.devices[0], application), None)
 
 
 def _questions(

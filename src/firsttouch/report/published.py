@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from firsttouch.papers.beside import Beside, beside
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import DeviceInfo, Record, Scalar
 from firsttouch.text import quantity
 
 _HEDGES = {"up-to": "up to", "at-best": "at best", "at-least": "at least", "more-than": "more than"}
@@ -21,11 +21,13 @@ class PublishedTable:
     caveats: list[str]
 
 
-def published_tables(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> dict[tuple[str, str], PublishedTable]:
-    """The tables by experiment and device."""
-    groups: dict[tuple[str, str], list[Beside]] = {}
+def published_tables(
+    records: Iterable[Record], devices: Sequence[DeviceInfo]
+) -> dict[tuple[str, str, Scalar], PublishedTable]:
+    """The tables by experiment, device and application, which is None for other experiments."""
+    groups: dict[tuple[str, str, Scalar], list[Beside]] = {}
     for entry in beside(records, devices):
-        groups.setdefault((entry.experiment, entry.device), []).append(entry)
+        groups.setdefault((entry.experiment, entry.device, entry.factors.get("app")), []).append(entry)
     return {key: _table(entries) for key, entries in groups.items()}
 
 
