@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.fabricated import MACHINES
+from tests.papers.made_up import results_of
 from tests.papers.test_claims import TESTED, sides
 from tests.test_reproduce import OTHER_NAMES, ROWS, options, words_of
 
 from firsttouch.apps import all_apps
+from firsttouch.papers.claims import Compare, all_claims
+from firsttouch.papers.evaluate import of_results
 from firsttouch.papers.rows import all_rows
 from firsttouch.workspace.needs import memory_needs
 from firsttouch.workspace.strategies import STRATEGIES
@@ -47,3 +51,37 @@ def test_what_registering_costs_is_asked_of_the_program_of_the_paper() -> None:
         if row.endswith(("host-register.cost", "pre-init-loop"))
     }
     assert resting == {program}
+
+
+@pytest.mark.parametrize(
+    ("setting", "by_host_tables", "why"),
+    [
+        ({}, True, ""),
+        ({"uvm_perf_access_counter_mimc_migration_enable": 0}, True, ""),
+        (
+            {"uvm_perf_access_counter_mimc_migration_enable": -1},
+            True,
+            "uvm_perf_access_counter_mimc_migration_enable is -1",
+        ),
+        ({"uvm_perf_access_counter_migration_enable": -1}, True, "uvm_perf_access_counter_migration_enable is -1"),
+        ({"uvm_perf_access_counter_migration_enable": -1}, False, ""),
+        ({"uvm_perf_access_counter_migration_enable": 1}, False, "uvm_perf_access_counter_migration_enable is 1"),
+    ],
+)
+def test_the_overview_is_claimed_where_no_memory_moves_by_itself(
+    setting: dict[str, int], by_host_tables: bool, why: str
+) -> None:
+    """The study compares methods with automatic migration off, and without the CPU's initialisation."""
+    overview = [row for row in PAPER.values() if row.conditions.get("auto_migration") is False and row.claims]
+    claims = [claim for claim in all_claims() if any(name in row.claims for row in overview for name in [claim.id])]
+    assert len(claims) == 6
+    results = results_of("gh200")
+    results.machine.facts |= {"nvidia_uvm": dict(setting)}
+    for device in results.machine.devices:
+        facts = device.facts | {"pageableMemoryAccessUsesHostPageTables": by_host_tables}
+        results.machine.devices = [replace(d, facts=facts) if d is device else d for d in results.machine.devices]
+    for verdict, claim in zip(of_results(results, claims).claims, claims, strict=True):
+        assert (f"which the study had off ({why}; set it to 0)" in verdict.why) == bool(why), verdict.why
+        assert bool(verdict.command) != bool(why)
+        assert isinstance(claim.test, Compare)
+        assert claim.test.metric == "without_initialise_ms"

@@ -9,9 +9,14 @@ from firsttouch.papers.rows import MEDIAN, FactorValues, read
 from firsttouch.records.schema import Scalar, Struct
 
 Need: TypeAlias = Literal[
-    "one memory", "separate memories", "host reaches device memory", "migration", "another device"
+    "one memory",
+    "separate memories",
+    "host reaches device memory",
+    "migration",
+    "another device",
+    "no automatic migration",
 ]
-"""A property of the hardware without which a claim says nothing: see evaluate.NEEDS."""
+"""A property of the hardware, or a setting, without which a claim says nothing: see evaluate.NEEDS."""
 
 
 class Check(Struct, kw_only=True, tag_field="test"):

@@ -11,6 +11,7 @@ import msgspec
 
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
+from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
 from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Trend, Untestable, all_claims
@@ -28,7 +29,7 @@ from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.pooled import CONDITIONS, pooled
 from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_exception
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Record, Scalar, Struct
+from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
 from firsttouch.text import count, is_size, named
 from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number, size_option
@@ -90,29 +91,42 @@ def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> 
     return Claims(claims=[run.verdict(claim) for claim in (all_claims() if tested is None else tested)])
 
 
-NEEDS: Mapping[Need, tuple[Callable[[DeviceInfo], bool], str]] = {
-    "one memory": (
+def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
+    """The sentence about a device that has not a property, otherwise ''."""
+    return lambda device, machine: "" if has(device) else sentence.format(device=device.name)
+
+
+def _moves_by_itself(device: DeviceInfo, machine: Machine) -> str:
+    why = why_plain_memory_moves(machine.facts, device)
+    return (
+        f"the driver moves memory of malloc by itself here, which the study had off ({why}; set it to 0)" if why else ""
+    )
+
+
+NEEDS: Mapping[Need, Callable[[DeviceInfo, Machine], str]] = {
+    "one memory": _property(
         lambda device: device.capabilities.shares_host_memory,
         "CPU and GPU here have separate memories (shares_host_memory of {device} is false)",
     ),
-    "separate memories": (
+    "separate memories": _property(
         lambda device: not device.capabilities.shares_host_memory,
         "CPU and GPU here share one memory (shares_host_memory of {device} is true)",
     ),
-    "host reaches device memory": (
+    "host reaches device memory": _property(
         lambda device: bool(device.facts.get("directManagedMemAccessFromHost")),
         "the CPU here cannot use the memory of {device} in place (directManagedMemAccessFromHost is false)",
     ),
-    "migration": (
+    "migration": _property(
         lambda device: device.capabilities.page_migration,
         "pages of {device} do not migrate (page_migration is false)",
     ),
-    "another device": (
+    "another device": _property(
         lambda device: device.capabilities.runs_kernels and any(peer.same_driver for peer in device.peers),
         "the driver of {device} has no other device here",
     ),
+    "no automatic migration": _moves_by_itself,
 }
-"""Whether a device has a property that a claim needs, and the sentence if it has not."""
+"""Why a claim can't be tested on a device of a machine, for lack of a property that it needs; '' if it has it."""
 
 
 class _NotTestable(Exception):
@@ -127,7 +141,8 @@ class _ClaimTests:
     """A run's records by experiment, and its devices."""
 
     def __init__(self, results: Results) -> None:
-        devices = [device for device in results.machine.devices if device.available]
+        self.machine = results.machine
+        devices = [device for device in self.machine.devices if device.available]
         self.gpus = [d for d in devices if d.role == "gpu"]
         hosts = [d for d in devices if d.role == "host"]
         self.hosts = hosts or [DeviceInfo(name=HOST, kind=HOST, title=HOST)]
@@ -166,9 +181,8 @@ class _ClaimTests:
 
     def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
         for need in claim.needs:
-            has, sentence = NEEDS[need]
-            if not has(device):
-                raise _NotTestable(sentence.format(device=device.name))
+            if why := NEEDS[need](device, self.machine):
+                raise _NotTestable(why)
         pool = self._pool(test, device)
         sides = list(sides_of(test))
         points = [record for record in pool if id(record) in self.usable]

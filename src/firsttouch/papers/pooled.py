@@ -8,6 +8,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from firsttouch.errors import UsageError
+from firsttouch.machine.access_counters import PARAMETERS
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import Machine, Record, Scalar
 
@@ -17,6 +18,7 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     "numa_balancing": ("numa", "balancing"),
     "cuda_driver": ("nvidia", "driver"),
     "amd_driver": ("amd", "kernel_module"),
+    **{name: ("nvidia_uvm", name) for name in PARAMETERS},
 }
 """What runs of one machine may differ in, and the topic and the name of the fact that states it."""
 
