@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -98,6 +99,9 @@ def test_phases_of_an_application_divide_its_events(standin):
         assert sum(parts.values()) >= phases["compute"] * 990  # the marks lie around the readings of the clock
         assert min(parts.values()) >= 0
         assert events["um_h2d_bytes"] == events["um_h2d_fault_bytes"] + events["um_h2d_prefetch_bytes"]
+        of_iterations = [v for name, v in events.items() if re.fullmatch(r"um_iteration_\d+_h2d_bytes", name)]
+        assert len(of_iterations) == 3
+        assert sum(of_iterations) <= events["um_h2d_bytes"]
         assert events["um_h2d_ms"] <= events["um_h2d_sum_ms"]
     assert found["total"]["um_h2d_migrations"] % 2000 == 0  # the script has two, a thousand times at each flush
     assert found["course"] % 2000 == 0

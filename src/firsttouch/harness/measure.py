@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch import _core
+from firsttouch.events.iterations import moved_by_iteration
 from firsttouch.events.log import EventLog
 from firsttouch.experiment.base import ONE_AT_A_TIME
 from firsttouch.harness import outputs
@@ -28,6 +29,7 @@ from firsttouch.workspace.arrays import Array
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange
 from firsttouch.workspace.gpu_clock import GpuClock
+from firsttouch.workspace.iteration_marks import IterationMarks
 from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -50,19 +52,19 @@ class Run:
     """Measurements of one run.
 
     phases: seconds by name; spans: their begins and ends in seconds of time.monotonic(); iterations: seconds of each,
-    and iterations_total of all; marked: their number, even if several were timed together; transferred: bytes to each
-    agent; gpu: seconds of GPU time (workspace/gpu_clock.py), if the device worked; kernels: their time in the phase
-    compute, if there was a timer; events: totals by name; exchanged: counters of what was exchanged with other
+    and iterations_total of all; marked: their number, even if several were timed together; iteration_ends: where
+    they begin and end in seconds of time.monotonic(), if that was noted; transferred: bytes to each agent; gpu: seconds
+    of GPU time (workspace/gpu_clock.py), if the device worked; kernels: their time in the phase compute, if there was a
+    timer; events: totals by name; exchanged: counters of what was exchanged with other
     processes; slowest: seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the
-    message of check(),
-    "" if correct; output: the digest of what it examined, "" if there is
-    none.
+    message of check(), "" if correct; output: the digest of what it examined, "" if there is none.
     """
 
     phases: dict[str, float] = field(default_factory=dict)
     iterations: list[float] = field(default_factory=list)
     iterations_total: float = 0.0
     marked: int = 0
+    iteration_ends: list[float] = field(default_factory=list)
     memory: dict[str, int] = field(default_factory=dict)
     transferred: Mapping[Agent, int] = field(default_factory=dict)
     gpu: float | None = None
@@ -143,8 +145,9 @@ def run(
     active = ActiveRun(app, workspace, log)
     active.gpu.windows = windows or {}
     active.gpu.exchanges = exchange or Exchange()
+    active.gpu.marks.placed = log is not None or rest > 0
     if marks is not None:
-        active.gpu.marker, active.cpu.why_not_at_once = marks.iteration, ONE_AT_A_TIME
+        active.gpu.marks.marker, active.cpu.why_not_at_once = marks.iteration, ONE_AT_A_TIME
     app.arrange()
     gc.collect()
     meter = Meter(counters or MemoryCounters())
@@ -152,14 +155,13 @@ def run(
     try:
         with meter, log.window() if log is not None else nullcontext() as window:
             _phases(active, meter, threads, windows, timer, marks)
+        _note_iterations(active.run, active.gpu.marks)
         if window is not None:
-            shares = window.shares("compute")
+            moved = moved_by_iteration(window, active.run.iteration_ends, active.gpu.marks.numbers())
+            parts = {f"um_compute_{part}_ms": ms for part, ms in window.shares("compute").items()}
             least = {f"um_least_{LEAVING[to]}_bytes": nbytes for to, nbytes in workspace.least.items()}
-            active.run.events = window.totals() | {f"um_compute_{part}_ms": ms for part, ms in shares.items()} | least
-        active.run.iterations = active.gpu.iteration_seconds()
-        active.run.iterations_total = active.gpu.total_iteration_seconds()
+            active.run.events = window.totals() | parts | least | moved
         active.run.transferred = dict(workspace.transferred)
-        active.run.marked = active.gpu.marked_iterations
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
@@ -172,6 +174,11 @@ def run(
     active.run.memory = meter.after_free()
     active.run.slowest = active.gpu.exchanges.largest(active.run.seconds)
     return active.run
+
+
+def _note_iterations(run: Run, marks: IterationMarks) -> None:
+    run.iterations, run.iterations_total = marks.seconds(), marks.total()
+    run.marked, run.iteration_ends = sum(marks.numbers()), marks.times()
 
 
 def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import pairwise
 
 from firsttouch.experiment.base import Factor
 from firsttouch.harness.measure import Run
@@ -14,8 +14,6 @@ SETTING = Factor(TIMELINE, ("off", "on"), doc="sample host and device memory ove
 REST = 0.1
 """Seconds without work before each repetition, so that what is in use then is read."""
 MOST_ITERATIONS = 200
-_TWO_CLOCKS = 0.01
-"""By how much the sum of all iterations may differ from their total if each was timed by itself."""
 
 
 def is_wanted(factors: Factors) -> bool:
@@ -25,8 +23,7 @@ def is_wanted(factors: Factors) -> bool:
 def spans(run: Run) -> list[NamedInterval]:
     """The phases of a run from the first allocation to the end of readback, each followed by its iterations.
 
-    Iterations are timed by the device's clock, which says how long they took but not when. They are placed one after
-    another, so that the last one ends with the phase compute.
+    Iterations are timed by the device's clock. They lie where they were over by the processor's.
     """
     spans: list[NamedInterval] = []
     for name, start, end in run.spans:
@@ -40,10 +37,8 @@ def spans(run: Run) -> list[NamedInterval]:
 
 def _iterations(run: Run, start: float, end: float) -> list[NamedInterval]:
     """None if there are many, if groups of them were timed, or if there is a single one."""
-    each = run.iterations
-    if not 1 < len(each) <= MOST_ITERATIONS or abs(sum(each) - run.iterations_total) > _TWO_CLOCKS * sum(each):
+    ends = run.iteration_ends
+    if not 2 < len(ends) <= MOST_ITERATIONS + 1 or run.marked != len(ends) - 1:
         return []
-    ends = [*accumulate(each, initial=end - sum(each))]
-    return [
-        (f"iteration {i}", max(start, ends[i]), min(end, ends[i + 1])) for i in range(len(each)) if ends[i + 1] > start
-    ]
+    within = [min(max(t, start), end) for t in ends]
+    return [(f"iteration {i}", a, b) for i, (a, b) in enumerate(pairwise(within)) if b > start]

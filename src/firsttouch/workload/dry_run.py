@@ -293,7 +293,7 @@ class _Gpu(Gpu):
                 self.workspace.updated_by(groups, argument)
         return kernel, 1, over or groups * threads, []
 
-    def _start_marks(self) -> None:
+    def _before_launch(self) -> None:
         """Nothing is timed."""
 
     def call(self, function: object, *arguments: object, **ranges: Any) -> None:

@@ -7,7 +7,6 @@ the arrays that they name: each lists whole arrays or slices of them.
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +22,11 @@ from firsttouch.errors import Unsupported
 from firsttouch.workspace.arrays import NO_PASSES, Array, ArraySlice, ByteRange, Passes
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange, Message
+from firsttouch.workspace.iteration_marks import IterationMarks
 from firsttouch.workspace.reserved import BUILT_IN
 from firsttouch.workspace.workspace import Workspace
 
 KernelArgument: TypeAlias = "Array | int | float"
-MAX_MARKS = 200
-"""Most event marks of one loop; longer loops are timed in groups of iterations."""
 MAX_REPLAYS = 100
 """Most timed replays of one sequence; longer sequences are timed in groups of launches."""
 SMALL_LAUNCH = 4096
@@ -303,15 +301,10 @@ class Gpu(_Agent):
         """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
         self.idle = False
         """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
-        self.marker: Callable[[], None] | None = None
-        """Queues a launch by which a profiler tells iterations apart, if set."""
         self.exchanges = Exchange()
         """How messages between the processes of the application are carried."""
-        self.marked_iterations = 0
-        """The iterations of the last loop."""
-        self._marks: list[_core.Event] = []
-        self._first_mark_pending = False
-        self._per_mark = 1
+        self.marks = IterationMarks(lambda: self.workspace.device.record())
+        """The marks of the last loop over `iterations`."""
 
     def prepare_launch(
         self, kernel: str, arguments: Sequence[KernelArgument], over: int, groups: int, threads: int
@@ -349,7 +342,7 @@ class Gpu(_Agent):
         self.workspace.declare_passes(passes)
         compiled, blocks, each, values = self.prepare_launch(kernel, arguments, over, groups, threads)
         self._declare(self._files[kernel].entries[kernel], arguments, reads, updates, writes)
-        self._start_marks()
+        self._before_launch()
         self.workspace.device.launch(compiled, blocks, each, values, self.timer)
 
     def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
@@ -377,7 +370,7 @@ class Gpu(_Agent):
         """Queue a library call with the device memory of each array. The lists must name everything it accesses."""
         self.workspace.declare_passes(NO_PASSES)
         self._declare(_NO_ENTRY, (), reads, updates, writes)
-        self._start_marks()
+        self._before_launch()
         values = [a.memory.device if isinstance(a, Array) else a for a in arguments]
         if self.timer is not None:
             self.timer.begin()
@@ -406,7 +399,7 @@ class Gpu(_Agent):
             if array.memory is not memory:
                 raise ValueError(f"{array.name} was swapped after the sequence was recorded")
         self._declare(_NO_ENTRY, (), reads, updates, writes)
-        self._start_marks()
+        self._before_launch()
         sequence.steps.replay(first, len(sequence) if count is None else count, self.timer)
 
     def replay_all(self, sequence: LaunchSequence, *, each: int = 1, **accesses: Any) -> None:
@@ -420,7 +413,7 @@ class Gpu(_Agent):
     @contextmanager
     def exchange(self) -> Iterator[None]:
         """A scope that packs data, sends and receives them, and unpacks what arrives; timed as one exchange."""
-        self._start_marks()
+        self._before_launch()
         begin = self.workspace.device.record()
         yield
         self.exchanges.spans.append((begin, self.workspace.device.record()))
@@ -468,37 +461,18 @@ class Gpu(_Agent):
 
         The first event is recorded before the first launch, after the copies that it needs; at once if the GPU is idle.
         """
-        self.marked_iterations = count
-        self._per_mark = max(1, math.ceil(count / MAX_MARKS))
-        self._marks, self._first_mark_pending = [], self.timer is None
+        self.marks.begin(count, timed=self.timer is None)
         if self.idle:
-            self._start_marks()
+            self._before_launch()
         for index in range(count):
             yield index
-            if self.timer is None and ((index + 1) % self._per_mark == 0 or index + 1 == count):
-                self._start_marks()
-                self._mark()
+            self.marks.after(index)
+        self.marks.end()
 
-    def _start_marks(self) -> None:
+    def _before_launch(self) -> None:
         if self.workspace.clock is not None:
             self.workspace.clock.start()
-        if self._first_mark_pending:
-            self._mark()
-            self._first_mark_pending = False
-
-    def _mark(self) -> None:
-        if self.marker is not None:
-            self.marker()
-        self._marks.append(self.workspace.device.record())
-
-    def iteration_seconds(self) -> list[float]:
-        """Seconds of each iteration by the device's clock; the mean of a group where they are timed in groups."""
-        marks = self._marks
-        return [a.seconds_until(b) / self._per_mark for a, b in itertools.pairwise(marks)]
-
-    def total_iteration_seconds(self) -> float:
-        """Seconds of all iterations by the device's clock."""
-        return self._marks[0].seconds_until(self._marks[-1]) if self._marks else 0.0
+        self.marks.first()
 
     def tile_rows(self, *arrays: Array) -> int:
         """Rows of each tile that `tiles` yields; the last one may have fewer."""
