@@ -173,6 +173,17 @@ def test_single_faults_have_a_mean_and_a_95th_percentile() -> None:
     )
 
 
+def test_single_faults_have_a_distribution_if_they_have_enough_samples() -> None:
+    many = replace(fault(8000, "gpu-minor", 0, pages=1), samples=[1000.0 + 10 * n for n in range(101)])
+    few, others = (
+        replace(many, samples=many.samples[:n], factors={**many.factors, "pages": p}) for n, p in ((9, 1), (101, 2))
+    )
+    found, *plain = PAGEFAULT.derive([many, few, others])
+    assert [found.counters[f"p{k}_ns"] for k in (1, 50, 99)] == [1010, 1500, 1990]
+    assert plain == [few, others]
+    assert any(f.series == "p{}_ns" and f.where == {"pages": 1} for f in PAGEFAULT.figures)
+
+
 def test_records_of_another_definition_support_no_finding() -> None:
     old = [replace(fault(500, "cpu", threads), metric_version=1) for threads in (0, 1)]
     assert findings_of("pagefault", old) == []

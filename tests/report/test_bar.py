@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import sample
 from drawn import drawn, point
 
-from firsttouch.figures import Bar
+from firsttouch.figures import Bar, Line
 
 
 def test_each_counter_of_a_series_is_a_bar_with_its_time():
@@ -42,6 +43,24 @@ def test_a_tuple_of_a_condition_lists_the_series_that_are_shown():
     figure = Bar(x="pages", y="value", colour="series", series="{}_ns", where={"series": ("mean", "p95")})
     drawing, _ = drawn(figure, records)
     assert {row["text"] for row in drawing.spec["datasets"]["rows"]} == {"900 ns", "1.1 us"}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name", "gpu"), [("bandwidth", "agent", "gpu"), ("pagefault", "scenario", "gpu-major")]
+)
+def test_the_threads_of_the_cpu_are_not_told_of_the_gpu(experiment, name, gpu):
+    records = [
+        sample.point(
+            experiment, "x", 10.0, factors={"allocator": a, "access": c, name: agent, "threads": n}, counters={}
+        )
+        for a in "ab"
+        for c in "cd"
+        for agent, n in (("cpu", 0), ("cpu", 1), (gpu, 0))
+    ]
+    _, texts = drawn(Bar(x="allocator", colour="access", facet=name), records)
+    assert {f"{name} cpu, all threads", f"{name} cpu, threads 1", f"{name} {gpu}"} <= set(texts)
+    _, texts = drawn(Line(x="allocator", colour=name, dash="threads"), records)
+    assert {"all", "1", "–"} <= set(texts)  # noqa: RUF001
 
 
 def marks_of(drawing):

@@ -136,6 +136,7 @@ class Bandwidth(Experiment):
             "threads": {},
             "size": {},
         },
+        only_where={"stores": {"agent": ["cpu"]}, "threads": {"agent": ["cpu"]}},
         counters=(
             *STREAM,
             CounterEntry(name="size_over_last_cache", unit=""),

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import msgspec
+
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host, requested_pages, role
 from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
@@ -22,8 +24,8 @@ from firsttouch.experiment.common import (
     allocator_names,
     unreachable,
 )
-from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, leave_out, take
-from firsttouch.figures import Bar, Line
+from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, exclude, leave_out, take
+from firsttouch.figures import Line
 from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -43,6 +45,9 @@ MAX_PAGES = 2**32
 PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 SINGLE_TRIALS = (100, 1000)
 """The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
+PERCENTILES = (1, 5, *range(10, 100, 10), 95, 99)
+LEAST_DISTRIBUTED = 20
+"""The fewest samples whose distribution is shown."""
 TRIALS = (3, 100)
 """Those of other points."""
 OWN_BLOCK_BYTES = 8 * MiB
@@ -99,6 +104,7 @@ class PageFault(Experiment):
             "pages": {},
             "threads": {},
         },
+        only_where={"threads": {"scenario": [*TIMES_CPU, "cpu-1", "cpu-n"]}},
         counters=(
             CounterEntry(name="page_bytes", unit="B"),
             CounterEntry(name="absent", unit="word"),
@@ -132,9 +138,9 @@ class PageFault(Experiment):
     figures = (
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="time per page, ns"),
-        Bar(x="scenario", y="value", series="{}_ns", colour="series", facet="allocator",
-            where={"pages": 1, "series": ("mean", "p95")}, titles={"series": "statistic"},
-            y_title="time of a single first touch, ns", title="A single first touch: mean and 95th percentile"),
+        Line(x="series", y="value", series="p{}_ns", colour="scenario", facet="allocator", where={"pages": 1},
+             log_y=True, titles={"series": "percentile"}, x_title="percentile of the touches",
+             y_title="time of a single first touch, ns", title="A single first touch: the distribution of its time"),
         Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="pages per second"),
     )  # fmt: skip
@@ -146,7 +152,7 @@ class PageFault(Experiment):
                   runs_kernels=True, plain_host=True, scenario="cpu"),
         leave_out("what cannot be measured is recorded once", runs_kernels=True, skipped=True,
                   touched=Above(BASE_PAGE)),
-        leave_out("a single page is touched by one thread", scenario="cpu", pages=1, threads=0),
+        exclude("a single page is touched by one thread", scenario="cpu", pages=1, threads=Not(1)),
         leave_out("the CPU prefaults with all threads", scenario="prefault+minor", threads=Not(0)),
         leave_out("the quick preset touches at most 256 MiB", QUICK, touched=Above(GiB // 4)),
         leave_out("the standard preset touches at most 2 GiB", STANDARD, touched=Above(2 * GiB)),
@@ -236,6 +242,15 @@ class PageFault(Experiment):
         kept = [name for name in outcome.counters if name != "shown_absent"]
         return Measurement.of(outcome, keep=kept, counters=counters)
 
+    def derive(self, records: Sequence[Record]) -> list[Record]:
+        """Adds more percentiles of single first touches, for the figure of their distribution."""
+        return [
+            msgspec.structs.replace(r, counters={**r.counters, **_distribution(r.samples, PERCENTILES)})
+            if r.factors.get("pages") == 1 and len(r.samples) >= LEAST_DISTRIBUTED
+            else r
+            for r in records
+        ]
+
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         current = [r for r in records if r.metric_version == self.metric.version]
         return [*_costs(current), *_singles(current)]
@@ -275,9 +290,9 @@ def _resolved_median(outcome: _core.Outcome) -> float:
     return median
 
 
-def _distribution(samples: Sequence[float]) -> dict[str, Scalar]:
+def _distribution(samples: Sequence[float], percentiles: Sequence[int] = (50, 95, 99)) -> dict[str, Scalar]:
     percentile = statistics.quantiles(samples, n=100, method="inclusive")
-    return {"mean_ns": statistics.fmean(samples), **{f"p{k}_ns": percentile[k - 1] for k in (50, 95, 99)}}
+    return {"mean_ns": statistics.fmean(samples), **{f"p{k}_ns": percentile[k - 1] for k in percentiles}}
 
 
 def _ns(nanoseconds: float) -> str:

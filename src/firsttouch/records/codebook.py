@@ -117,12 +117,14 @@ class PriceSource(CodebookEntry, frozen=True):
 
 
 class Codebook(CodebookEntry, frozen=True):
-    """factors: with their values. open: whether points may have factors beside these. version: of the metric. base: the
-    point around which conditions are varied, but for its memory and size. The other fields are what readers may
-    conclude; see their types.
+    """factors: with their values. only_where: factors that mean something only where others have one of these values;
+    elsewhere they have a value that says nothing. open: whether points may have factors beside these. version: of the
+    metric. base: the point around which conditions are varied, but for its memory and size. The other fields are what
+    readers may conclude; see their types.
     """
 
     factors: dict[str, Words] = {}
+    only_where: dict[str, dict[str, list[Scalar]]] = {}
     counters: tuple[CounterEntry, ...] = ()
     open: bool = False
     version: int = 1
@@ -141,9 +143,14 @@ class Codebook(CodebookEntry, frozen=True):
         """Whether it is the name of a factor or of a counter."""
         return name in self.factors or self.counter(name) is not None
 
+    def applies(self, name: str, factors: Mapping[str, Scalar]) -> bool:
+        """Whether a factor of a point means something."""
+        return all(factors.get(other) in values for other, values in self.only_where.get(name, {}).items())
+
     def flaws(self) -> list[str]:
         """What it says of factors, values and counters that it does not have."""
         wrong = [self._where(t.where, "traffic") for t in self.traffic] + [self._where(self.base, "base")]
+        wrong += [self._named([name], name) or self._where(where, name) for name, where in self.only_where.items()]
         wrong += [self._named([s.counter], "a share of a link") for s in self.link_shares]
         wrong += [self._named([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
         wrong += [self._named([c.moves], c.name) for c in self.counters if c.moves]

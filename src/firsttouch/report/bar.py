@@ -16,7 +16,7 @@ from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, 
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, called, heading, quantity_title, unit
 from firsttouch.report.palette import INK
-from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.report.roles import Roles, assign, channels, labels
 from firsttouch.report.vega import field, layer
 from firsttouch.text import join_names, label
 
@@ -71,8 +71,7 @@ def _bars(figure: Bar, roles: Roles, records: Sequence[Record], rows: list[Spec]
     step = 15 if beside else 22 if len(names) <= 8 else 18
     place: Spec = {"y": field("x:N", title=upright(x_title, step * len(rows)), sort=names, axis=axis)}
     if beside:
-        inner = [label(roles.colour, v) for v in distinct(records, roles.colour)]
-        place["yOffset"] = field("colour:N", sort=inner)
+        place["yOffset"] = field("colour:N", sort=labels(records, roles.colour))
     x = field("y:Q", **amount)
     whiskers = [layer("rule", {"x": field("low:Q"), "x2": field("high"), **place}, color=INK)]
     layers = whiskers if figure.y == "median" else []

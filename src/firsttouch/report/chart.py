@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from firsttouch.analysis.statistics import distinct, value
+from firsttouch.analysis.statistics import value
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
@@ -14,7 +14,7 @@ from firsttouch.report.naming import called, heading, unit
 from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
 from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
-from firsttouch.report.roles import Roles, condition
+from firsttouch.report.roles import Roles, condition, labels, meant
 from firsttouch.report.vega import constant, field, layer
 from firsttouch.text import label, named, quantity
 
@@ -40,7 +40,7 @@ def tip(
     """What a page tells about a mark that is pointed at: its value, interval and conditions. of_median: whether the
     value is that of the point; otherwise the point's median and interval are told too.
     """
-    names = dict.fromkeys(n for n in (*axes, *roles.names) if value(record, n) is not None)
+    names = dict.fromkeys(n for n in (*axes, *roles.names) if meant(record, n) is not None)
     held = [named(n, value(record, n), called(figure, n)) for n in names]
     between = _span(low, high) if low != high else ""
     own = [] if of_median or record.summary is None else [f"median of the point {_median(record)}"]
@@ -98,7 +98,7 @@ def colour(figure: Figure, roles: Roles, records: Sequence[Record], palette: Pal
     """
     if not roles.colour:
         return constant(SHAPES[0] if shape else COLOURS[0])
-    values = [label(roles.colour, v) for v in distinct(records, roles.colour)]
+    values = labels(records, roles.colour)
     colours, shapes = palette.styles(roles.colour, values)
     scale = {"domain": values, "range": shapes if shape else colours}
     return field("colour:N", title=heading(figure, roles.colour), scale=scale)

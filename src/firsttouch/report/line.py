@@ -17,7 +17,7 @@ from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.naming import amount_title, heading, quantity_title, unit
 from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
-from firsttouch.report.roles import Roles, assign, channels, condition
+from firsttouch.report.roles import Roles, assign, channels, condition, labels
 from firsttouch.report.vega import constant, field, layer
 from firsttouch.text import label, quantity
 
@@ -117,7 +117,7 @@ def _chart(figure: Line, roles: Roles, records: Sequence[Record], rows: list[Spe
 def _dash(figure: Line, roles: Roles, records: Sequence[Record]) -> Spec:
     if not roles.dash:
         return constant([1, 0])
-    dashes = [label(roles.dash, v) for v in distinct(records, roles.dash)]
+    dashes = labels(records, roles.dash)
     looks = {"domain": dashes, "range": [DASHES[i % len(DASHES)] for i in range(len(dashes))]}
     strokes = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 1.6}
     return field("dash:N", title=heading(figure, roles.dash), scale=looks, legend=strokes)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from firsttouch.analysis.statistics import expand, group_by, value, varying
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.report.roles import Roles
+from firsttouch.report.roles import Roles, meant
 from firsttouch.text import count, named
 
 MOST_PANELS = 6
@@ -61,7 +61,7 @@ def complete(records: Sequence[Record], amount: str, *others: str) -> list[Recor
 def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
     """A list with a sentence on the factors that are the same for all records, or an empty list."""
     names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, "series")]
-    held = {n: v for n in names if (v := records[0].factors[n]) is not None}
+    held = {n: records[0].factors[n] for n in names if any(meant(r, n) is not None for r in records)}
     return ["Held constant: " + ", ".join(named(n, v) for n, v in held.items()) + "."] if held else []
 
 

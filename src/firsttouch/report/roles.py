@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import distinct, group_by, value, varying
 from firsttouch.figures import Figure
-from firsttouch.records.schema import Record
+from firsttouch.records.codebook import codebook_of
+from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import DASHES, MOST_COLOURS
@@ -65,10 +66,23 @@ def assign(
     return Roles(colour, dash, tuple(panel))
 
 
+def meant(record: Record, name: str) -> Scalar:
+    """The value of a factor or a counter; None if it means nothing for this record, as the CPU's threads for a GPU."""
+    return value(record, name) if codebook_of(record.experiment).applies(name, record.factors) else None
+
+
+def labels(records: Sequence[Record], name: str) -> list[str]:
+    """What a legend lists for a name: its values, and a dash where it means nothing."""
+    known = {v for r in records if (v := meant(r, name)) is not None}
+    others = [label(name, None)] if any(meant(r, name) is None for r in records) else []
+    return [*others, *(label(name, v) for v in distinct(records, name) if v in known)]
+
+
 def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
     """The values of colour, dash and panel of one mark."""
-    panel = ", ".join(named(n, value(record, n), called(figure, n)) for n in roles.panel)
-    line = {key: label(n, value(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
+    panels = [(n, v) for n in roles.panel if (v := meant(record, n)) is not None]
+    panel = ", ".join(named(n, v, called(figure, n)) for n, v in panels)
+    line = {key: label(n, meant(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
     return {**line, "panel": panel}
 
 
