@@ -75,15 +75,23 @@ def slower(run: ComparedRun, experiment: str, factor: float) -> ComparedRun:
 
 def count(draws: Sequence[tuple[Sequence[ComparedRun], Sequence[ComparedRun]]], name: str) -> bool:
     """Compares sides that are equal. Returns whether few enough of them differ."""
-    points = differing = failing = 0
+    points = differing = failing = phases = of_phases = named = 0
     for before, after in draws:
         comparison = compare_sides(Sides([Side("before", [*before]), Side("after", [*after])], []), 0.1)
         points += len(comparison.differences.points)
         differing += sum(point.differs for point in comparison.differences.points)
         failing += comparison.exit_status
+        if comparison.phases is not None:
+            phases += len(comparison.phases.differences.points)
+            of_phases += sum(point.differs for point in comparison.phases.differences.points)
+            named += any(group.differs for group in comparison.phases.groups)
     print(f"{name}: {differing:,} of {points:,} points differ ({100 * differing / points:.2f} %), {failing} of "
           f"{len(draws)} fail at 10 %")  # fmt: skip
-    return differing <= 0.02 * points and failing <= 0.05 * len(draws)
+    if phases:
+        print(f"{name}, phases of applications: {of_phases:,} of {phases:,} points differ; as a whole, some in "
+              f"{named} of {len(draws)}")  # fmt: skip
+    good = differing <= 0.02 * points and failing <= 0.05 * len(draws)
+    return good and of_phases <= 0.02 * phases and named <= 0.1 * len(draws)
 
 
 def rates(names: Sequence[str]) -> int:

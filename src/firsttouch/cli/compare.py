@@ -91,7 +91,7 @@ def command(
 
 def _show(comparison: ResultsComparison) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.comparison.words import answers, notes, what_to_type
+    from firsttouch.comparison.words import answers, notes, phase_answers, what_to_type
 
     console = Console(soft_wrap=False)
     _conditions(console, comparison)
@@ -99,6 +99,8 @@ def _show(comparison: ResultsComparison) -> None:
     for sentence in sentences[: MOST_LISTED + 1]:
         console.print(sentence)
     _more(console, len(sentences) - MOST_LISTED - 1, "side")
+    for sentence in phase_answers(comparison)[:MOST_LISTED]:
+        console.print(sentence)
     if calls := what_to_type(comparison):
         console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell:")
         for call in calls:
@@ -106,6 +108,8 @@ def _show(comparison: ResultsComparison) -> None:
     _regressions(console, comparison)
     _experiments(console, comparison)
     _points(console, comparison)
+    if comparison.phases is not None:
+        _experiments(console, comparison.phases, "phase")
     if remarks := notes(comparison):
         console.print()
     for sentence in remarks:
@@ -146,19 +150,19 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
     _more(console, len(comparison.regressions) - MOST_LISTED, "regression")
 
 
-def _experiments(console: Console, comparison: ResultsComparison) -> None:
+def _experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
     from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
 
     differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.apart)]
     if not differing:
         return
     several = comparison.differences.fleet or len({g.side for g in differing}) > 1
-    table, short = _table((*(("side",) if several else ()), *GROUP_HEADS)), short_names(comparison)
+    table, short = _table((*(("side",) if several else ()), noun, *GROUP_HEADS[1:])), short_names(comparison)
     for group in differing[:MOST_EXPERIMENTS]:
         table.add_row(*([short[comparison.names[group.side]]] if several else []), *group_cells(group))
     console.print()
     console.print(table)
-    _more(console, len(differing) - MOST_EXPERIMENTS, "experiment")
+    _more(console, len(differing) - MOST_EXPERIMENTS, noun)
 
 
 def _points(console: Console, comparison: ResultsComparison) -> None:

@@ -12,7 +12,7 @@ from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.runs import Unreadable
-from firsttouch.comparison.sides import Sides, read_sides
+from firsttouch.comparison.sides import Sides, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align
 from firsttouch.errors import UsageError
 from firsttouch.text import count, join_names
@@ -23,7 +23,9 @@ Regression: TypeAlias = Difference | ExperimentDifference | Missing
 @dataclass(frozen=True)
 class ResultsComparison:
     """of_devices: whether the sides are the devices of one machine. few: the sides that have too few runs to
-    tell. limit: the fraction by which a side may be worse. regressions: what exceeds it.
+    tell. limit: the fraction by which a side may be worse. regressions: what exceeds it. phases: the comparison of the
+    phases of applications, which is separate, so that more values do not widen the intervals of others; None if there
+    are none.
     """
 
     sides: list[Side]
@@ -35,6 +37,7 @@ class ResultsComparison:
     few: list[int]
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
+    phases: ResultsComparison | None = None
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +114,16 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         few,
         limit,
         [] if limit is None else regressions(differences, table, limit),
+        _by_phase(sides, few),
     )
+
+
+def _by_phase(sides: Sides, few: list[int]) -> ResultsComparison | None:
+    phases = of_phases(sides.sides)
+    table = align(phases)
+    if not table.columns:
+        return None
+    return ResultsComparison(phases, [], table, find(table, few), [], sides.of_devices, few)
 
 
 def _few(sides: Sides) -> list[int]:

@@ -11,7 +11,7 @@ import msgspec
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.differences import Difference, ExperimentDifference
 from firsttouch.comparison.runs import Definition, factors_of
-from firsttouch.comparison.words import answers, what_to_type
+from firsttouch.comparison.words import answers, phase_answers, what_to_type
 
 
 def plain(comparison: ResultsComparison) -> dict[str, Any]:
@@ -42,7 +42,14 @@ def plain(comparison: ResultsComparison) -> dict[str, Any]:
             for name, definitions in table.redefined.items()
         ],
         "experiments": [_group(group, names) for group in comparison.groups],
-        "points": [_point(d, names) for group in comparison.groups for d in comparison.points_of(group)],
+        "points": _points(comparison),
+        "phases": {
+            "answer": phase_answers(comparison),
+            "experiments": [_group(group, names) for group in comparison.phases.groups],
+            "points": _points(comparison.phases),
+        }
+        if comparison.phases is not None
+        else None,
         "cannot_tell": [names[side] for side in comparison.cannot_tell],
         "to_tell": what_to_type(comparison),
         "regressions": [_regression(r, names) for r in comparison.regressions],
@@ -55,6 +62,10 @@ def _definition(definition: Definition) -> dict[str, Any]:
 
 def _group(group: ExperimentDifference, names: Sequence[str]) -> dict[str, Any]:
     return asdict(group) | {"side": names[group.side]}
+
+
+def _points(comparison: ResultsComparison) -> list[dict[str, Any]]:
+    return [_point(d, comparison.names) for group in comparison.groups for d in comparison.points_of(group)]
 
 
 def _point(d: Difference, names: Sequence[str]) -> dict[str, Any]:

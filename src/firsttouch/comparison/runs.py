@@ -7,25 +7,34 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import math
 import os
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from firsttouch.analysis.findings import CLEAR_RATIO
 from firsttouch.comparison.conditions import of_run
 from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.processes import python_module
 from firsttouch.records.reading import RESULTS, Results, load_results
-from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar
+from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, as_number
 
 _MOST_NAMED = 8
+PHASE = "phase"
+"""The factor that names the phase of an application of which a point is the time."""
+_PHASE = re.compile(r"phase_((?!context)\w+)_ms")
+"""The counters of the phases that are parts of a run; the context is that of a process before it."""
+UNCERTAIN = math.sqrt(CLEAR_RATIO)
+"""How far the time of a phase may be off in one run."""
 MANY = 16
 """From this many directories on, several processes read them."""
 
@@ -79,6 +88,8 @@ class ComparedRun(msgspec.Struct, array_like=True):
     points: list[ComparedPoint]
     lost: list[Lost]
     conditions: dict[str, Scalar]
+    phases: list[ComparedPoint] = []
+    """The phases of applications, as points with the phase as a further factor."""
     identity: dict[str, Scalar] = {}
     """What runs of one machine have in common."""
     warnings: list[str] = []
@@ -107,7 +118,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
     """As `read`, for results that are already loaded."""
     encode = msgspec.json.Encoder(order="sorted").encode
     definitions: dict[tuple[str, str, int, str], int] = {}
-    points, lost = [], []
+    points, lost, phases = [], [], []
     known = [r for r in results.records if r.others_share is not None]
     busy = 2 * sum(r.is_disturbed for r in known) > len(known)  # decides for points that are too short to tell
     for r in results.records:
@@ -117,6 +128,9 @@ def of_results(name: str, results: Results) -> ComparedRun:
             place = definitions.setdefault(definition, len(definitions))
             disturbed = r.is_disturbed or (busy and r.others_share is None)
             points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
+            for phase, interval in _phases(r):
+                named = encode({**r.factors, PHASE: phase}).decode()
+                phases.append(ComparedPoint(place, r.device, named, interval, disturbed))
         else:
             lost.append(Lost(r.experiment, r.device, factors, _why(r)))
     devices = _devices(results)
@@ -130,6 +144,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
         points,
         lost,
         conditions,
+        phases,
         identity,
         results.warnings,
         "" if results.request is None else _command(results.request),
@@ -218,6 +233,15 @@ def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
     return s.median, s.ci_low, s.ci_high, s.n
+
+
+def _phases(record: Record) -> Iterator[tuple[str, Interval]]:
+    """The phases of an application's point. That of a phase is uncertain by a factor, since it is a counter."""
+    assert record.summary is not None
+    for name, counted in record.counters.items():
+        value, match = as_number(counted), _PHASE.fullmatch(name)
+        if match and value is not None:
+            yield match[1], (value, value / UNCERTAIN, value * UNCERTAIN, record.summary.n)
 
 
 def _why(record: Record) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from firsttouch.comparison.runs import ComparedRun, Unreadable, read_all
 from firsttouch.comparison.table import Side
 from firsttouch.errors import UsageError
@@ -120,5 +122,11 @@ def _only(run: ComparedRun, device: str) -> ComparedRun:
         [p for p in run.points if p.device == device],
         [p for p in run.lost if p.device == device],
         run.conditions,
+        [p for p in run.phases if p.device == device],
         command=run.command,
     )
+
+
+def of_phases(sides: Sequence[Side]) -> list[Side]:
+    """The sides with the phases of their applications in place of their points."""
+    return [Side(side.name, [replace(run, points=run.phases, lost=[]) for run in side.runs]) for side in sides]

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from firsttouch.comparison.runs import (
+    PHASE,
     SHOULD_NOT_BE_LOST,
     ComparedDevice,
     ComparedRun,
@@ -52,9 +53,14 @@ class Column:
 
 
 def group_name(experiment: str, factors: str) -> str:
-    """The experiment of a point; for applications, which are one experiment, with the application's name."""
-    application = factors_of(factors).get(APPLICATION)
-    return f"{experiment} {application}" if isinstance(application, str) else experiment
+    """The experiment of a point; for applications, which are one experiment, with the application's name, and of a
+    phase with its name.
+    """
+    point = factors_of(factors)
+    application, phase = point.get(APPLICATION), point.get(PHASE)
+    if not isinstance(application, str):
+        return experiment
+    return f"{experiment} {application}: {phase}" if isinstance(phase, str) else f"{experiment} {application}"
 
 
 APPLICATION = "app"

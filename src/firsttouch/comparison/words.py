@@ -21,13 +21,17 @@ from firsttouch.comparison.differences import (
     SideValue,
 )
 from firsttouch.comparison.headline import ratios_seen, summary
-from firsttouch.comparison.runs import factors_of
+from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side
+from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
 from firsttouch.text import RATIO, compact, count, join_names, label, named, quantity
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
+_MOST_PHASES = 6
+PART = 0.02
+"""A difference of a phase that is less than this part of the run is in no sentence."""
 _SUFFIXES = ("-", ".", "-run", "-again")
 
 
@@ -86,6 +90,41 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     shifted = any(group.differs for group in groups)
     none = f"No single one {of_all} differs clearly" if shifted else f"No clear difference in any {of_all}"
     return f"{what}: {summary(comparison, side)}. {counts if differing or untold else none}."
+
+
+def phase_answers(comparison: ResultsComparison) -> list[str]:
+    """For each side that has some: the phases of applications that differ as a whole, by more than a small part of the
+    run, the largest differences first.
+    """
+    phases = comparison.phases
+    if phases is None:
+        return []
+    short, by_side = short_names(comparison), dict[int, list[str]]()
+    for group in phases.groups:
+        if group.differs and _part_of_run(phases, group) >= PART:
+            by_side.setdefault(group.side, []).append(f"{group.experiment} {ratio_text(group.ratio)} times")
+    sentences = []
+    for side, some in by_side.items():
+        times = f"time of {short[comparison.names[side]]} over that of {short[comparison.base]}"
+        more = f" and {len(some) - _MOST_PHASES} more" if len(some) > _MOST_PHASES else ""
+        sentences.append(f"Phases of applications, {times}: {', '.join(some[:_MOST_PHASES])}{more}.")
+    return sentences
+
+
+def _part_of_run(phases: ResultsComparison, group: ExperimentDifference) -> float:
+    """The largest part of a run that a phase's difference is."""
+    runs: dict[str, float] = {}
+    for d in phases.differences.points:
+        if d.side == group.side:
+            run = _without_phase(d.column)
+            runs[run] = runs.get(run, 0.0) + max(d.base.value, d.value.value)
+    points = phases.points_of(group)
+    return max((abs(d.value.value - d.base.value) / runs[_without_phase(d.column)] for d in points), default=0.0)
+
+
+def _without_phase(column: Column) -> str:
+    factors = {name: value for name, value in factors_of(column.factors).items() if name != PHASE}
+    return point_key(column.definition.experiment, column.device, factors)
 
 
 def what_to_type(comparison: ResultsComparison) -> list[str]:

@@ -16,6 +16,7 @@ import msgspec
 from firsttouch.analysis.statistics import measured
 from firsttouch.comparison.compare import ResultsComparison, compare
 from firsttouch.comparison.differences import ExperimentDifference, SideValue
+from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, with_peer
 from firsttouch.comparison.words import (
     GROUP_HEADS,
@@ -26,6 +27,7 @@ from firsttouch.comparison.words import (
     group_title,
     not_judged,
     notes,
+    phase_answers,
     point_cells,
     regression_text,
     short_names,
@@ -66,6 +68,8 @@ class ComparedExperiment:
     tables: list[tuple[str, list[str], list[list[str]], list[str], int]]
     """For each side: its name, the headings, the rows, their ids, and how many more points there are."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    phases: list[list[str]] = field(default_factory=list)
+    """The rows of the phases of an application, if some differ."""
 
 
 def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment]) -> str:
@@ -74,19 +78,23 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     by_experiment: dict[tuple[str, str], list[ExperimentDifference]] = {}
     for group in comparison.groups:
         by_experiment.setdefault((group.experiment, group.device), []).append(group)
-    records = _records(comparison, short)
+    records, phases = _records(comparison, short), _phases(comparison)
     palette = Palette()
     sections: list[ComparedExperiment] = []
     keys: list[tuple[str, str]] = []
     ids: dict[Column, str] = {}
     taken = {"experiments", "conditions", "notes", "ratios"}
     for key, groups in by_experiment.items():
-        if len(sections) == MOST_SECTIONS or not any(_is_shown(group, comparison) for group in groups):
+        if len(sections) == MOST_SECTIONS or not (
+            any(_is_shown(group, comparison) for group in groups) or key in phases
+        ):
             continue
         section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
         ids |= {d.column: _id(d.column) for g in groups for d in comparison.points_of(g)[:MOST_POINTS]}
         keys.append(key)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
+        if of_it := phases.get(key):
+            section.phases = [_cells(g, short, comparison) for g in of_it]
         sections.append(section)
     anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
     plots = dot_plots(comparison, conditions, anchors, ids)
@@ -94,27 +102,46 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     drawn = [(drawing, next(images)) for drawing in plots]
     for section in sections:
         section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
-    sides = dict.fromkeys(group.side for group in comparison.groups)
     rows = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
     return environment().from_string(packaged("comparison.html.j2")).render(
         **assets(),
         title=_title(comparison, short),
-        headlines=answers(comparison),
+        headlines=[*answers(comparison), *phase_answers(comparison)],
         limit=comparison.limit,
         not_judged=not_judged(comparison),
         regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
-        heads=[*(["side"] if len(sides) > 1 else []), *GROUP_HEADS],
-        rows=[
-            [*([short[comparison.names[g.side]]] if len(sides) > 1 else []), *group_cells(g)]
-            for g in rows[:MOST_POINTS]
-        ],
+        heads=_heads(comparison),
+        rows=[_cells(g, short, comparison) for g in rows[:MOST_POINTS]],
         more=max(0, len(rows) - MOST_POINTS),
         plots=drawn,
         calls=what_to_type(comparison),
+        phase_heads=_heads(comparison, "phase"),
         sections=sections,
         conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
     )  # fmt: skip
+
+
+def _phases(comparison: ResultsComparison) -> dict[tuple[str, str], list[ExperimentDifference]]:
+    """The phases of each application and device of which some differ, those that differ most first."""
+    if comparison.phases is None:
+        return {}
+    by_application: dict[tuple[str, str], list[ExperimentDifference]] = {}
+    for group in comparison.phases.groups:
+        by_application.setdefault((group.experiment.partition(":")[0], group.device), []).append(group)
+    return {key: groups for key, groups in by_application.items() if any(_is_shown(g, comparison) for g in groups)}
+
+
+def _heads(comparison: ResultsComparison, noun: str = GROUP_HEADS[0]) -> list[str]:
+    return [*(["side"] if _several(comparison) else []), noun, *GROUP_HEADS[1:]]
+
+
+def _cells(group: ExperimentDifference, short: Mapping[str, str], comparison: ResultsComparison) -> list[str]:
+    return [*([short[comparison.names[group.side]]] if _several(comparison) else []), *group_cells(group)]
+
+
+def _several(comparison: ResultsComparison) -> bool:
+    return len({group.side for group in comparison.groups}) > 1
 
 
 def _is_shown(group: ExperimentDifference, comparison: ResultsComparison) -> bool:
@@ -189,6 +216,7 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
         values[d.side, d.column] = d.value
         if not comparison.differences.fleet:
             values[0, d.column] = d.base
+    counted = _phase_counters(comparison)
     records: dict[tuple[str, str], list[Record]] = {}
     for i in _shown(comparison):
         side, seen = comparison.sides[i], set()
@@ -203,11 +231,25 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
                 seen.add(key)
                 column = wanted[key]
                 name = short[side.name]
-                shown = with_factor(record, SIDE, name, device=device, factors=factors)
+                counters = {**record.counters, **counted.get((i, key), {})}
+                shown = with_factor(record, SIDE, name, device=device, factors=factors, counters=counters)
                 if (value := values.get((i, column))) is not None and value.runs > 1:
                     _set_summary(shown, value)
                 records.setdefault(column.group, []).append(shown)
     return records
+
+
+def _phase_counters(comparison: ResultsComparison) -> dict[tuple[int, str], dict[str, float]]:
+    """The medians of the phases by side and point, as the counters of a record."""
+    counters: dict[tuple[int, str], dict[str, float]] = {}
+    for d in comparison.phases.differences.points if comparison.phases is not None else ():
+        factors = factors_of(d.column.factors)
+        name = f"phase_{factors.pop(PHASE)}_ms"
+        key = point_key(d.column.definition.experiment, d.column.device, factors)
+        counters.setdefault((d.side, key), {})[name] = d.value.value
+        if not comparison.differences.fleet:
+            counters.setdefault((0, key), {})[name] = d.base.value
+    return counters
 
 
 def _set_summary(record: Record, value: SideValue) -> None:

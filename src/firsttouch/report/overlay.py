@@ -31,12 +31,16 @@ def with_factor(record: Record, by: str, name: str, **changes: Any) -> Record:
 def overlaid(
     shown: Iterable[figures.Figure], records: Sequence[Record], by: str, palette: Palette
 ) -> Iterator[Drawing]:
-    """The figures with a colour for each value of `by`. Their own colour becomes a dash or a panel."""
+    """The figures with a colour for each value of `by`; their own colour becomes a dash or a panel. A stack has a bar
+    for each, in a panel for each of its bars.
+    """
     for figure in shown:
         if isinstance(figure, figures.Line):
             figure = replace(figure, colour=by, dash="", levels="", order=())
         elif isinstance(figure, figures.Bar):
             figure = replace(figure, colour=by)
+        elif isinstance(figure, figures.Stack):
+            figure = replace(figure, x=by, facet=figure.x)
         else:
             continue
         if (drawing := draw(figure, records, DrawingContext(None, palette))) is not None:
