@@ -9,6 +9,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
 #include "comm/comm.hpp"
+#include "host/activity.hpp"
 #include "probe/access.hpp"
 #include "probe/probes.hpp"
 #include "probe/together.hpp"
@@ -155,21 +156,25 @@ void bind_probe(nb::module_& m) {
         [](DeviceHandle& d, BufferHandle& a, BufferHandle& b, BufferHandle& c, const std::string& op,
            const std::string& agent, const std::string& first_touch, std::vector<int> threads, bool nontemporal,
            std::size_t passes, std::uint64_t seed, std::tuple<int, std::uint32_t, std::uint32_t> shape,
-           std::vector<std::vector<int>> writers, const Stop& stop) {
+           std::vector<std::vector<int>> writers, bool element_per_thread, bool activity, const Stop& stop) {
             const auto& [unroll, group, blocks] = shape;
             const StreamRequest request{
                 op_from(op), agent_from(agent),       agent_from(first_touch), std::move(threads), nontemporal, passes,
-                seed,        {unroll, group, blocks}, std::move(writers)};
+                seed,        {unroll, group, blocks}, std::move(writers),      element_per_thread, activity};
             nb::gil_scoped_release release;
             return stream(d.lab, a.get(), b.get(), c.get(), request, stop);
         },
         "device"_a, "a"_a, "b"_a, "c"_a, nb::kw_only(), "op"_a, "agent"_a, "first_touch"_a,
         "threads"_a = std::vector<int>{0}, "nontemporal"_a = false, "passes"_a = 1, "seed"_a,
-        "shape"_a = std::make_tuple(0, 0u, 0u), "writers"_a = std::vector<std::vector<int>>{}, "stop"_a,
+        "shape"_a = std::make_tuple(0, 0u, 0u), "writers"_a = std::vector<std::vector<int>>{},
+        "element_per_thread"_a = false, "activity"_a = false, "stop"_a,
         "Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which "
         "the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; "
         "unroll 0 searches the fastest. writers: for each array, the processors on which the CPU fills it; none means "
-        "those of the calling thread.");
+        "those of the calling thread. element_per_thread: a device's kernel has one thread for each element. activity: "
+        "adds what the processors do during the samples, as the counters interrupts_per_s, tlb_loads_per_s and "
+        "tlb_loads_per_mib.");
+    m.def("why_no_tlb_loads", &why_no_tlb_loads, "Why the loads through the data TLB cannot be counted here, or ''.");
     m.def(
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
@@ -401,17 +406,19 @@ void bind_probe(nb::module_& m) {
         "locking",
         [](DeviceHandle& d, BufferHandle& region, int cpu_threads, int gpu_groups, int group_threads,
            std::uint64_t sections, std::uint64_t inside, std::uint64_t outside, double livelock_seconds,
-           double max_seconds, bool block_lock, std::uint64_t seed, const Stop& stop) {
-            const LockingRequest request{cpu_threads, gpu_groups,       group_threads, sections,   inside,
-                                         outside,     livelock_seconds, max_seconds,   block_lock, seed};
+           double max_seconds, bool block_lock, bool flushed, std::uint64_t seed, const Stop& stop) {
+            const LockingRequest request{cpu_threads,      gpu_groups,  group_threads, sections, inside, outside,
+                                         livelock_seconds, max_seconds, block_lock,    seed,     flushed};
             nb::gil_scoped_release release;
             return locking(d.lab, region.get(), request, stop);
         },
         "device"_a, "region"_a, nb::kw_only(), "cpu_threads"_a, "gpu_groups"_a, "group_threads"_a = 1, "sections"_a,
         "inside"_a = 16, "outside"_a = 0, "livelock_seconds"_a = 2.0, "max_seconds"_a = 15.0, "block_lock"_a = false,
-        "seed"_a, "stop"_a,
+        "flushed"_a = false, "seed"_a, "stop"_a,
         "Threads of both agents compete for a lock.\n\n"
-        "Samples: ns per critical section. block_lock is for tests: the lock is never released.");
+        "Samples: ns per critical section. block_lock is for tests: the lock is never released. flushed: the "
+        "fences of a section are taken to write caches back, where stores are otherwise visible at synchronisation "
+        "only.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -296,7 +296,8 @@ void validate_request(Lab& lab, const Buffer& region, const LockingRequest& requ
         throw std::invalid_argument("inside must be 1 to " + std::to_string(region.size() / (line * 8)) +
                                     " for a region of this size");
     const AllocatorInfo& entry = lab.device().info(region.allocator());
-    if (request.cpu_threads > 0 && request.gpu_groups > 0 && !usable_at_once(entry))
+    const bool visible = usable_at_once(entry) || (request.flushed && entry.disjoint == true);
+    if (request.cpu_threads > 0 && request.gpu_groups > 0 && !visible)
         throw Unavailable("CPU and GPU do not see each other's stores to " + to_string(region.allocator()) +
                           " memory while a kernel runs");
 }

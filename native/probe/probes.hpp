@@ -41,10 +41,13 @@ struct StreamRequest {
     StreamShape shape = {};                      // of a device's launches
     std::vector<std::vector<int>> writers = {};  // for each array, the processors on which the CPU fills it; none:
                                                  // those of this thread
+    bool element_per_thread = false;  // a device's kernel has one thread for each element; there is no shape to search
+    bool activity = false;            // counts what the processors do during the samples (HostActivity)
 };
 // Samples: GB/s, bytes read plus bytes written by the kernel over all passes. Counters on the CPU: threads, and with
 // several numbers of them tried_N, the GB/s of N threads. On a device the launch shape is searched first, unless it is
-// given, and reported (counters threads, unroll, blocks). A counted sample is one launch.
+// given, and reported (counters threads, unroll, blocks). A counted sample is one launch. `activity` adds the counters
+// of HostActivity::end.
 Outcome stream(Lab& lab, const Buffer& a, const Buffer& b, const Buffer& c, const StreamRequest& request,
                const Stop& stop);
 
@@ -291,6 +294,8 @@ struct LockingRequest {
     double longest = 15;         // maximum seconds of a sample, which may then have fewer sections
     bool stuck = false;          // for tests: an agent that does not take part holds the lock forever
     std::uint64_t seed = 1;
+    bool flushed = false;  // the fences of a section are taken to write caches back, so that memory in which stores
+                           // become visible at synchronisation only may be used by both agents
 };
 // Samples: ns per critical section, the elapsed time over the sections of all competitors. The competitors' private
 // words come from the same allocator as the region. Counters: sections_a_sample, sections_in_all, cpu_sections_per_s,

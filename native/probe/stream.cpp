@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "host/activity.hpp"
 #include "host/clock.hpp"
 #include "host/counted.hpp"
 #include "probe/probes.hpp"
@@ -9,6 +11,7 @@ namespace firsttouch {
 namespace {
 
 constexpr double scalar = 3;
+constexpr double least_active_seconds = 5e-3;  // of a sample while the processors' activity is counted
 constexpr std::uint64_t seed_of_b = 11, seed_of_c = 12, seed_of_poison = 13;  // added to the request's seed
 
 struct Arrays {
@@ -57,9 +60,20 @@ struct Arrays {
     }
 };
 
-double rate(const Arrays& arrays, double seconds, double runs) {
+double bytes_of(const Arrays& arrays, double runs) {
     return static_cast<double>(arrays.elements) * stream_bytes(arrays.request.op) *
-           static_cast<double>(arrays.request.passes) * runs / seconds * 1e-9;
+           static_cast<double>(arrays.request.passes) * runs;
+}
+
+double rate(const Arrays& arrays, double seconds, double runs) { return bytes_of(arrays, runs) / seconds * 1e-9; }
+
+// Samples `measure`, each sample with `runs` runs, and counts what the processors do meanwhile if the request says so.
+template <class Measure>
+void sample_stream(Outcome& outcome, const Arrays& arrays, double runs, const Stop& stop, Measure&& measure) {
+    std::optional<HostActivity> activity;
+    if (arrays.request.activity) activity.emplace();
+    outcome.samples = sample(stop, measure);
+    if (activity) outcome.counters.merge(activity->end(bytes_of(arrays, runs) * double(outcome.samples.values.size())));
 }
 
 Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
@@ -108,7 +122,7 @@ Outcome stream_on_cpu(Arrays& arrays, const Stop& stop) {
     warm(team);
     {
         const CountedRegion region(stop.counted);
-        outcome.samples = sample(stop, [&] { return run(team); });
+        sample_stream(outcome, arrays, 1, stop, [&] { return run(team); });
     }
     double sum = 0;
     for (const Sum& part : sums) sum += part.value;
@@ -123,8 +137,10 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     Outcome outcome;
     Lab& lab = arrays.lab;
     const StreamRequest& request = arrays.request;
-    const std::string entry = entries[static_cast<std::size_t>(request.op)];
-    const std::uint64_t vectors = arrays.elements / 2;
+    const bool each = request.element_per_thread;
+    const std::string entry = entries[static_cast<std::size_t>(request.op)] + std::string(each ? "_each" : "");
+    const std::string file = each ? "stream_each" : "stream";
+    const std::uint64_t count = each ? arrays.elements : arrays.elements / 2;  // of elements, or of vectors of two
     std::uint32_t multiprocessors = 1;
     std::int64_t largest_group = 1024;
     for (const auto& [key, value] : lab.device().facts()) {
@@ -134,18 +150,19 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     // blocks_per_multiprocessor 0: one tile per block.
     const auto shape_of = [&](int unroll, std::uint32_t threads, std::uint32_t blocks_per_multiprocessor) {
         const std::uint64_t tile = std::uint64_t{threads} * static_cast<std::uint64_t>(unroll);
-        std::uint64_t blocks = std::max<std::uint64_t>(1, (vectors + tile - 1) / tile);
+        std::uint64_t blocks = std::max<std::uint64_t>(1, (count + tile - 1) / tile);
         if (blocks_per_multiprocessor > 0)
             blocks = std::min<std::uint64_t>(blocks, std::uint64_t{blocks_per_multiprocessor} * multiprocessors);
         return StreamShape{unroll, threads, static_cast<std::uint32_t>(blocks)};
     };
     const auto launch = [&](const StreamShape& shape, std::uint64_t passes, bool counted = false) {
-        Kernel& kernel = lab.timed_kernel(counted, "stream", entry, {{"UNROLL", std::to_string(shape.unroll)}});
-        const Argument list[] = {arrays.a, arrays.b, arrays.c, scalar, vectors, passes};
+        Kernel& kernel = lab.timed_kernel(counted, file, entry, {{"UNROLL", std::to_string(shape.unroll)}});
+        const Argument list[] = {arrays.a, arrays.b, arrays.c, scalar, count, passes};
         lab.device().launch(lab.stream(), kernel, Grid{shape.blocks, shape.threads}, list);
     };
 
-    StreamShape best = request.shape;
+    StreamShape best =
+        each ? shape_of(1, static_cast<std::uint32_t>(std::min<std::int64_t>(256, largest_group)), 0) : request.shape;
     int runs = 1;
     if (best.unroll > 0) {
         launch(best, request.passes);
@@ -178,7 +195,15 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
         }
         if (!stop.counted) runs = std::clamp(static_cast<int>(2e-3 / best_seconds), 1, 64);
     }
-    outcome.samples = sample(stop, [&] {
+    if (request.activity && !stop.counted)
+        runs = repetitions(
+            [&](int times) {
+                return device_seconds(lab, [&] {
+                    for (int i = 0; i < times; ++i) launch(best, request.passes);
+                });
+            },
+            least_active_seconds);
+    sample_stream(outcome, arrays, runs, stop, [&] {
         const double seconds = device_seconds(lab, [&] {
             for (int i = 0; i < runs; ++i) launch(best, request.passes, stop.counted);
         });
@@ -188,7 +213,7 @@ Outcome stream_on_device(Arrays& arrays, const Stop& stop) {
     if (request.op == StreamOp::read) {
         launch(best, 1);
         lab.clear_results();
-        const std::uint64_t partial = std::uint64_t{best.blocks} * best.threads;
+        const std::uint64_t partial = std::min(std::uint64_t{best.blocks} * best.threads, arrays.elements);
         lab.over(partial, "stream_data", "stream_sum", arrays.a, partial, lab.results());
         const auto words = lab.read_results(1);
         std::memcpy(&sum, words.data(), 8);

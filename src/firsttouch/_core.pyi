@@ -447,11 +447,16 @@ def stream(
     seed: int,
     shape: tuple[int, int, int] = (0, 0, 0),
     writers: Sequence[Sequence[int]] = [],
+    element_per_thread: bool = False,
+    activity: bool = False,
     stop: Stop,
 ) -> Outcome:
     """
-    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest. writers: for each array, the processors on which the CPU fills it; none means those of the calling thread.
+    Runs a STREAM kernel. Samples: GB/s, bytes read plus bytes written. threads: numbers of CPU threads, of which the fastest is measured; 0 means all. shape: unroll, threads in a block and blocks of a device's launches; unroll 0 searches the fastest. writers: for each array, the processors on which the CPU fills it; none means those of the calling thread. element_per_thread: a device's kernel has one thread for each element. activity: adds what the processors do during the samples, as the counters interrupts_per_s, tlb_loads_per_s and tlb_loads_per_mib.
     """
+
+def why_no_tlb_loads() -> str:
+    """Why the loads through the data TLB cannot be counted here, or ''."""
 
 def copy(
     device: Device,
@@ -690,13 +695,14 @@ def locking(
     livelock_seconds: float = 2.0,
     max_seconds: float = 15.0,
     block_lock: bool = False,
+    flushed: bool = False,
     seed: int,
     stop: Stop,
 ) -> Outcome:
     """
     Threads of both agents compete for a lock.
 
-    Samples: ns per critical section. block_lock is for tests: the lock is never released.
+    Samples: ns per critical section. block_lock is for tests: the lock is never released. flushed: the fences of a section are taken to write caches back, where stores are otherwise visible at synchronisation only.
     """
 
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:

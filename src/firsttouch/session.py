@@ -224,6 +224,12 @@ class Session:
             return _core.OnNode([], None)
         return _core.OnNode(parse_ids(self.party.processors), self.party.numa_node)
 
+    def whole_time(self) -> _core.Stop:
+        """The stopping rule of a point that counts what happens while samples are taken: all of its time, at least a
+        second.
+        """
+        return _core.Stop(tolerance=-1, seconds=max(1.0, self.seconds))
+
     def stop(
         self, *, min_samples: int = 3, max_samples: int = 1000, share: float = 1.0, counted: bool = True
     ) -> _core.Stop:

@@ -53,6 +53,35 @@ def test_stream(name: str, op: str) -> None:
         a, b, c = (device.allocate(row["name"], 2**17) for _ in range(3))
         for agent in agents_of(row):
             expect_sane(_core.stream(device, a, b, c, op=op, agent=agent, first_touch=agent, seed=4, stop=brief()))
+        if row["gpu"] != "none":
+            each = _core.stream(
+                device,
+                *(a, b, c),
+                op=op,
+                agent="gpu",
+                first_touch="gpu",
+                passes=3,
+                seed=4,
+                element_per_thread=True,
+                stop=brief(),
+            )
+            expect_sane(each)
+            assert each.counters["blocks"] * each.counters["threads"] == 2**17 / 8
+
+
+def test_what_the_processors_do_is_counted_while_samples_are_taken() -> None:
+    device = device_of("cpu")
+    a, b, c = (device.allocate("malloc", 2**20) for _ in range(3))
+    stop = _core.Stop(tolerance=-1, seconds=0.3)
+    asked: dict[str, Any] = {"op": "triad", "agent": "cpu", "first_touch": "cpu", "threads": [1], "seed": 4}
+    counted = _core.stream(device, a, b, c, **asked, passes=10, activity=True, stop=stop)
+    assert counted.stopped_by in ("time", "count")
+    assert counted.counters["interrupts_per_s"] > 0, "the timer of a busy processor"
+    loads = {name for name in counted.counters if name.startswith("tlb_loads_per")}
+    assert loads == (set() if _core.why_no_tlb_loads() else {"tlb_loads_per_s", "tlb_loads_per_mib"})
+    assert not _core.stream(device, a, b, c, **asked, stop=brief()).counters.keys() & counted.counters.keys() - {
+        "threads"
+    }
 
 
 @on_every_device

@@ -62,7 +62,8 @@ SMALL: Mapping[str, Small] = {
             "allocator=malloc,device,svm-fine",
             "kernel=triad,read",
             "threads=0,best",
-        ]
+        ],
+        empty={"cpu": {0}, "opencl:0": {0}},  # the table of what processors do meanwhile
     ),
     "transfer": Small(["size=1,4096,1000003"]),
     # OpenCL has no memory whose frees are measured after a touch: plain host memory is measured on cpu.
@@ -83,7 +84,9 @@ SMALL: Mapping[str, Small] = {
         empty={"cpu": {0, 2, 3}},
     ),
     "caching": Small(
-        ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine", "padding=0,128", "size=auto,1MiB"], derived=True
+        ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine", "padding=0,128", "size=auto,1MiB"],
+        empty={"cpu": {3, 4}},  # over device memory
+        derived=True,
     ),
     # One figure is of the CPU's share where a GPU competes.
     "locking": Small(["sections=100"], empty={"cpu": {1}}),

@@ -9,14 +9,15 @@ from typing import Any
 import preset_helpers
 import pytest
 from fake_devices import BOTH, DISCRETE, amd
+from fake_records import a_record, sentences_of
 from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiment.base import Preset
 from firsttouch.experiment.common import MiB, last_level_bytes
-from firsttouch.experiments.bandwidth import ARRAYS, search_threads, thread_counts
-from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
+from firsttouch.experiments.bandwidth import ARRAYS, Bandwidth, search_threads, thread_counts
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Scalar
 
 
 @pytest.mark.parametrize(
@@ -136,3 +137,23 @@ def test_a_combination_that_set_names_keeps_the_rules_about_sizes_and_kernels() 
 
 def test_the_loops_move_as_many_arrays_as_the_experiment_counts() -> None:
     assert {kernel: _core.stream_bytes(kernel) for kernel in ARRAYS} == {k: 8 * sum(n) for k, n in ARRAYS.items()}
+
+
+def test_a_thread_for_each_element_is_a_choice_of_the_gpu():
+    experiment = Bandwidth()
+    gpu = preset_helpers.factors_of(experiment, agent="gpu", threads=0) | {"launch": "thread-per-element"}
+    assert not experiment.why_meaningless(Factors(gpu), DISCRETE)
+    assert "launch=searched" in experiment.why_meaningless(Factors(gpu | {"agent": "cpu"}), DISCRETE)
+
+
+@pytest.mark.parametrize(("counted", "loads"), [({}, ""), ({"tlb_loads_per_mib": 1770.0}, "1,770 TLB loads")])
+def test_what_the_processors_did_is_told_by_memory(counted: dict[str, Scalar], loads: str):
+    factors: dict[str, Scalar] = {"arrays": "memory", "agent": "gpu", "kernel": "write", "size": MiB, "threads": 0}
+    rows = [
+        a_record("bandwidth", 5.0, factors | {"allocator": name, "stores": "normal"}, interrupts_per_s=n, **counted)
+        for name, n in (("device", 21100.0), ("svm-fine", 14700.0))
+    ]
+    words = sentences_of("bandwidth", rows)
+    assert "21,100 interrupts/s of the whole machine while the GPU runs write over arrays of 1 MiB in device" in words
+    assert (loads or "1 MiB in svm-fine memory") in words
+    assert ("TLB" in words) == bool(loads)

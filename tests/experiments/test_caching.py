@@ -239,3 +239,28 @@ def test_findings_compare_paddings_in_a_single_pass() -> None:
     (words,) = sentences(Caching().findings(seen, GPU))
     assert words.startswith("In a single pass of the GPU over 64 MiB of device memory, an entry takes 1 ns where")
     assert "less than the 4 ns where they are 128 B apart" in words
+
+
+def test_updates_in_other_memory_are_told_over_those_in_device_memory():
+    def on(allocator: str, median: float, **changed: Any) -> Record:
+        return record(median, {}, agent="gpu", allocator=allocator, **changed)
+
+    one = {"pattern": "one", "threads": 64}
+    even = {"pattern": "single-pass-even", "threads": 0, "size": 2**20}
+    rows = [
+        on("device", 10.0, **one),
+        on("svm-fine", 12.0, **one),
+        on("svm-fine", 3.0, pattern="one", threads=1),
+        *(on("device", 2.0, padding=padding, **even) for padding in (0, 32)),
+        *(on("svm-fine", 2.0 * slow, padding=padding, **even) for padding, slow in ((0, 3.0), (32, 1.5))),
+    ]
+    derived = Caching().derive(rows)
+    found = {
+        (r.factors["pattern"], r.factors["padding"], r.factors["threads"]): r.counters["over_device"]
+        for r in derived
+        if "over_device" in r.counters
+    }
+    assert found == {("one", 0, 64): 1.2, ("single-pass-even", 0, 0): 3.0, ("single-pass-even", 32, 0): 1.5}
+    words = " ".join(sentences(Caching().findings(derived, GPU)))
+    assert "with 64 threads on one entry, an update takes 1.2 times as long in svm-fine memory" in words.lower()
+    assert "a single pass takes 3 times as long in svm-fine memory" in words.lower()

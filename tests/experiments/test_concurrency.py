@@ -11,6 +11,7 @@ from fake_records import MIB, a_record, sentences_of
 from preset_helpers import factors_of, left_out_of
 from tests.calls import call
 
+from firsttouch.experiments import concurrency
 from firsttouch.experiments.concurrency import Concurrency
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import AllocatorInfo, Scalar
@@ -82,6 +83,15 @@ def test_copying_is_measured_where_the_cpu_cannot_reach_the_memory():
         )
     }
     assert copied == {"device"}
+
+
+@pytest.mark.parametrize(("strategy", "array"), [("copying", "pinned"), ("copying-pageable", "malloc")])
+def test_the_cpu_s_array_of_a_copying_point_is_of_the_memory_that_the_strategy_says(strategy, array):
+    experiment = Concurrency()
+    factors = factors_of(experiment, allocator="device", strategy=strategy)
+    assert experiment.skip(factors, DISCRETE) is None
+    assert concurrency.cpu_array_allocator(factors, DISCRETE) == array
+    assert left_out_of(experiment, factors | {"allocator": "pinned"}, DISCRETE, "full")
 
 
 def test_findings_name_the_fastest_strategy_and_its_speedup():

@@ -31,6 +31,8 @@ from firsttouch.report.sentences import sentences
         ({"allocator": "pinned", "gpu_groups": 133, "rivals": "cpu"}, None),
         ({"allocator": "pinned", "gpu_group_threads": 256}, None),
         ({"allocator": "pinned", "cpu_threads": 0}, "cpu_threads=0"),
+        ({"allocator": "pinned", "flush": "fence"}, None),
+        ({"allocator": "managed", "flush": "fence"}, "do not see each other's stores to managed memory"),
         ({"allocator": "pinned", "cpu_threads": 10**6}, "cpu_threads=1000000"),
     ],
 )
@@ -39,6 +41,15 @@ def test_reasons_for_skipped_points(changed, reason):
     found = experiment.skip(factors_of(experiment, **{"rivals": "both", **changed}), DISCRETE)
     assert (found is None) == (reason is None)
     assert reason is None or reason in found
+
+
+@pytest.mark.parametrize(("flush", "reason"), [("never", "--set flush=fence relies on fences"), ("fence", None)])
+def test_memory_that_is_coherent_at_synchronisation_only_is_used_by_both_where_fences_are_relied_on(flush, reason):
+    experiment, device = Locking(), opencl(PROCESSOR)
+    usual = factors_of(experiment, rivals="both", cpu_threads=1, gpu_groups=1, flush=flush)
+    found = experiment.skip(usual | {"allocator": "svm-fine"}, device)
+    assert (reason in found) if reason else found is None
+    assert "stores to svm-coarse memory" in experiment.skip(usual | {"allocator": "svm-coarse"}, device)
 
 
 def test_full_varies_one_number_at_a_time():

@@ -43,6 +43,7 @@ NOT_HOST = {
     "gate": "waits in a stream, which the host lacks",
     "staged": "uses groups; the CPU has no local memory",
     "stream": "uses groups; the host has separate loops for each instruction set",
+    "stream_each": "a thread of a device for each element; the host has loops",
     "together": "the host's part is in native/probe/together.cpp",
     "walk": "the host uses walk_host",
 }

@@ -191,6 +191,7 @@ def test_coherence_is_stated_as_documented() -> None:
     stated = {row.name: (row.concurrent, row.shared_atomics) for row in device.allocators}
     assert stated["pinned"] == stated["registered"] == stated["managed"] == (True, True)
     assert stated["pinned-noncoherent"] == stated["coarse-grained"] == (False, False)
+    assert (entry(device, "pinned-noncoherent").disjoint, entry(device, "coarse-grained").disjoint) == (True, None)
     assert stated["device"] == stated["vmm"] == stated["fine-grained"] == (None, None)
 
 

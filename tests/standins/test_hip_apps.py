@@ -123,6 +123,23 @@ def test_cpu_and_gpu_of_an_apu_use_device_memory_at_once(experiment: str, settin
         assert (record.status, record.reason, record.verified) == ("ok", "", True), record.factors
 
 
+@pytest.mark.parametrize(
+    ("experiment", "settings", "cached", "verified"),
+    [
+        ("concurrency", ["strategy=concurrent", "size=1MiB", "iterations=4"], "1", True),
+        ("locking", ["rivals=both", "flush=fence", "outside=0", "sections=50"], "", True),
+        ("locking", ["rivals=both", "flush=fence", "outside=0", "sections=50"], "1", False),
+    ],
+)
+def test_memory_that_is_flushed_is_used_in_parts_and_a_fence_that_does_not_flush_is_found(
+    experiment: str, settings: list[str], cached: str, verified: bool, tmp_path: Path
+) -> None:
+    """The kernels' ends write the cache of the stand-in back, its fences do not."""
+    options = [word for setting in ["allocator=pinned-noncoherent", *settings] for word in ("--set", setting)]
+    records = run(tmp_path / "out", experiment, *options, status=None, STANDIN_CACHED=cached)
+    assert [(r.status, r.verified) for r in records] == [("ok", verified)]
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", matrix(["producer_consumer", "bfs_concurrent", "kmeans_concurrent"]))
 def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ void HipDevice::add_allocators() {
     add_allocator(on_host);
     on_host.allocator = A::pinned_noncoherent;
     on_host.concurrent = on_host.shared_atomics = false;
+    on_host.disjoint =
+        true;  // nothing maps or protects it, and the GPU's caches write back the bytes that they changed
     add_allocator(on_host);
     AllocatorInfo managed{.allocator = A::managed,
                           .cpu = direct,

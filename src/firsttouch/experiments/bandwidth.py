@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, at_largest, finding
+from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, finding
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
@@ -42,11 +42,12 @@ from firsttouch.experiment.presets import (
     take,
     take_only,
 )
-from firsttouch.figures import Bar, Line
+from firsttouch.figures import Bar, Line, Table
 from firsttouch.records.codebook import Codebook, CounterEntry, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.text import ALL
+from firsttouch.units import format_number
 from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 
 ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
@@ -56,6 +57,10 @@ BEST = "best"
 """The value of the factor threads for which several numbers of threads are tried, and the fastest is measured."""
 SHAPE = ("shape_unroll", "shape_threads", "shape_blocks")
 """Counters of the launch shape that was found to be the fastest."""
+PER = ("_per_s", "_per_mib")
+"""How the counters end of what the processors do."""
+SEARCHED, PER_ELEMENT = "searched", "thread-per-element"
+"""The values of the factor launch: the launch shape of a GPU's kernel."""
 SWEEP_BYTES = 64 * MiB
 """The least that the passes of one sweep run move, in bytes, so that caching shows."""
 
@@ -115,7 +120,9 @@ class Bandwidth(Experiment):
     counted = (
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
         "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads: all is "
-        "threads=0; best is the fastest of several numbers."
+        "threads=0; best is the fastest of several numbers. With activity=on samples are taken until the point's time "
+        "is spent; meanwhile interrupts_per_s are those of the whole machine, tlb_loads this process's loads through "
+        "the data TLBs of the processors (perf), in all and for each MiB that the kernel streams."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     codebook = Codebook(
@@ -135,16 +142,27 @@ class Bandwidth(Experiment):
             "stores": {"normal": "through the caches", "nontemporal": "past the caches"},
             "threads": {},
             "size": {},
+            "launch": {SEARCHED: "the fastest of several", PER_ELEMENT: "a thread for each element of 8 bytes"},
+            "activity": {"off": "is not counted", "on": "what the processors do meanwhile is counted"},
         },
-        only_where={"stores": {"agent": ["cpu"]}, "threads": {"agent": ["cpu"]}},
+        only_where={"stores": {"agent": ["cpu"]}, "threads": {"agent": ["cpu"]}, "launch": {"agent": ["gpu"]}},
         counters=(
             *STREAM,
+            CounterEntry(name="(interrupts|tlb_loads)_per_s", unit="1/s"),
+            CounterEntry(name="tlb_loads_per_mib", unit="1/MiB"),
+            CounterEntry(name="tlb_loads", unit="word"),
             CounterEntry(name="size_over_last_cache", unit=""),
             CounterEntry(name=r"threads|tried_\d+", unit=""),
         ),
         traffic=tuple(traffic for kernel, arrays in ARRAYS.items() for traffic in _traffic(kernel, *arrays)),
     )
     figures = (
+        Table(where={"activity": "on"},
+              columns=("allocator", "kernel", "agent", "size", "median", "tlb_loads_per_mib", "tlb_loads_per_s",
+                       "interrupts_per_s", "tlb_loads"),
+              titles={"median": "GB/s", "tlb_loads_per_mib": "TLB loads per MiB", "tlb_loads_per_s": "TLB loads per s",
+                      "interrupts_per_s": "interrupts per s, whole machine", "tlb_loads": "TLB loads"},
+              title="What the processors did during the samples"),
         Bar(x="allocator", facet="agent", colour="kernel", y_title="bandwidth, GB/s", title="Bandwidth of the triad",
             where={"arrays": "memory", "kernel": "triad"}),
         Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
@@ -241,6 +259,12 @@ class Bandwidth(Experiment):
             ),
         ]
 
+    def optional(self) -> Sequence[Factor]:
+        return [
+            Factor("launch", (SEARCHED, PER_ELEMENT), doc="shape of a GPU's launches"),
+            Factor("activity", ("off", "on"), doc="count the processors' TLB loads and interrupts during the samples"),
+        ]
+
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agent = factors.text("agent")
         return unreachable(device, factors.text("allocator"), agent, first_toucher(agent, factors["first_touch"]))
@@ -248,6 +272,8 @@ class Bandwidth(Experiment):
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
             return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
+        if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
+            return "the CPU's threads take a part of the array each, so that is launch=searched"
         if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
             return "the kernel read makes no stores"
         return ""
@@ -258,6 +284,7 @@ class Bandwidth(Experiment):
         kernel = point.text("kernel")
         in_memory = point["arrays"] == "memory"
         passes = 1 if in_memory else sweep_passes(kernel, size)
+        activity = point.factors.get("activity") == "on"
         with (
             device.allocate(allocator, size) as a,
             device.allocate(allocator, size) as b,
@@ -272,16 +299,22 @@ class Bandwidth(Experiment):
                 passes=passes,
                 seed=session.seed,
                 shape=_timed_shape(session),
+                element_per_thread=point.factors.get("launch") == PER_ELEMENT,
             )  # fmt: skip
             threads, tried = _threads(point, session, stream)
-            outcome = stream(threads=[threads], stop=session.stop())
+            stop = session.whole_time() if activity else session.stop()
+            outcome = stream(threads=[threads], activity=activity, stop=stop)
             counters: dict[str, Scalar] = {"passes": passes, **tried}
+            if activity:
+                counters |= {name: value for name, value in outcome.counters.items() if name.endswith(PER)}
+                if reason := _core.why_no_tlb_loads():
+                    counters["tlb_loads"] = f"none: {reason}"
             if in_memory:
                 counters["size_over_last_cache"] = size / last_level_bytes(session.info)
             if agent == "cpu":
                 counters |= {**outcome.counters, "instructions": _core.stream_instructions()}
             else:
-                counters |= {f"shape_{name}": value for name, value in outcome.counters.items()}
+                counters |= {f"shape_{name}": value for name, value in outcome.counters.items() if name not in counters}
             return Measurement.of(outcome, keep=(), counters=counters, buffers=[buffer_fact("a", a)])
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
@@ -292,6 +325,7 @@ class Bandwidth(Experiment):
         return [
             *(_best(r, rows) for r in best),
             *(f for of in by_agent for f in best_over_worst(RANGE, of, "allocator")),
+            *(_activity(r) for r in records if "interrupts_per_s" in r.counters),
         ]
 
 
@@ -334,12 +368,25 @@ GPU = Claim(
     "the GPU runs {kernel} over arrays of {size} in {allocator} memory at {value}",
     names=("agent", "arrays"),
 )
+ACTIVITY = Claim(
+    "bandwidth.activity",
+    "{value} of the whole machine while the {agent} runs {kernel} over arrays of {size} in {allocator} memory{loads}",
+    names=("arrays", "threads"),
+)
 RANGE = Claim(
     "bandwidth.range",
     "in a {kernel} over arrays of {size} the {agent} is {ratio} times as fast in {allocator} memory ({value}) as in "
     "{other_allocator} memory ({other_value})",
     names=("arrays",),
 )
+
+
+def _activity(record: Record) -> Finding:
+    """What the processors did during the samples of a point."""
+    counted = record.counters.get("tlb_loads_per_mib")
+    loads = f"; {format_number(counted)} TLB loads of this process for each MiB" if isinstance(counted, float) else ""
+    interrupts = Quantity(record.counter("interrupts_per_s"), "interrupts/s")
+    return finding(ACTIVITY, record, interrupts, loads=loads)
 
 
 def _best(record: Record, others: Sequence[Record]) -> Finding:

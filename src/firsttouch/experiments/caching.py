@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from firsttouch import _core
+from firsttouch.allocators.properties import common_allocator
 from firsttouch.analysis.caching import is_cached
 from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, finding, quantity
 from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
@@ -28,6 +29,7 @@ from firsttouch.figures import Line, Table
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
+from firsttouch.units import format_size
 
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)
@@ -75,7 +77,8 @@ class Caching(Experiment):
         "one: all threads race for the first entry, and lose updates. single-pass: a run updates every entry of an "
         "array of `size` once, single-pass-even every second one: the time of the run over the updated entries. "
         "reread: one dependent load from 4 KiB that are read repeatedly; the counter cold_ns has the time of loads "
-        "from the whole buffer. slowdown is the time over that without padding."
+        "from the whole buffer. slowdown is the time over that without padding; over_device the time over that in the "
+        "device's own memory under the same conditions."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
     codebook = Codebook(
@@ -116,6 +119,12 @@ class Caching(Experiment):
         Line(x="padding", y="slowdown", colour="allocator", dash="loads", facet="pattern", where={"most_threads": True},
              x_title="padding", y_title="time over that without padding",
              title="Slowdown by padding, with the most threads"),
+        Line(x="threads", y="over_device", colour="allocator", dash="loads", where={"pattern": "one"}, log_x=True,
+             x_title="threads", y_title="time over that in device memory",
+             title="All threads on one entry: time over that in device memory"),
+        Line(x="padding", y="over_device", colour="allocator", dash="loads", facet="pattern",
+             where={"pattern": SINGLE_PASS}, x_title="padding", y_title="time over that in device memory",
+             title="A single pass: time over that in device memory, by padding"),
         Table(where={"pattern": "reread"},
               columns=("agent", "allocator", "reread_ns", "cold_ns", "cached")),
     )  # fmt: skip
@@ -132,6 +141,9 @@ class Caching(Experiment):
         take("curves over threads are measured also for page-locked and shared memory",
              FULL, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
              pattern=("own", "one"), loads="cached"),
+        take("curves over threads past the first-level cache are measured too",
+             FULL, first_agent=True, role=("device", "page-locked", "shared"), common=True,
+             pattern=("own", "one"), padding=(0, 32), loads="bypass-l1"),
         take("curves over threads are measured also for page-locked and shared memory",
              STANDARD, main_curve=False, first_agent=True, role=("page-locked", "shared"), common=True,
              pattern=("own", "one"), adjacent_or_line_apart=True, loads="cached"),
@@ -269,8 +281,9 @@ class Caching(Experiment):
             )
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
-        """Adds the counter `slowdown` to points that differ from others in their padding alone, and `most_threads` to
-        those of them with the most threads of their curve.
+        """Adds the counter `slowdown` to points that differ from others in their padding alone, `most_threads` to
+        those of them with the most threads of their curve, and `over_device` to those in other memory than the
+        device's.
         """
         names = dict.fromkeys(name for record in records for name in record.factors)
         curve = ["device", *(name for name in names if name not in ("threads", "padding"))]
@@ -278,6 +291,8 @@ class Caching(Experiment):
         most = {
             id(r): max(o.count("threads") for o in rows) for rows in group_by(records, *curve).values() for r in rows
         }
+        own = [r for r in measured(records) if r.factors["allocator"] == common_allocator("device")]
+        in_device = {_apart_from_allocator(r): r for r in own}
         derived = []
         for record in records:
             rows = measured(of_padding[id(record)])
@@ -289,13 +304,27 @@ class Caching(Experiment):
                 }
                 record = msgspec.structs.replace(record, counters={**record.counters, **counters})
             derived.append(record)
-        return derived
+        return [_over_device(record, in_device.get(_apart_from_allocator(record))) for record in derived]
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
         agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
         cached = [f for rows in agents_of for f in _cached(rows)]
-        return [*cached, *(f for rows in agents_of for f in _sharing(rows, line))]
+        return [*cached, *(f for rows in agents_of for f in _sharing(rows, line)), *_in_other_memory(records)]
+
+
+def _apart_from_allocator(record: Record) -> tuple[object, ...]:
+    """The conditions of a point apart from its memory."""
+    return record.device, *sorted((name, repr(v)) for name, v in record.factors.items() if name != "allocator")
+
+
+def _over_device(record: Record, base: Record | None) -> Record:
+    """The record with its time over that in the device's own memory, if it updates entries in other memory."""
+    updates = record.factors["pattern"] != "reread" and record in measured([record])
+    if base is None or not updates or record.factors == base.factors:
+        return record
+    counters = {**record.counters, "over_device": median_of(record) / median_of(base)}
+    return msgspec.structs.replace(record, counters=counters)
 
 
 def _why_no_loads(loads: str, device: DeviceInfo) -> str | None:
@@ -325,6 +354,30 @@ _LINES = ("pattern", "padding", "loads")
 SHARING = tuple(Claim("caching.sharing", f"{_WHERE} {text}", names=_LINES) for text in _TEXTS)
 _PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an entry"
 SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}", names=(*_LINES, "threads")) for text in _TEXTS)
+
+
+OTHER_MEMORY = Claim(
+    "caching.over_device",
+    "{updates} takes {ratio} times as long in {allocator} memory ({value}) as in {other_allocator} memory "
+    "({other_value})",
+    names=("agent", "pattern", "padding", "threads", "loads"),
+)
+
+
+def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
+    """Where updates of one entry, and single passes, take most in other memory against the device's own."""
+    base = {_apart_from_allocator(r): r for r in records if "over_device" not in r.counters}
+    others = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
+    findings = []
+    for rows in group_by(others, "allocator", "pattern").values():
+        most = max(rows, key=lambda r: r.counter("over_device"))
+        if (comparison := compare(most, base[_apart_from_allocator(most)])).is_clear:
+            apart = most.count("padding")
+            updates = f"a single pass over entries {format_size(apart)} apart" if apart else "a single pass"
+            if most.factors["pattern"] == "one":
+                updates = f"with {most.count('threads')} threads on one entry, an update"
+            findings.append(finding(OTHER_MEMORY, most, comparison=comparison, updates=updates))
+    return findings
 
 
 def _cached(records: Sequence[Record]) -> list[Finding]:

@@ -34,7 +34,9 @@ from firsttouch.session import Session
 from firsttouch.text import label
 from firsttouch.views.ranking import not_told_apart
 
-STRATEGIES = ("concurrent", "lockstep", "copying")
+COPYING = ("copying", "copying-pageable")
+"""The strategies with a separate array for each agent. The CPU's is page-locked, or of malloc, which a copy stages."""
+STRATEGIES = ("concurrent", "lockstep", *COPYING)
 SAME = "same"
 PAGE = 64 * KiB
 """Each agent's part consists of whole pages of this size."""
@@ -53,7 +55,9 @@ class Concurrency(Experiment):
         "One iteration: the CPU (all threads) adds one to every 32-bit integer of one half of an array, the GPU to "
         "every integer of the other half; then they swap halves. concurrent: both at once, in place; lockstep: the "
         "GPU, then the CPU, in place, mapped for the CPU's turn if needed; copying: both at once, each in a "
-        "separate array, and both halves are copied to the other array before the iteration ends. overlap is the time "
+        "separate array, and both halves are copied to the other array before the iteration ends; the CPU's array is "
+        "page-locked, with copying-pageable of malloc. Memory whose stores become visible at synchronisation only is "
+        "flushed by the end of each kernel, for which the iteration waits. overlap is the time "
         "of both agents alone, one after the other, over the time together: 2 if two equally fast agents do not slow "
         "each other down, 1 if working at once gains nothing, less if sharing costs more than it saves. With gpu_share "
         "the GPU has that part of the array instead of half, at its beginning and at its end in turns."
@@ -66,7 +70,8 @@ class Concurrency(Experiment):
             "strategy": {
                 "concurrent": "each agent works on its half at once",
                 "lockstep": "they work in turns",
-                "copying": "the same, with copies between the halves",
+                "copying": "at once on separate arrays, and halves are copied",
+                "copying-pageable": "the same; the CPU's array is of malloc",
             },
             "iterations": {},
             "size": {},
@@ -95,8 +100,9 @@ class Concurrency(Experiment):
         leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
         leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
         leave_out("strategy=copying applies to memory that the CPU cannot use in place",
-                  strategy="copying", apart=False),
-        leave_out("strategy=copying is measured on the main allocator only", SHORT, strategy="copying", main=False),
+                  strategy=COPYING, apart=False),
+        leave_out("strategy=copying is measured on the main allocator only", SHORT, strategy=COPYING, main=False),
+        leave_out("copies from and to pageable memory are left to longer presets", QUICK, strategy="copying-pageable"),
         leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
     )  # fmt: skip
     properties: ClassVar = {
@@ -159,8 +165,8 @@ class Concurrency(Experiment):
             facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
             if second is not None:
                 facts.append(buffer_fact("second half", second))
-            if point["strategy"] == "copying":
-                copy = buffers.enter_context(device.allocate(_cpu_array_allocator(session.info), size))
+            if point["strategy"] in COPYING:
+                copy = buffers.enter_context(device.allocate(cpu_array_allocator(point.factors, session.info), size))
                 facts.append(buffer_fact("of the CPU", copy))
 
             def run(share: float, stop: _core.Stop) -> _core.Outcome:
@@ -170,7 +176,7 @@ class Concurrency(Experiment):
                         array,
                         second=second,
                         copy=copy,
-                        strategy=point.text("strategy"),
+                        strategy="copying" if copy else point.text("strategy"),
                         iterations=point.count("iterations"),
                         threads=threads if isinstance(threads, int) else 0,
                         gpu_bytes=_gpu_bytes(point.factors, share),
@@ -323,7 +329,7 @@ def _memory(record: Record) -> str:
 
 def _why_not_used(allocator: str, strategy: str, device: DeviceInfo) -> str | None:
     """Returns why the strategy cannot use memory of the allocator, or None."""
-    agents = ("gpu",) if strategy == "copying" else ("gpu", "cpu")
+    agents = ("gpu",) if strategy in COPYING else ("gpu", "cpu")
     if reason := unreachable(device, allocator, *agents):
         return reason
     entry = device.allocator(allocator)
@@ -343,10 +349,12 @@ def _is_device_only(entry: AllocatorInfo) -> bool:
     return entry.device_memory and not entry.managed and entry.cpu != "direct" and entry.gpu != "none"
 
 
-def _cpu_array_allocator(device: DeviceInfo) -> str:
-    """Returns the allocator of the CPU's array: page-locked memory if the CPU can access that by its address."""
+def cpu_array_allocator(factors: Factors, device: DeviceInfo) -> str:
+    """Returns the allocator of the CPU's array: unless the strategy says otherwise, page-locked memory if the CPU can
+    access that by its address.
+    """
     usual = device.allocator(common_allocator("page-locked"))
-    reached = usual is not None and usual.available and usual.cpu == "direct"
+    reached = usual is not None and usual.available and usual.cpu == "direct" and factors["strategy"] == "copying"
     return common_allocator("page-locked" if reached else "host")
 
 

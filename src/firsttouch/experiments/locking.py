@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
+from firsttouch.allocators.properties import allows_concurrent_parts
 from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.analysis.statistics import group_by
 from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
@@ -37,6 +38,9 @@ MAX_GROUP_THREADS = 1024
 GROUP_THREADS = {"quick": (1,), "standard": (1, 64), "full": (1, 64, 256)}
 """Threads of a GPU group that compete. 64 are at least one warp of every GPU."""
 MAX_OUTSIDE, MAX_SECTIONS = 10**9, 10**9
+FLUSH = "flush"
+NEVER, FENCE = "never", "fence"
+"""The factor of what is relied on so that the other agent sees the stores of a section, and its values."""
 SECTIONS = {"quick": 500, "standard": 20_000, "full": 1_000_000}
 OUTSIDE = {"quick": [0, 1000], "standard": [0, 100, 10_000], "full": [0, *(10**k for k in range(7))]}
 
@@ -54,7 +58,8 @@ class Locking(Experiment):
         "private words, takes its agent's test-and-set lock, as leader takes the Peterson lock between the agents, "
         "adds one to each of `inside` words of a shared region, each on a separate line, and releases both locks. "
         "rivals says who competes. The Peterson lock is always in memory in which each agent sees the other's stores; "
-        "allocator is that of the region and of the private words."
+        "allocator is that of the region and of the private words. The fences of a section may write caches back: with "
+        "flush=fence memory is used that the driver keeps coherent at synchronisation only, and lost stores are found."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
     codebook = Codebook(
@@ -67,6 +72,7 @@ class Locking(Experiment):
             "gpu_groups": {},
             "gpu_group_threads": {},
             "sections": {},
+            FLUSH: {NEVER: "on the driver's coherence alone", FENCE: "on fences that write caches back"},
         },
         counters=(
             CounterEntry(name="cpu_share", unit="", at_most=1),
@@ -163,6 +169,9 @@ class Locking(Experiment):
             ),
         ]
 
+    def optional(self) -> Sequence[Factor]:
+        return [Factor(FLUSH, (NEVER, FENCE), doc="on what it relies that stores become visible")]
+
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, rivals = factors.text("allocator"), factors.text("rivals")
         agents = {"both": ("gpu", "cpu")}.get(rivals, (rivals,))
@@ -170,7 +179,10 @@ class Locking(Experiment):
             return reason
         entry = device.allocator(allocator)
         if rivals == "both" and entry is not None and not entry.concurrent:
-            return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs"
+            parts = allows_concurrent_parts(entry)
+            if not parts or factors.get(FLUSH) != FENCE:
+                other = f"; --set {FLUSH}={FENCE} relies on fences" if parts else ""
+                return f"CPU and GPU do not see each other's stores to {allocator} memory while a kernel runs{other}"
         if "gpu" in agents and factors["gpu_group_threads"] != 1 and not _has_concurrent_groups(device):
             return f"the threads of a group run one after another on {device.name}"
         return _why_not_at_once(factors, agents, device)
@@ -192,6 +204,7 @@ class Locking(Experiment):
                 sections=sections,
                 inside=number["inside"],
                 outside=number["outside"],
+                flushed=point.factors.get(FLUSH) == FENCE,
                 seed=session.seed,
                 stop=session.stop(),
             )
