@@ -38,6 +38,7 @@ from firsttouch.outcomes.placements import (
     without_candidates,
 )
 from firsttouch.records.schema import FAILURES, INTERFACE, Record, Scalar, Status
+from firsttouch.text import is_size
 from firsttouch.workspace.strategies import STRATEGIES
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
@@ -112,7 +113,14 @@ PLACEMENTS = Bar(
 )  # fmt: skip
 SHARES = replace(shares.FIGURE, order=tuple(STRATEGIES), y_title="computing and readback, ms")
 BY_SHARE = Line(x="gpu_share", colour="strategy", order=tuple(STRATEGIES), y_title="ms", title="Time over gpu_share")
-FIGURES = (STACK, ITERATIONS, BY_SHARE, SHARES, TABLE)
+BY_RATIO = Line(
+    x="oversubscribe", y="without_initialise_ms", colour="strategy", order=tuple(STRATEGIES), log_y=True,
+    x_title="bytes of data for each byte of device memory left free", y_title="ms without the CPU's initialisation",
+    title="Time without the CPU's initialisation over the ratio of the data to the device memory left free",
+)  # fmt: skip
+SCALED = 3
+"""From so many values of a size or a parameter on, times are drawn over it."""
+FIGURES = (STACK, ITERATIONS, BY_SHARE, BY_RATIO, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
 OVERVIEW = tuple(
@@ -280,6 +288,8 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
     timed = (GPU_TIMES,) if any("kernel_ms" in r.counters for r in records) else ()
+    if len({r.factors.get(BY_RATIO.x) for r in records if BY_RATIO.y in r.counters}) > 1:
+        timed = (replace(BY_RATIO, facet="app"), *timed)
     apps: dict[str, set[str]] = {}
     for record in records:
         apps.setdefault(application(record), set()).add(strategy(record))
@@ -319,6 +329,20 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     return [*findings.of_application(without_candidates(records)), *of_searches(records)]
 
 
+def _over_numbers(ran: Sequence[Record]) -> list[Figure]:
+    """The time over the ratio of less and less memory, and over a size or a parameter with several values."""
+    ratios = len({r.factors.get(BY_RATIO.x) for r in ran if BY_RATIO.y in r.counters}) > 1
+    figures: list[Figure] = [BY_RATIO] if ratios else []
+    for name in varying(ran):
+        if name != "size" and not any(f"param_{name}" in r.counters for r in ran):
+            continue
+        values = [r.factors.get(name) for r in ran]
+        if all(type(v) is int for v in values) and len(set(values)) >= SCALED:
+            title = f"Time of a run over {name}"
+            figures.append(replace(BY_SHARE, x=name, log_x=is_size(name), log_y=True, x_title="", title=title))
+    return figures
+
+
 def _figures(records: Sequence[Record]) -> list[Figure]:
     """The figures that apply to these records."""
     ran = [r for r in records if r.status == "ok" and r.summary is not None]
@@ -335,6 +359,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         figures += [DRIVER, COURSE]
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
         figures.append(BY_SHARE)
+    figures = [*_over_numbers(ran), *figures]
     if any(shares.speedup(r) for r in ran):
         figures.append(SHARES)
     if len({(r.factors.get(INTERFACE), r.factors.get(exchanges.BUFFERS)) for r in ran}) > 1:
