@@ -20,6 +20,8 @@ Condition: TypeAlias = Scalar | tuple[Scalar, ...]
 
 EVERY = "*"
 """In the names of a claim: it is about all points, whatever their factors are."""
+MOST_NOISE = 0.1
+"""The largest noise of a counter with which it is compared, as a part of it."""
 CLEAR_RATIO = 1.25
 """The least ratio of two values that is reported as a difference, and the most of two that are called alike."""
 
@@ -110,9 +112,20 @@ def quantity(record: Record) -> Quantity:
 
 
 def counter(record: Record, name: str, unit: str) -> Quantity | None:
-    """A counter as a quantity without an interval; None if it is absent or not a number."""
+    """A counter as a quantity; None if it is absent or not a number. Its bounds are those of its noise, which is the
+    counter NAME_noise_UNIT; without one it has no interval.
+    """
     value = as_number(record.counters.get(name))
-    return None if value is None else Quantity(value, unit)
+    what, _, ending = name.rpartition("_")
+    noise = as_number(record.counters.get(f"{what}_noise_{ending}"))
+    if value is None:
+        return None
+    return Quantity(value, unit) if noise is None else Quantity(value, unit, value - noise, value + noise)
+
+
+def is_noisy(measured: Quantity) -> bool:
+    """Whether a quantity's interval reaches further than MOST_NOISE of it, so that it is compared with nothing."""
+    return measured.high is not None and measured.high - measured.value > MOST_NOISE * abs(measured.value)
 
 
 def finding(

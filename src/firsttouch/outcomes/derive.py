@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.findings import Quantity, quantity, ratio_of
+from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
 from firsttouch.records.schema import Record, as_number
 
@@ -43,8 +43,6 @@ relative_time_low and _high are the bounds that follow from both medians' interv
 that follow from the noise of the machine's memory.
 """
 FASTEST = "relative_fastest_time"
-MOST_NOISE = 0.1
-"""The largest noise of the machine's memory with which it is compared, as a part of its peak."""
 
 _HUGE = 1e300
 """Integers in a result file may be too large for a float; larger values are clamped to this."""
@@ -134,8 +132,8 @@ def _compared(record: Record, source: str) -> Quantity | None:
         return None if of is None else Quantity(of)
     if source == "median":
         return quantity(record) if record.summary is not None else Quantity(of)
-    noise = non_negative(record, MACHINE_NOISE)
-    return None if noise is None or noise > MOST_NOISE * of else Quantity(of, "B", of - noise, of + noise)
+    peak = counter(record, source, "B")
+    return None if peak is None or peak.low is None or is_noisy(peak) else peak
 
 
 def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:

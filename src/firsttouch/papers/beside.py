@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.analysis.findings import Quantity, counter, quantity, ratio_of
+from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
 from firsttouch.analysis.statistics import distinct, measured, varying
 from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.rows import (
@@ -156,7 +156,8 @@ def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
 def _value(stated: PublishedValue, record: Record) -> Quantity | None:
     if stated.metric == MEDIAN:
         return quantity(record)
-    return counter(record, stated.metric, stated.unit)
+    value = counter(record, stated.metric, stated.unit)
+    return None if value is None or is_noisy(value) else value
 
 
 def _entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity) -> Beside:

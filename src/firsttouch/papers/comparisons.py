@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, number, quantity, ratio_of
+from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, counter, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
@@ -116,6 +116,9 @@ def _value(test: Check, record: Record) -> Quantity | None:
         return Quantity(value, unit, value, value)
     if not repeated(record):
         return None
+    noisy = counter(record, test.metric, unit)
+    if noisy is not None and noisy.low is not None:
+        return noisy
     if (deviation := _deviation(record, test.metric)) is not None:
         return Quantity(value, unit, value - deviation, value + deviation)
     return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER)))
