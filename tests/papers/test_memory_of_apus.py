@@ -1,4 +1,4 @@
-"""What the MI300A's paper states of peak memory, tested on made-up runs of one: by the machine's memory and its noise."""
+"""What the MI300A's paper states of peak memory, on made-up runs of one: by the machine's memory and its noise."""
 
 from __future__ import annotations
 

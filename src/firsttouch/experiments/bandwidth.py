@@ -167,6 +167,8 @@ class Bandwidth(Experiment):
             where={"arrays": "memory", "kernel": "triad"}),
         Bar(x="kernel", colour="allocator", facet="agent", y_title="bandwidth, GB/s",
             where={"arrays": "memory"}),
+        Bar(x="allocator", y="hw_tlb_misses", facet="agent", where={"arrays": "memory", "kernel": "triad"},
+            y_title="translation misses of one triad", title="Translation misses of one triad, by allocator"),
         Line(x="size", colour="allocator", dash="agent", facet="kernel", log_x=True, log_y=True,
              x_title="one array", y_title="bandwidth, GB/s", where={"arrays": "sweep"},
              title="Bandwidth over array size"),
