@@ -281,7 +281,6 @@ def findings(directories: Sequence[Directory]) -> str:
             "some applications slow down most with managed memory",
             f"`compute` relative to `explicit`: {_slowest(directories)}",
         ],
-        ["the driver moves less than what was declared", _moved(directories)],
         ["managed memory is slowest under true concurrency", _faults(directories)],
         [
             "time goes into initialising the data",
@@ -306,24 +305,9 @@ def _slowest(directories: Sequence[Directory], most: int = 6) -> str:
     groups = over(directories, "managed", "um_gpu_fault_groups")
     both = sorted(above.keys() & below.keys(), key=lambda k: below[k] / above[k])[:most]
     return ", ".join(
-        f"`{_name(k)}` {above[k] / below[k]:.1f}" + (f" ({exact(groups[k])} fault groups)" if k in groups else "")
+        f"`{_name(k)}` {above[k] / below[k]:.1f}"
+        + (f" ({exact(groups[k])} recorded fault groups)" if k in groups else "")
         for k in both
-    )
-
-
-def _moved(directories: Sequence[Directory]) -> str:
-    """Bytes moved to the GPU under managed memory against those predicted."""
-    moved, predicted = (over(directories, "managed", f"{n}_bytes") for n in ("um_h2d", "copied_h2d"))
-    both = sorted(moved.keys() & predicted.keys())
-    more = [k for k in both if moved[k] > predicted[k]]
-    less = sorted((k for k in both if moved[k] < 0.95 * predicted[k]), key=lambda k: moved[k] / predicted[k])
-    names = ", ".join(f"`{_name(k)}` {moved[k] / GIB:.2f} of {predicted[k] / GIB:.2f} GiB" for k in less[:4])
-    most = max((moved[k] - predicted[k] for k in more), default=0)
-    return (
-        f"moved to the GPU, of {len(both)}: at least 5 % less than predicted in {len(less)}"
-        + (f" (least in {names})" if less else "")
-        + f", more in {len(more)}"
-        + (f", by {format_size(most)} at most" if more else "")
     )
 
 
@@ -331,7 +315,7 @@ def _faults(directories: Sequence[Directory], most: int = 4) -> str:
     groups = over(directories, "managed", "um_gpu_fault_groups")
     h2d, d2h = (over(directories, "managed", f"um_{way}_bytes") for way in ("h2d", "d2h"))
     first = sorted(groups, key=lambda k: -groups[k])[:most]
-    return "most GPU fault groups: " + "; ".join(
+    return "most recorded GPU fault groups: " + "; ".join(
         f"`{_name(k)}` {exact(groups[k])}, {h2d.get(k, 0) / GIB:.2f} GiB to the GPU and {d2h.get(k, 0) / GIB:.2f} back"
         for k in first
     )

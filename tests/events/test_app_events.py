@@ -95,7 +95,7 @@ def test_phases_of_an_application_divide_its_events(standin):
     for events, phases, error in found["runs"]:
         assert not error
         parts = {name: value for name, value in events.items() if name.startswith("um_compute_")}
-        assert list(parts) == [f"um_compute_{n}_ms" for n in ("undisturbed", "gpu_faults", "to_device", "to_host")]
+        assert list(parts) == [f"um_compute_{n}_ms" for n in ("nothing_recorded", "gpu_faults", "to_device", "to_host")]
         assert sum(parts.values()) >= phases["compute"] * 990  # the marks lie around the readings of the clock
         assert min(parts.values()) >= 0
         assert events["um_h2d_bytes"] == events["um_h2d_fault_bytes"] + events["um_h2d_prefetch_bytes"]

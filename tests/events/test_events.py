@@ -135,7 +135,7 @@ def test_times_of_a_window_are_those_of_its_phases():
         "um_gpu_fault_sum_ms": 7, "um_uncertain_ms": 1,
     }  # fmt: skip
     assert (found["um_h2d_fault_bytes"], found["um_d2h_eviction_bytes"], found["um_gpu_faults"]) == (8192, 4096, 3)
-    assert window.shares("compute") == {"undisturbed": 2.5, "gpu_faults": 3.5, "to_device": 4, "to_host": 0}
+    assert window.shares("compute") == {"nothing_recorded": 2.5, "gpu_faults": 3.5, "to_device": 4, "to_host": 0}
     unknown = Window(1.0, ("h2d", "d2h"), phases=[first])
     assert unknown.shares("compute") == {}
     assert "um_gpu_fault_ms" not in unknown.totals()

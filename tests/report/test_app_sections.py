@@ -302,7 +302,7 @@ def test_figures_that_say_something():
     drawing = drawing_of(report.DRIVER, records)
     segments = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
     assert [(r["segment"], r["end"] - r["start"]) for r in segments] == [
-        ("undisturbed", 20), ("gpu faults", 11), ("to device", 4)
+        ("nothing recorded", 20), ("gpu faults", 11), ("to device", 4)
     ]  # fmt: skip
     assert {"35 ms", "managed"} <= set(texts_of(drawing))
 

@@ -145,14 +145,14 @@ def counters(phases: Sequence[PhaseTotals], kinds: Iterable[EventKind] = KINDS) 
 
 
 def shares(phases: Iterable[PhaseTotals], kinds: Iterable[EventKind] = KINDS) -> dict[str, float]:
-    """The time of phases in ms, divided by what the driver did: undisturbed, gpu_faults, to_device, to_host. The parts
-    add up to the time of the phases. Empty if one of these kinds is not recorded.
+    """The time of phases in ms, divided by what the driver did: nothing_recorded, gpu_faults, to_device, to_host. The
+    parts add up to the time of the phases. Empty if one of these kinds is not recorded.
     """
     if not set(_EVERYWHERE) <= set(kinds):
         return {}
-    parts = dict.fromkeys(("undisturbed", "gpu_faults", "to_device", "to_host"), 0.0)
+    parts = dict.fromkeys(("nothing_recorded", "gpu_faults", "to_device", "to_host"), 0.0)
     for phase in phases:
         busy = {"gpu_faults": phase.fault_ns, "to_device": phase.to_device_ns, "to_host": phase.to_host_ns}
-        for name, ns in {"undisturbed": phase.ns - sum(busy.values()), **busy}.items():
+        for name, ns in {"nothing_recorded": phase.ns - sum(busy.values()), **busy}.items():
             parts[name] += ns / 1e6
     return parts

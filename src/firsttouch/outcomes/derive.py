@@ -99,12 +99,20 @@ def against_fastest(records: Sequence[Record]) -> list[Record]:
 
 def derive(records: Sequence[Record]) -> list[Record]:
     """The records of one device, with events runs merged into their points, and with ratios to explicit."""
-    merged = _merge_events_runs(records)
+    merged = _merge_events_runs([_with_names_of_parts(record) for record in records])
     baselines: dict[_Key, dict[str, Record]] = {}
     for record in measured(merged):
         if (name := record.factors.get("strategy")) in PREFIXES and not is_events_run(record):
             baselines.setdefault(setting(record), {}).setdefault(str(name), record)
     return [_with_ratios(record, baselines.get(setting(record), {})) for record in merged]
+
+
+def _with_names_of_parts(record: Record) -> Record:
+    """An older record called the part of the phase compute without an event "undisturbed"."""
+    old, new = "um_compute_undisturbed_ms", "um_compute_nothing_recorded_ms"
+    if old not in record.counters:
+        return record
+    return msgspec.structs.replace(record, counters={new if n == old else n: v for n, v in record.counters.items()})
 
 
 def _merge_events_runs(records: Sequence[Record]) -> list[Record]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.events import unseen
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
@@ -61,8 +62,9 @@ COUNTED = (
     "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
     "which copies from page-locked ones. Events come from a separate run, since recording them takes "
     "time. The figure of what the driver did divides the compute time of that run: moments with a move to the device; "
-    "of the others those with a move to the host; of the others those in which a GPU fault was handled; the rest was "
-    "undisturbed. Where several processes share the work, the time of a run is that of the process that takes longest, "
+    "of the others those with a move to the host; of the others those in which a GPU fault was handled; of the rest "
+    "nothing is recorded. The driver drops records while it is busy; what must have moved says how many bytes at least "
+    "are missing. Where several processes share the work, the time of a run is that of the process that takes longest, "
     "and everything else is that of process 0. An exchange lasts from the beginning of packing until all is unpacked, "
     "by the device's clock; send and receive alone by the processor's."
 )
@@ -356,7 +358,10 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         figures.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
-        figures += [DRIVER, COURSE]
+        missing = unseen.lines(ran, "strategy")
+        figures += [
+            replace(f, title=f"{f.title} ({'; '.join(missing)})" if missing else f.title) for f in (DRIVER, COURSE)
+        ]
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
         figures.append(BY_SHARE)
     figures = [*_over_numbers(ran), *figures]

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, counter, number, quantity, ratio_of
 from firsttouch.analysis.statistics import group_by, series, varying
+from firsttouch.events import unseen
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
@@ -113,7 +114,7 @@ def _value(test: Check, record: Record) -> Quantity | None:
         return None
     value, unit = math.fsum(float(c) for c in counted if c is not None), _unit(test.metric)
     if test.exact:
-        return Quantity(value, unit, value, value)
+        return Quantity(value, unit, value, value if _is_complete(test, record) else math.inf)
     if not repeated(record):
         return None
     noisy = counter(record, test.metric, unit)
@@ -122,6 +123,17 @@ def _value(test: Check, record: Record) -> Quantity | None:
     if (deviation := _deviation(record, test.metric)) is not None:
         return Quantity(value, unit, value - deviation, value + deviation)
     return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER)))
+
+
+def _is_complete(test: Check, record: Record) -> bool:
+    """Whether no events are known to be missing from a counter of events."""
+    return unseen.is_complete(record) or not any(name.startswith("um_") for name in test.counters)
+
+
+def _missing(test: Check, *records: Record) -> str:
+    """What is missing from the counters of records, to follow what is compared."""
+    said = [f"{r.factors.get('strategy', '')}: {unseen.in_words(r)}" for r in records if not _is_complete(test, r)]
+    return "".join(f"; {words.removeprefix(': ')}" for words in said)
 
 
 def _deviation(record: Record, counter: str) -> float | None:
@@ -195,7 +207,7 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
         ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
         yield ClaimComparison(
             agrees=_agrees(test, ratio),
-            about=_difference(a, b, names),
+            about=_difference(a, b, names) + _missing(test, a, b),
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
@@ -209,8 +221,10 @@ def _of_one_side(*sides: Sequence[Record]) -> set[str]:
 
 
 def _exact_ratio(x: Quantity, y: Quantity) -> Quantity:
+    (x_high, y_high), y_low = (max(q.value, q.high or 0.0) for q in (x, y)), y.value
     ratio = x.value / y.value if y.value else math.inf
-    return Quantity(ratio, "", ratio, ratio)
+    low = x.value / y_high if y_high else math.inf
+    return Quantity(ratio, "", low, x_high / y_low if y_low else math.inf)
 
 
 def _others(record: Record, varied: set[str]) -> tuple[str, ...]:
@@ -294,7 +308,7 @@ def _level(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison
     assert share.high is not None
     return ClaimComparison(
         agrees=_within(share.low, share.high, test.low, test.high),
-        about=f"{_measure(test)}, {_where(record, names)}",
+        about=f"{_measure(test)}, {_where(record, names)}{_missing(test, record)}",
         first=_given(share),
         points=[key_of(record)],
     )
@@ -343,7 +357,8 @@ def _finite(ratio: Quantity) -> ComparedValue | None:
 
 
 def _given(q: Quantity) -> ComparedValue:
-    return ComparedValue(value=q.value, unit=q.unit, low=q.low, high=q.high)
+    bounds = (bound if bound is not None and math.isfinite(bound) else None for bound in (q.low, q.high))
+    return ComparedValue(q.value, q.unit, *bounds)
 
 
 def _naming(records: Sequence[Record]) -> list[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value, varying
 from firsttouch.events.log import RECORDED, STATE
+from firsttouch.events.unseen import WAYS, is_complete, percent, unseen
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.text import distinguishing_factors, label, quantity
 
-_WAYS = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
 _COUNTS = {
     "um_gpu_fault_groups": "GPU fault groups",
     "um_gpu_faults": "GPU faults",
@@ -41,17 +41,17 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     recorded = [r for r in records if r.counters.get(STATE) == RECORDED]
     if not recorded:
         return None
-    eventful = [r for r in recorded if any(_amount(r, name) for name in (*_COUNTS, *(f"um_{w}_bytes" for w in _WAYS)))]
+    eventful = [r for r in recorded if any(_amount(r, name) for name in (*_COUNTS, *(f"um_{w}_bytes" for w in WAYS)))]
     names = varying(eventful)
-    ways = {way: head for way, head in _WAYS.items() if any(_amount(r, f"um_{way}_bytes") for r in eventful)}
+    ways = {way: head for way, head in WAYS.items() if any(_amount(r, f"um_{way}_bytes") for r in eventful)}
     times = {name: f"time of {what}" for name, what in _TIMES.items() if any(_amount(r, name) for r in eventful)}
     counts = {name: head for name, head in _COUNTS.items() if any(_amount(r, name) for r in eventful)}
     rows = [
         [
             *(label(name, value(r, name)) for name in names),
             *(_moved(r, way) for way in ways),
-            *(label(name, r.counters.get(name)) for name in counts),
-            *(_time(r, name) for name in times),
+            *(_at_least(r, label(name, r.counters.get(name))) for name in counts),
+            *(_at_least(r, _time(r, name)) for name in times),
         ]
         for r in eventful
     ]
@@ -63,7 +63,7 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
 def have_moves(records: Sequence[Record]) -> bool:
     """True if a point recorded events that moved bytes, so that a trace shows them over time."""
     recorded = (r for r in records if r.counters.get(STATE) == RECORDED)
-    return any(_amount(r, f"um_{way}_bytes") for r in recorded for way in _WAYS)
+    return any(_amount(r, f"um_{way}_bytes") for r in recorded for way in WAYS)
 
 
 def _amount(record: Record, name: str) -> Scalar:
@@ -81,5 +81,12 @@ def _moved(record: Record, way: str) -> str:
     causes = re.finditer(rf"^um_{way}_(.+)_bytes$", "\n".join(record.counters), re.MULTILINE)
     amounts = {cause[1]: _amount(record, cause[0]) for cause in causes}
     parts = [f"{label('bytes', v)} {cause.replace('_', ' ')}" for cause, v in amounts.items() if v]
-    total = label("bytes", record.counters.get(f"um_{way}_bytes"))
+    if missing := unseen(record, way):
+        parts.append(f"{percent(missing)} of what must have moved not seen")
+    total = _at_least(record, label("bytes", record.counters.get(f"um_{way}_bytes")))
     return f"{total}: {', '.join(parts)}" if parts else total
+
+
+def _at_least(record: Record, text: str) -> str:
+    """An amount of a point of which records are missing."""
+    return text if is_complete(record) or not text or text == label("", None) else f"at least {text}"
