@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
 from tests.papers.made_up import results_of
 from tests.papers.test_claims import TESTED, sides
 from tests.test_reproduce import OTHER_NAMES, ROWS, options, words_of
 
 from firsttouch.apps import all_apps
+from firsttouch.papers.beside import beside
 from firsttouch.papers.claims import Compare, all_claims
 from firsttouch.papers.evaluate import of_results
 from firsttouch.papers.rows import all_rows
+from firsttouch.records.schema import Scalar
 from firsttouch.workspace.needs import memory_needs
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -85,3 +88,51 @@ def test_the_overview_is_claimed_where_no_memory_moves_by_itself(
         assert bool(verdict.command) != bool(why)
         assert isinstance(claim.test, Compare)
         assert claim.test.metric == "without_initialise_ms"
+
+
+@pytest.mark.parametrize(
+    ("row", "factors", "counters", "value", "stated"),
+    [
+        (
+            "oversubscription.qiskit34.ratio",
+            {"app": "quantum_volume", "qubits": 34},
+            {"ratio_reached": 1.36},
+            1.36,
+            1.3,
+        ),
+        ("oversubscription.qiskit30.footprint", {"app": "quantum_volume", "qubits": 30}, {}, 8 * 2**30, 8e9),
+        ("allocation.host-register.cost", {"app": "srad"}, {"phase_allocate_ms": 290.0}, 290, 300),
+        (
+            "migration.srad.system.steady-gpu-read",
+            {"app": "srad"},
+            {"hw_iteration_11_device_read_bytes": 1.6e9},
+            1.6e9,
+            1.5e9,
+        ),
+        ("migration.srad.system.steady-link-read", {"app": "srad"}, {"hw_iteration_11_link_read_bytes": 9e6}, 9e6, 0),
+    ],
+)
+def test_what_the_study_states_of_its_inputs_stands_beside_runs_of_them(
+    row: str, factors: dict[str, Scalar], counters: dict[str, Scalar], value: float, stated: float
+) -> None:
+    here = PAPER[row].here
+    assert here is not None
+    strategies = here.factors["strategy"]
+    chosen: dict[str, Scalar] = {
+        **here.factors,
+        "strategy": strategies[-1] if isinstance(strategies, list) else strategies,
+    }  # type: ignore[dict-item]
+    assert factors.items() <= chosen.items()
+    known = all_apps()[str(factors["app"])]
+    params = known.sizes["default"] | {name: v for name, v in chosen.items() if isinstance(v, int)}
+    counted = {f"param_{name}": v for name, v in params.items()} | {"footprint_bytes": known.footprint(params)}
+    record = replace(
+        a_record("migration", 1.0, chosen),
+        experiment="app",
+        device="cuda:0",
+        metric_version=1,
+        counters={**counted, **counters},
+    )
+    found = {entry.says: entry for entry in beside([record], [CUDA])}
+    assert found[PAPER[row].says].value == pytest.approx(value, rel=0.01)
+    assert found[PAPER[row].says].stated == (stated, stated)
