@@ -78,11 +78,11 @@ def advise(
     return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern, sets=set)
 
 
-def published(search: str | None = None) -> dict[str, Any]:
-    """What `firsttouch published --json` prints: what papers of the field state."""
+def published(search: str | None = None, figures: bool = False) -> dict[str, Any]:
+    """What `firsttouch published --json` prints: what papers of the field state; or their figures by number."""
     from firsttouch import library
 
-    return library.published(search)
+    return library.published(search, figures)
 
 
 def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:

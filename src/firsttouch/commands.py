@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from firsttouch.engine.runner import RunOutcome
     from firsttouch.harness.app import App
     from firsttouch.papers.evaluate import Claims
+    from firsttouch.papers.figures import PaperFigures
     from firsttouch.papers.rows import Published
     from firsttouch.profile.summary import ProfileSummary
     from firsttouch.records.reading import Results
@@ -209,6 +210,12 @@ def published(search: str | None) -> CommandResult[Published]:
     from firsttouch.papers.rows import published
 
     return CommandResult(published(search))
+
+
+def paper_figures(search: str | None = None) -> CommandResult[PaperFigures]:
+    from firsttouch.papers.figures import figures
+
+    return CommandResult(figures(search))
 
 
 def claims(directories: Sequence[Path]) -> CommandResult[Claims]:

@@ -124,8 +124,8 @@ def advise(directories: Sequence[PathLike], modules: Strings, **options: Any) ->
     return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
 
 
-def published(search: str | None) -> Data:
-    return _builtins(commands.published(search))
+def published(search: str | None, figures: bool) -> Data:
+    return _builtins(commands.paper_figures(search) if figures else commands.published(search))
 
 
 def claims(directories: Sequence[PathLike]) -> Data:

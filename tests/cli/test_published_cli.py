@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import firsttouch
 from firsttouch.cli import published
 from firsttouch.errors import UsageError
 
@@ -53,3 +54,17 @@ def test_json_has_rows_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> N
 def test_words_that_no_row_has_are_one_sentence() -> None:
     with pytest.raises(UsageError, match=r"no published result has 'bandwith' \(did you mean 'bandwidth'\?\)"):
         published.command(search="bandwith")
+
+
+def test_figures_are_listed_by_the_numbers_of_their_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    published.command(figures=True)
+    out = capsys.readouterr().out
+    assert [line.partition(":")[0] for line in out.splitlines() if ": " in line and line[0] != "d"][:2] == [
+        "mi300a-upm",
+        "mi300a-node",
+    ]
+    assert "Fig. 2    load latency of GPU and CPU by size and allocator" in out
+    published.command(search="grace-hopper fig. 10", figures=True, as_json=True)
+    assert json.loads(capsys.readouterr().out) == firsttouch.published("grace-hopper fig. 10", figures=True)
+    with pytest.raises(UsageError, match=r"has 'fig\. 99'"):
+        published.command(search="fig. 99", figures=True)

@@ -4,15 +4,12 @@ or with the opposite.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tests.fabricated import MACHINES
+from tests.planning import plan_on
 
 from firsttouch.experiments import all_experiments
 from firsttouch.papers.claims import (
@@ -35,7 +32,6 @@ from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import SCHEMA, Machine, Metric, Record, Scalar, Summary
 
-ROOT = Path(__file__).resolve().parents[2]
 ROWS = {row.name: row for row in all_rows()}
 PLAYED_BY: Mapping[str, str] = {
     "mi300a": "mi300a-xnack",
@@ -77,21 +73,16 @@ def calls_on(machine: str) -> dict[str, str]:
     return {claim.id: verdict_on(claim, results_of(machine)).command for claim in own}
 
 
-@cache
-def plans_on(machine: str) -> dict[str, list[dict[str, Any]]]:
-    """The points that each of these calls measures on the machine, by the call."""
-    calls = list(dict.fromkeys(filter(None, calls_on(machine).values())))
-    words = [sys.executable, str(ROOT / "tests/fabricated.py"), machine]
-    done = subprocess.run(words, input="\n".join(calls), text=True, capture_output=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    plans = (json.loads(line) for line in done.stdout.splitlines())
-    return {call: plan["measured"] for call, plan in zip(calls, plans, strict=True)}
+def points_on(machine: str, call: str) -> list[dict[str, Any]]:
+    """The points that a call measures on a machine."""
+    measured: list[dict[str, Any]] = plan_on(machine, call)["measured"]
+    return measured
 
 
 def made_up(claim: PaperClaim, *, opposite: bool = False) -> Results:
     """A run of a claim's call on its machine; or runs, where it compares several."""
     machine = machine_of(claim)
-    points = plans_on(machine)[calls_on(machine)[claim.id]]
+    points = points_on(machine, calls_on(machine)[claim.id])
     runs = {}
     for facts in _facts(claim):
         run = results_of(machine, [_record(dict(point)) for point in points])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.papers.made_up import calls_on, machine_of, made_up, plans_on, results_of, verdict_on
+from tests.papers.made_up import calls_on, machine_of, made_up, points_on, results_of, verdict_on
 
 from firsttouch.papers.claims import Check, PaperClaim, all_claims
 from firsttouch.papers.comparisons import sides_of
@@ -31,7 +31,7 @@ def _problem(claim: PaperClaim, machine: str) -> str:
     call = calls_on(machine)[claim.id]
     if not call:
         return verdict_on(claim, results_of(machine)).why
-    if not plans_on(machine)[call]:
+    if not points_on(machine, call):
         return f"no points: {call}"
     for opposite, expected in ((False, "holds"), (True, "does not hold")):
         verdict = verdict_on(claim, made_up(claim, opposite=opposite))

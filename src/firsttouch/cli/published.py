@@ -13,6 +13,7 @@ from firsttouch.cli.output import print_json, print_stdout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from firsttouch.papers.figures import PaperFigure
     from firsttouch.papers.rows import PaperRow
 
 MOST = 40
@@ -24,6 +25,9 @@ def command(
         str | None,
         typer.Option("--search", metavar="WORD", help="Only rows that have these words, such as 'triad gpu'."),
     ] = None,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="The figures and tables of the papers by number, instead of rows.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Print every row, not only the first 40.")] = False,
     as_json: AsJsonOption = False,
 ) -> None:
@@ -34,6 +38,10 @@ def command(
 
     Example: firsttouch published --search "latency gpu"
     """
+    if figures:
+        listed = commands.paper_figures(search)
+        print_json(listed.data) if as_json else _show_figures(listed.value.figures)
+        return
     result = commands.published(search)
     rows = result.value.rows
     if as_json:
@@ -42,6 +50,24 @@ def command(
         _show_papers(rows)
     else:
         _show_rows(rows, len(rows) if everything else MOST)
+
+
+def _show_figures(figures: Sequence[PaperFigure]) -> None:
+    """A table for each paper."""
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+    from firsttouch.papers.rows import authors
+
+    console = Console()
+    for paper in dict.fromkeys(figure.paper for figure in figures):
+        console.print(f"{paper}: {authors(paper)}", style="bold")
+        table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for figure in (figure for figure in figures if figure.paper == paper):
+            table.add_row(figure.id, figure.shows + ("" if figure.measured else " (not a result)"))
+        console.print(table)
+        console.print()
+    print_stdout("docs/reproduce.md has a line for each: the command that repeats it, or why there is none.")
 
 
 def _show_papers(rows: Sequence[PaperRow]) -> None:

@@ -33,7 +33,7 @@ APPLICATIONS = "app"
 NONE = "none"
 """The unit of text."""
 _DATA = files("firsttouch.papers") / "data"
-_OTHER_FILES = ("reasons.json", "claims.json")
+_OTHER_FILES = ("reasons.json", "claims.json", "figures.json")
 
 
 class PaperSource(Struct):
