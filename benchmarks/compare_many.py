@@ -107,7 +107,7 @@ def rates(names: Sequence[str]) -> int:
         for before, after in triples:
             slow = [slower(run, experiment, 1.1) for run in after]
             comparison = compare_sides(Sides([Side("before", [*before]), Side("after", slow)], []))
-            hits += any(g.worse for g in comparison.groups if g.experiment == experiment) or any(
+            hits += any(g.worse for g in comparison.groups if g.experiment.partition(" ")[0] == experiment) or any(
                 p.worse for p in comparison.differences.points if p.column.definition.experiment == experiment
             )
         print(f"{experiment}: a slow-down of 10 % is found in {hits} of {TRIALS}")
