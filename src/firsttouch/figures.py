@@ -28,6 +28,10 @@ class Figure:
     """A pattern of counter names with one {}, such as 'iteration_{}_ms'. Each matching counter is shown as a separate
     point: its `series` is the text that {} matches (converted to a number if possible), and its `value` is the counter.
     """
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """What the last {} of `series` may match, each with the words for it, which are then the `part` of the point. What
+    a {} before it matches is the `series`.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +100,17 @@ class Heat(Figure):
     """'B': values are formatted as bytes; '': as plain numbers."""
     centre: float | None = None
     """The value that is neither good nor bad, such as 1 for a ratio; colours diverge from it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByIteration(Figure):
+    """For each iteration its time and, below, a line for each of `parts`: side by side for each value of `by`. Both {}
+    of `series` are used; {} of `time` matches the same iterations.
+    """
+
+    by: str
+    time: str
+    y_title: str
 
 
 @dataclass(frozen=True, kw_only=True)

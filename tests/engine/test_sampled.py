@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import folder_of, read_course
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Point, Record
-from firsttouch.records.timeline import MemoryCourse, Phase, by_iteration
+from firsttouch.records.timeline import MemoryCourse, Phase
 from firsttouch.work import APP
 
 STANDIN = Path(__file__).parents[1] / "profile" / "pynvml_standin"
@@ -57,6 +56,9 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     assert record.counters["timeline"] == "timelines/0001"
     assert record.counters["timeline_source"] == "none: the memory of opencl:0 is the host's"
     assert "peak_device_bytes" not in record.counters
+    in_use = [v for name, v in record.counters.items() if name.startswith("memory_iteration_") and "_host_" in name]
+    assert len(in_use) == sum(name.startswith("iteration_") for name in record.counters)
+    assert min(in_use) > 0
 
     profile = read(tmp_path / "o" / "timelines" / "0001")
     assert profile.end is not None
@@ -246,20 +248,7 @@ def course(host: Sequence[float], device: Sequence[float], **more: Any) -> Memor
     """A second of phases, with a reading of both every 0.1 s."""
     lines = [[(i / 10, value) for i, value in enumerate(line)] for line in (host, device)]
     facts = {"source": "NVML", "why": "", "apart": "", "interval": 0.01}
-    phases = more.pop("phases", [Phase("compute", 0.0, 1.0)])
-    return MemoryCourse(phases, *lines, **{**facts, **more})
-
-
-def test_memory_at_the_end_of_each_iteration_is_that_of_the_last_reading_before() -> None:
-    parts = [Phase("iteration 0", 0.05, 0.15, is_part=True), Phase("iteration 1", 0.15, 0.3, is_part=True)]
-    seen = course([0, 50, 10], [-5, 10, 50, 70], phases=[Phase("compute", 0.0, 1.0), *parts])
-    assert by_iteration(seen) == {
-        "memory_iteration_0_host_bytes": 50,
-        "memory_iteration_1_host_bytes": 10,
-        "memory_iteration_0_device_bytes": 10,
-        "memory_iteration_1_device_bytes": 70,
-    }
-    assert by_iteration(replace(seen, interval=0.06)) == {}  # shorter than two readings
+    return MemoryCourse([Phase("compute", 0.0, 1.0)], *lines, **{**facts, **more})
 
 
 def test_peaks_are_those_of_readings_where_they_are_higher() -> None:

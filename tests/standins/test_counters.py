@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 from command import app, run
+from tests.calls import call
+
+from firsttouch.records.reading import load_results
 
 FAKE = Path(__file__).parents[1] / "counters/fake_rocprofv3"
 
@@ -48,8 +52,11 @@ def test_migration_is_counted_over_its_passes_and_not_with_events(tmp_path: Path
 
 
 def test_an_application_is_counted_by_iteration(tmp_path: Path, tool: dict[str, str]) -> None:
-    words = ["--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--counters"]
-    (record,) = app(tmp_path / "out", "srad", *words, **tool)
+    words = ["--size", "tiny", "--repeat", "1", "--strategy", "explicit", "--device", "hip:0", "--counters", "--json"]
+    done = call("app", "srad", *words, "--out", tmp_path / "out", **tool)
+    (row,) = json.loads(done.stdout)["applications"]
+    assert [line["hw_memory_read_bytes"] for line in row["by_iteration"]] == [96 * 1000 * 3] * 4
+    (record,) = load_results(tmp_path / "out").records
     assert (record.status, record.verified) == ("ok", True)
     assert len(record.samples) == 1
     assert record.counters["hw_kernels"] == 14  # three in each of four iterations, one before and one after

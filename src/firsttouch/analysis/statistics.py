@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -69,18 +70,49 @@ def series(record: Record, pattern: str) -> dict[Scalar, Scalar]:
     return {_number_or_text(n[len(start) : len(n) - len(end)]): record.counters[n] for n in matching}
 
 
+def series_of_parts(record: Record, pattern: str, parts: Container[str]) -> dict[tuple[Scalar, str], Scalar]:
+    """The counters that match a pattern with two {}, the second of which matches one of `parts`.
+
+    The counter hw_iteration_1_l2_bytes is (1, 'l2') of 'hw_iteration_{}_{}_bytes'.
+    """
+    start, middle, end = pattern.split("{}")
+    matching = {}
+    for name, v in record.counters.items():
+        if name.startswith(start) and name.endswith(end):
+            which, _, part = name[len(start) : len(name) - len(end)].partition(middle)
+            if part in parts:
+                matching[_number_or_text(which), part] = v
+    return matching
+
+
 def _number_or_text(text: str) -> Scalar:
     if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
         return text
     return float(text) if "." in text else int(text)
 
 
-def expand(records: Iterable[Record], pattern: str) -> list[Record]:
-    """Returns one record for each matching counter of each record, with the factor 'series' and the counter 'value'."""
+def expand(records: Iterable[Record], pattern: str, parts: Mapping[str, str] = MappingProxyType({})) -> list[Record]:
+    """Returns one record for each matching counter of each record, with the factor 'series' and the counter 'value'.
+
+    parts: words for what the last {} matches, which are the factor 'part'; other counters are left out. A {} before it
+    is then 'series'.
+    """
     expanded = []
     for record in records:
         others = {name: v for name, v in record.factors.items() if name != "value"}
-        for which, v in series(record, pattern).items():
-            made = {"factors": {**others, "series": which}, "counters": {**record.counters, "value": v}}
+        for own, v in _matches(record, pattern, parts):
+            made = {"factors": {**others, **own}, "counters": {**record.counters, "value": v}}
             expanded.append(msgspec.structs.replace(record, **made))
     return expanded
+
+
+def _matches(record: Record, pattern: str, parts: Mapping[str, str]) -> Iterator[tuple[dict[str, Scalar], Scalar]]:
+    if pattern.count("{}") == 2:
+        for (which, part), v in series_of_parts(record, pattern, parts).items():
+            yield {"series": which, "part": parts[part]}, v
+        return
+    for which, v in series(record, pattern).items():
+        if not parts:
+            yield {"series": which}, v
+        elif which in parts:
+            yield {"part": parts[str(which)]}, v

@@ -154,7 +154,9 @@ def command(
 
 
 def _show(outcome: RunOutcome) -> None:
+    from firsttouch.cli import iterations
     from firsttouch.cli.summary import show, show_placements
 
     show(outcome.summary["applications"])
+    iterations.show(outcome.summary["applications"])
     show_placements(outcome.summary["placements"])

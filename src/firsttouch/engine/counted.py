@@ -38,7 +38,9 @@ from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.process import run_program, run_under
 
 TIMEOUT = 300.0
-"""Seconds that the counted run of a point may take, with all runs of the program that the tool needs."""
+"""Seconds that the counted run of a point may take, with all runs of the program that the tool needs, unless the point
+itself may take longer.
+"""
 LIST_TIMEOUT = 60.0
 _UNDISTURBED = {events.VARIABLE: "0", "LC_ALL": "C"}
 """Recording events would slow a point down, and only one tool can use the driver's interface for both."""
@@ -109,7 +111,7 @@ class PointCounter:
                 lambda worker: [program, *tool.arguments(wanted, folder, worker, "" if by_marks else COUNTED)],
                 job,
                 folder,
-                timeout=TIMEOUT,
+                timeout=max(TIMEOUT, job.planned.limit),
                 environment={**job.planned.environment, **_UNDISTURBED, **tool.environment(folder)},
             )
             if refusal := tool.refusal(folder, run.output):

@@ -26,7 +26,7 @@ from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import COUNTER, FOLDER, NONE, SOURCE, read_course
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
-from firsttouch.records.timeline import MemoryCourse, NamedInterval, by_iteration, peak, peak_of_both
+from firsttouch.records.timeline import MemoryCourse, NamedInterval, peak, peak_of_both
 from firsttouch.workers.protocol import Reply, describe
 
 INTERVAL = 0.01
@@ -223,7 +223,7 @@ class PointProfile:
             except Exception as error:
                 self.give_up(error)
             else:
-                counters = {**by_iteration(course), **peaks(record.counters, course)}
+                counters = peaks(record.counters, course)
                 counters[SOURCE] = course.source or f"{NONE}{course.why}"
                 counters[COUNTER] = f"{FOLDER}/{self._folder.name}"
         elif not self._why:

@@ -272,8 +272,11 @@ class Application(Applications):
             if kernel_times.are_wanted(factors) and not counted:
                 timer = _core.KernelTimer(session.device)
                 timed += [runner.run(params, timer=timer)[1] for _ in runs]
+            stepped = timelines.takes_steps(factors) and not counted and runner.run(params, stepwise=True)[1]
         measurement = self._measurement(app, params, context, runs)
-        measurement.phases = timelines.spans(runs[-1]) if timelines.is_wanted(factors) else []
+        if timelines.is_wanted(factors):
+            measurement.phases = timelines.spans(runs[-1])
+            measurement.counters |= timelines.in_use_by_iteration(stepped) if stepped else {}
         measurement.counters |= {**short, **chosen.counters(runs), **kernel_times.counters(timed)}
         measurement.counters |= {ITERATIONS: runs[-1].marked} if counted else {}
         if isinstance(size := factors["size"], int):
@@ -343,12 +346,13 @@ class _AppRunner:
         timer: _core.KernelTimer | None = None,
         strategy: Strategy | None = None,
         marks: counting.Marks | None = None,
+        stepwise: bool = False,
     ) -> tuple[App, Run]:
         """Run it once. known: digests of outputs that were checked; without it, the output is not checked. strategy: if
         it is not the point's.
         """
         factors, session, strategy = self._factors, self._session, strategy or self._strategy
-        seed = session.seed if seed is None else seed
+        seed, reads = session.seed if seed is None else seed, known is not None or stepwise
         app = self._app(params, seed, self._options, rank=session.rank, ranks=session.ranks)
         app.division = divided or self.division
         workspace = Workspace(
@@ -369,10 +373,11 @@ class _AppRunner:
             check=known is not None,
             known=known or (),
             windows={a: rows * a.row_bytes for a in app.tiled_arrays()} if rows else None,
-            counters=None if known is None else memory_counters(session.info, session.device, strategy.allocator),
+            counters=memory_counters(session.info, session.device, strategy.allocator) if reads else None,
             log=session.events,
             timer=timer,
             marks=marks,
+            stepwise=stepwise,
             exchange=self._exchanges.new(),
             rest=timelines.REST if timelines.is_wanted(factors) else 0.0,
         )

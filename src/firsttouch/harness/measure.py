@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +29,7 @@ from firsttouch.workspace.arrays import Array
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.exchange import Exchange
 from firsttouch.workspace.gpu_clock import GpuClock
-from firsttouch.workspace.iteration_marks import IterationMarks
+from firsttouch.workspace.iteration_marks import InUse, IterationMarks
 from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
@@ -53,7 +53,8 @@ class Run:
 
     phases: seconds by name; spans: their begins and ends in seconds of time.monotonic(); iterations: seconds of each,
     and iterations_total of all; marked: their number, even if several were timed together; iteration_ends: where
-    they begin and end in seconds of time.monotonic(), if that was noted; transferred: bytes to each agent; gpu: seconds
+    they begin and end in seconds of time.monotonic(), if that was noted; in_use: the memory in
+    use after each by counter, if that was read; transferred: bytes to each agent; gpu: seconds
     of GPU time (workspace/gpu_clock.py), if the device worked; kernels: their time in the phase compute, if there was a
     timer; events: totals by name; exchanged: counters of what was exchanged with other
     processes; slowest: seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the
@@ -65,6 +66,7 @@ class Run:
     iterations_total: float = 0.0
     marked: int = 0
     iteration_ends: list[float] = field(default_factory=list)
+    in_use: Sequence[InUse] = ()
     memory: dict[str, int] = field(default_factory=dict)
     transferred: Mapping[Agent, int] = field(default_factory=dict)
     gpu: float | None = None
@@ -125,6 +127,7 @@ def run(
     marks: Marks | None = None,
     exchange: Exchange | None = None,
     rest: float = 0.0,
+    stepwise: bool = False,
 ) -> Run:
     """Run an application once.
 
@@ -138,6 +141,7 @@ def run(
         marks: queues the marks by which a profiler tells the phase compute and its iterations.
         exchange: carries messages between processes. All begin each run, and each phase compute, together.
         rest: seconds without work before the first allocation.
+        stepwise: wait after each iteration, and read the memory in use.
 
     Raises:
         GuardRefused, Unavailable, Unsupported: the strategy cannot be used on this device.
@@ -151,6 +155,7 @@ def run(
     app.arrange()
     gc.collect()
     meter = Meter(counters or MemoryCounters())
+    active.gpu.marks.read = meter.more if stepwise else None
     time.sleep(rest)
     try:
         with meter, log.window() if log is not None else nullcontext() as window:
@@ -179,6 +184,7 @@ def run(
 def _note_iterations(run: Run, marks: IterationMarks) -> None:
     run.iterations, run.iterations_total = marks.seconds(), marks.total()
     run.marked, run.iteration_ends = sum(marks.numbers()), marks.times()
+    run.in_use = marks.readings
 
 
 def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str, str]:

@@ -86,10 +86,14 @@ class Meter:
         counted = {"device": self._counters.device(), "machine": self._counters.machine()}
         return {"host": _resident()[0], **{name: value for name, value in counted.items() if value is not None}}
 
+    def more(self) -> dict[str, int]:
+        """The memory in use now over that before the first allocation, by counter."""
+        now = self._in_use()
+        return {name: max(0, now[name] - before) for name, before in self._before.items() if name in now}
+
     def read(self, phase: str) -> None:
         """Update the peaks at the end of a phase."""
-        now = self._in_use()
-        more = {name: max(0, now[name] - before) for name, before in self._before.items() if name in now}
+        more = self.more()
         sides = {f"_{name}": more[name] for name in ("host", "device") if name in more}
         in_phase = sides if self._counters.overlap else {"": sum(sides.values())}
         self.peak |= {f"memory_{phase}{side}_bytes": value for side, value in in_phase.items()}

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from firsttouch.experiment.base import Factor
 from firsttouch.harness.measure import Run
-from firsttouch.outcomes.derive import TIMELINE
-from firsttouch.records.schema import Factors
+from firsttouch.outcomes.derive import EVENTS, ON, TIMELINE
+from firsttouch.records.schema import Factors, Scalar
 from firsttouch.records.timeline import NamedInterval
 
 SETTING = Factor(TIMELINE, ("off", "on"), doc="sample host and device memory over time")
@@ -18,6 +18,23 @@ MOST_ITERATIONS = 200
 
 def is_wanted(factors: Factors) -> bool:
     return factors.get(SETTING.name) == "on"
+
+
+def takes_steps(factors: Factors) -> bool:
+    """Whether the samples are followed by a run that waits after each iteration to read the memory in use. Where events
+    are recorded, they are those of the samples.
+    """
+    return is_wanted(factors) and factors.get(EVENTS) != ON
+
+
+def in_use_by_iteration(run: Run) -> dict[str, Scalar]:
+    """The memory in use at the end of each iteration, of a run that waited for it."""
+    return {
+        f"memory_iteration_{i}_{side}_bytes": reading[side]
+        for i, reading in enumerate(run.in_use)
+        for side in ("host", "device")
+        if side in reading
+    }
 
 
 def spans(run: Run) -> list[NamedInterval]:

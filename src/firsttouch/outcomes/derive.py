@@ -15,6 +15,7 @@ import msgspec
 
 from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
+from firsttouch.outcomes.iterations import with_throughput
 from firsttouch.records.schema import Record, as_number
 
 BASELINE, PINNED = "explicit", "explicit+pinned"
@@ -104,7 +105,8 @@ def derive(records: Sequence[Record]) -> list[Record]:
     for record in measured(merged):
         if (name := record.factors.get("strategy")) in PREFIXES and not is_events_run(record):
             baselines.setdefault(setting(record), {}).setdefault(str(name), record)
-    return [_with_ratios(record, baselines.get(setting(record), {})) for record in merged]
+    with_ratios = [_with_ratios(record, baselines.get(setting(record), {})) for record in merged]
+    return [with_throughput(record) for record in with_ratios]
 
 
 def _with_names_of_parts(record: Record) -> Record:

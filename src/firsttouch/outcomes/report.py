@@ -14,7 +14,7 @@ from firsttouch.events import unseen
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
-from firsttouch.outcomes import exchanges, findings
+from firsttouch.outcomes import exchanges, findings, iterations
 from firsttouch.outcomes.derive import (
     BASELINE,
     FASTEST,
@@ -166,7 +166,8 @@ class PointSummary:
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
     relative_*: ratios to explicit, and the bounds of relative_time and relative_memory; relative_pinned_*: to
     explicit+pinned. best_share: the share of the GPU that a search found; best_speedup: how many times as fast as the
-    GPU alone it is.
+    GPU alone it is. throughput: GB/s by tier; by_iteration: what is known of the bytes of each iteration
+    (outcomes/iterations.py); not_seen: how much of the moves no event shows, in words, or ''.
     """
 
     device: str
@@ -206,6 +207,9 @@ class PointSummary:
     best_speedup: float | None
     best_speedup_low: float | None
     best_speedup_high: float | None
+    throughput: dict[str, float]
+    by_iteration: list[iterations.Row]
+    not_seen: str
 
 
 def summary(records: Sequence[Record]) -> list[PointSummary]:
@@ -247,6 +251,9 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         peak_machine_bytes=non_negative(record, MACHINE_PEAK),
         peak_machine_noise_bytes=non_negative(record, MACHINE_NOISE),
         best_share=non_negative(record, "best_share"),
+        throughput=iterations.throughput(record),
+        by_iteration=iterations.rows(record),
+        not_seen=unseen.in_words(record),
         **{
             f.name: positive(record, f.name)
             for f in fields(PointSummary)
@@ -362,6 +369,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
         figures += [
             replace(f, title=f"{f.title} ({'; '.join(missing)})" if missing else f.title) for f in (DRIVER, COURSE)
         ]
+    figures[1:1] = iterations.figures(ran)
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
         figures.append(BY_SHARE)
     figures = [*_over_numbers(ran), *figures]

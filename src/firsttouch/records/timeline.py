@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -65,29 +64,12 @@ class MemoryCourse:
         return self.seconds >= FEWEST * self.interval
 
 
-_ITERATION = "iteration "
 FEWEST = 5
 """The least number of readings in the time of a point that is shown."""
 
 
 def peak(readings: Readings) -> int | None:
     return max((round(value) for _, value in readings), default=None)
-
-
-def by_iteration(course: MemoryCourse) -> dict[str, int]:
-    """The memory in use at the end of each iteration, as memory_iteration_N_host_bytes and ..._device_bytes. Empty if
-    an iteration is too short to have a reading.
-    """
-    parts = [phase for phase in course.phases if phase.is_part and phase.name.startswith(_ITERATION)]
-    if any(part.end - part.start < 2 * course.interval for part in parts):
-        return {}
-    sides = {"host": course.host, "device": course.device}
-    return {
-        f"memory_iteration_{part.name.removeprefix(_ITERATION)}_{side}_bytes": max(0, round(readings[at - 1][1]))
-        for side, readings in sides.items()
-        for part in parts
-        if (at := bisect_right(readings, part.end, key=lambda reading: reading[0]))
-    }
 
 
 def peak_of_both(course: MemoryCourse) -> int | None:

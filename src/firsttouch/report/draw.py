@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from firsttouch import figures
 from firsttouch.records.schema import Record
-from firsttouch.report import bar, heat, line, memory_timeline, stack, table, timeline
+from firsttouch.report import bar, by_iteration, heat, line, memory_timeline, stack, table, timeline
 from firsttouch.report.drawing import Draw, Drawing, DrawingContext
 from firsttouch.text import caption
 
@@ -17,6 +17,7 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Stack: stack.draw,
     figures.Heat: heat.draw,
     figures.Table: table.draw,
+    figures.ByIteration: by_iteration.draw,
     figures.Timeline: timeline.draw,
     figures.MemoryTimeline: memory_timeline.draw,
 }

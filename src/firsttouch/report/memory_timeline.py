@@ -80,7 +80,7 @@ def _about(shown: Courses, *, one_scale: bool) -> list[str]:
     more = ", \N{HORIZONTAL ELLIPSIS}" * (len(names) > MOST_NAMED)
     notes.append(f"Bands from left to right: {', '.join(plain(name, 40) for name in [*names][:MOST_NAMED])}{more}.")
     if any(phase.is_part for course in courses for phase in course.phases):
-        notes.append("Grey: iterations, timed by the device's clock, so placed that the last ends with its phase.")
+        notes.append("Grey: iterations, timed by the device's clock.")
     if sources := dict.fromkeys(course.source for course in courses if course.source):
         notes.append(f"The device's memory is read from {join_names([plain(source, 80) for source in sources])}.")
     reasons = dict.fromkeys(course.why for course in courses if course.why)

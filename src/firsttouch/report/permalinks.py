@@ -12,7 +12,7 @@ from firsttouch.records.schema import Record
 
 SIDE = "side"
 """The factor by which the figures of a comparison tell its sides apart."""
-DERIVED = ("series", "value", SIDE)
+DERIVED = ("series", "part", "value", SIDE)
 """Factors that figures add to a point."""
 
 

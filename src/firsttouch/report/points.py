@@ -16,6 +16,8 @@ MOST_POINTS = 200
 """The most points of one line, and the most bars of a panel."""
 MOST_SERIES = 8
 """The most combinations of colour and dash in one figure."""
+OF_SERIES = ("series", "part")
+"""Factors of the records of a series."""
 FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled", "disturbed": "disturbed"}
 
 
@@ -44,7 +46,7 @@ def others_text(record: Record) -> str:
 
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
     """The records that the figure shows. For a series, there is one record for each of its counters."""
-    expanded = expand(records, figure.series) if figure.series else records
+    expanded = expand(records, figure.series, figure.parts) if figure.series else records
     return matching(figure, expanded)
 
 
@@ -60,7 +62,7 @@ def complete(records: Sequence[Record], amount: str, *others: str) -> list[Recor
 
 def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
     """A list with a sentence on the factors that are the same for all records, or an empty list."""
-    names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, "series")]
+    names = [n for n in records[0].factors if n not in (*varying(records), *figure.where, *OF_SERIES)]
     held = {n: records[0].factors[n] for n in names if any(meant(r, n) is not None for r in records)}
     return ["Held constant: " + ", ".join(named(n, v) for n, v in held.items()) + "."] if held else []
 
@@ -120,6 +122,6 @@ def wrong(records: Sequence[Record]) -> int:
 
 def counted(records: Sequence[Record]) -> int:
     """The number of measured points. All records of one series are one point."""
-    of_series = [r for r in records if "series" in r.factors]
-    points = {(r.device, repr({n: v for n, v in r.factors.items() if n != "series"})) for r in of_series}
+    of_series = [r for r in records if not r.factors.keys().isdisjoint(OF_SERIES)]
+    points = {(r.device, repr({n: v for n, v in r.factors.items() if n not in OF_SERIES})) for r in of_series}
     return len(records) - len(of_series) + len(points)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
+from typing import TypeAlias
 
 from firsttouch import _core
+
+InUse: TypeAlias = Mapping[str, int]
 
 MAX_MARKS = 200
 """Most marks of one loop after its first; longer loops are timed in groups of iterations."""
@@ -17,13 +20,15 @@ class IterationMarks:
     """The marks of the last loop. record: records an event in the stream.
 
     marker: queues a launch at each mark, by which a profiler tells iterations apart, if set. placed: whether the CPU
-    waits at the end of a loop to note when that is.
+    waits at the end of a loop to note when that is. read: what is read after each iteration, or group of them, for
+    which the CPU waits then, if set.
     """
 
     def __init__(self, record: Callable[[], _core.Event]) -> None:
         self._record = record
         self.marker: Callable[[], None] | None = None
         self.placed = False
+        self.read: Callable[[], InUse] | None = None
         self.begin(0, timed=False)
 
     def begin(self, count: int, *, timed: bool) -> None:
@@ -32,6 +37,8 @@ class IterationMarks:
         self._each = max(1, math.ceil(count / MAX_MARKS))
         self._events: list[_core.Event] = []
         self._over: float | None = None
+        self.readings: list[InUse] = []
+        """What was read after each iteration, or group of them."""
 
     def first(self) -> None:
         """Called before each launch. The first call in a loop sets its first mark."""
@@ -43,6 +50,9 @@ class IterationMarks:
         if self._timed and ((index + 1) % self._each == 0 or index + 1 == self._count):
             self.first()
             self._mark()
+            if self.read is not None:
+                self.total()  # waits
+                self.readings.append(self.read())
 
     def end(self) -> None:
         """Called after a loop that did not end early."""

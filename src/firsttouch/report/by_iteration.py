@@ -1,0 +1,100 @@
+"""Draws a ByIteration: for each iteration its time, and below it a line for each part, side by side for each point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from firsttouch.analysis.statistics import expand, group_by, value
+from firsttouch.figures import ByIteration
+from firsttouch.records.schema import Record
+from firsttouch.report import points
+from firsttouch.report.axes import quantitative
+from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
+from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.naming import unit
+from firsttouch.report.palette import INK
+from firsttouch.report.roles import Roles, assign, channels
+from firsttouch.report.vega import constant, field, layer
+
+WIDTH, TIME_HEIGHT, HEIGHT = 345, 80, 170
+ITERATION = "series"
+
+
+def draw(figure: ByIteration, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
+    parts = points.complete(points.select(figure, records), "value", ITERATION)
+    if not parts:
+        return None
+    roles = assign(parts, axes=(ITERATION, "part"), apart=(ITERATION, "part"), facet=figure.by)
+    roles = replace(roles, colour="part")
+    parts, more = points.first_panels(roles, parts)
+    shown = _used(parts)
+    times = points.complete(expand(_points_of(parts, records), figure.time), "value", ITERATION)
+    held = points.constants(figure, parts)
+    unused = [words for words in figure.parts.values() if any(r.factors["part"] == words for r in parts)]
+    zero = [words for words in unused if all(r.factors["part"] != words for r in shown)]
+    notes = [f"Always zero, and not drawn: {'; '.join(zero)}."] if zero and shown else []
+    notes += ["All have the same scales."] if len(group_by(parts, *roles.panel)) > 1 else []
+    spec = _chart(figure, roles, shown or parts, times, context)
+    title = figure.title + channels(figure, replace(roles, colour=""), "for each")
+    return Drawing(title, spec, notes=[*notes, *held, *more, *points.flaws(parts)], wrong=points.wrong(parts))
+
+
+def _used(parts: Sequence[Record]) -> list[Record]:
+    """Without the parts that are zero everywhere."""
+    used = {r.factors["part"] for r in parts if r.counters["value"]}
+    return [r for r in parts if r.factors["part"] in used]
+
+
+def _points_of(parts: Sequence[Record], records: Sequence[Record]) -> list[Record]:
+    """The points that the parts are of."""
+    names = [n for n in parts[0].factors if n not in points.OF_SERIES]
+    keys = {(r.device, *(repr(value(r, n)) for n in names)) for r in parts}
+    return [r for r in records if (r.device, *(repr(value(r, n)) for n in names)) in keys]
+
+
+def _chart(
+    figure: ByIteration, roles: Roles, parts: list[Record], times: list[Record], context: DrawingContext
+) -> Spec:
+    context.palette.styles("part", figure.parts.values())
+    of_time = replace(figure, series=figure.time)
+    rows = [{**_row(r, figure, roles), "of": "part"} for r in parts]
+    time_rows = [{**_row(r, of_time, replace(roles, colour="")), "of": "time"} for r in times]
+    iterations = numbers([*rows, *time_rows], "x")
+    x = field("x:Q", **quantitative(ITERATION, "iteration", "", iterations, False, is_x=True))
+    hidden = {**x, "axis": {**x["axis"], "labels": False, "title": None}}
+    upper: list[Spec] = []
+    if time_rows:
+        amounts = numbers(time_rows, "y")
+        log = max(amounts) > 10 * min(amounts) > 0
+        y = field("y:Q", **quantitative("value", "time, ms", unit(of_time, "value", times[0]), amounts, log))
+        upper = _lines({"x": hidden, "y": y, "color": constant(INK)}, time_rows, "time")
+    y = field(
+        "y:Q", **quantitative("value", figure.y_title, unit(figure, "value", parts[0]), numbers(rows, "y"), False)
+    )
+    hue, shape = (colour(figure, roles, parts, context.palette, shape=is_shape) for is_shape in (False, True))
+    lower = _lines({"x": x, "y": y, "color": {**hue, "title": None}}, rows, "part", {"shape": {**shape, "title": None}})
+    charts = []
+    for panel in dict.fromkeys(r["panel"] for r in rows):
+        own = {"filter": {"field": "panel", "equal": panel}}
+        halves = [{"layer": lower, "width": WIDTH, "height": HEIGHT}]
+        if upper:
+            halves.insert(0, {"layer": upper, "width": WIDTH, "height": TIME_HEIGHT})
+        title = {"title": {"text": wrapped(panel, WIDTH), "anchor": "start", "fontSize": 11}} if panel else {}
+        charts.append({"vconcat": halves, "spacing": 8, "transform": [own], **title})
+    spec = charts[0] if len(charts) == 1 else {"concat": charts, "columns": 2}
+    return finish(spec, [*time_rows, *rows])
+
+
+def _row(record: Record, figure: ByIteration, roles: Roles) -> Spec:
+    return row(record, figure, roles, ITERATION, "value") | {"x": record.factors[ITERATION]}
+
+
+def _lines(place: Spec, rows: list[Spec], of: str, dots: Spec | None = None) -> list[Spec]:
+    test = f"datum.of == '{of}'"
+    bare = {k: v for k, v in place.items() if k != "color"}
+    return [
+        layer("line", place, test, strokeWidth=1.6),
+        layer("point", {**place, **(dots or {})}, test, filled=True, size=26, opacity=1),
+        *flag_marks(rows, bare, test),
+    ]
