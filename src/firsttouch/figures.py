@@ -82,6 +82,8 @@ class Stack(Figure):
     y_title: str = ""
     without: Sequence[str] = ()
     """Segments to omit, by the text that {} of `series` matches."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What segments are called, by that text."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -298,13 +298,23 @@ def test_figures_that_say_something():
             sample.app("a", "managed", factors={"events": "on"}, counters=driver),
         ]
     )
-    assert kinds(records) == [Stack, Line, Stack, Timeline, Table]
+    assert kinds(records) == [Stack, Line, Stack, Stack, Timeline, Table]
     drawing = drawing_of(report.DRIVER, records)
     segments = [r for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"]
     assert [(r["segment"], r["end"] - r["start"]) for r in segments] == [
         ("nothing recorded", 20), ("gpu faults", 11), ("to device", 4)
     ]  # fmt: skip
     assert {"35 ms", "managed"} <= set(texts_of(drawing))
+
+
+def test_faults_and_transfers_of_the_whole_run_are_added_up_as_nvprof_does():
+    sums = {"um_h2d_ms": 1.0, "um_h2d_sum_ms": 9.0, "um_d2h_sum_ms": 4.0, "um_gpu_fault_sum_ms": 30.0}
+    drawing = drawing_of(report.SUMS, derive([sample.app("a", "managed", counters=sums)]))
+    segments = [
+        (r["segment"], r["end"] - r["start"]) for r in drawing.spec["datasets"]["rows"] if r["kind"] == "segment"
+    ]
+    assert segments == [("transfers to the device", 9), ("transfers to the host", 4), ("GPU page faults (stall)", 30)]
+    assert "43 ms" in texts_of(drawing)
 
 
 def test_the_table_has_what_varies_and_no_empty_columns():

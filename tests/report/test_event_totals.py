@@ -11,7 +11,7 @@ from test_page import Elements, section
 
 from firsttouch.events.log import MemoryEvent, Span
 from firsttouch.events.sums import Course, CourseRow
-from firsttouch.events.trace import TRACE, Trace
+from firsttouch.events.trace import TRACE, Trace, read_timelines
 from firsttouch.report.page import load, render, write_report
 
 MIB = 2**20
@@ -133,3 +133,12 @@ def test_a_broken_trace_is_a_warning(write):
     (found,) = load([directory]).values()
     assert found.warnings == [f"{directory / TRACE}:2: not an event as `firsttouch run --events` writes it"]
     assert "not an event" in write_report([directory]).read_text()
+
+
+def test_phases_of_the_recorded_repetition_come_with_its_course(tmp_path):
+    course = Course(start=4.0, bin_ns=10**9, rows=[CourseRow("h2d", "fault", [1], [MIB], [5])])
+    phases = [("compute", 1.0, 2.0), ("allocate", 4.0, 4.5), ("compute", 5.0, 6.0)]
+    Trace(tmp_path).add(point(MIB, MOVED), Span(0.0, 10.0, [], phases=phases, course=course))
+    ((timeline,),) = read_timelines(tmp_path).values()
+    assert timeline.phases == [("allocate", 0.0, 0.5), ("compute", 1.0, 2.0)]
+    assert timeline.end == 2.0

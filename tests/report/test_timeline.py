@@ -56,6 +56,25 @@ def test_a_panel_for_each_strategy_with_the_point_that_moved_most():
     assert to_svg(drawing.spec).count('stroke-width="1.6"') >= 2  # a line in each panel
 
 
+def test_a_tenfold_rate_is_steeper_and_phases_are_bands():
+    """Panels share their scales, and end with the last phase that was recorded."""
+    phases = [("allocate", 0.0, 0.5), ("compute", 0.5, 2.0), ("free", 2.0, 9.0), ("made up' || true", 0.0, 1.0)]
+    slow = TransferTimeline({"strategy": "managed"}, {"up": [(0.0, 0.0), (2.0, 10.0 * MIB), (9.0, 10.0 * MIB)]}, phases)
+    fast = TransferTimeline({"strategy": "managed+prefetch"}, {"up": [(0.0, 0.0), (0.2, 8.0 * MIB)]})
+    drawing = draw_timeline(slow, fast, by="strategy")
+    scales = []
+    for chart in drawing.spec["concat"]:
+        line = chart["layer"][-1]["encoding"]
+        scales.append((line["x"]["scale"]["domain"], line["y"]["scale"]["domain"]))
+    assert scales[0] == scales[1]
+    assert scales[0][0] == [0, 2.0]
+    bands = [(r["phase"], r["x"], r["x2"]) for r in drawing.spec["datasets"]["rows"] if r["kind"] == "band"]
+    assert bands == phases[:2]
+    assert max(r["x"] for r in rows_of(drawing)) == 2.0
+    assert drawing.notes[0].endswith("all panels have the same scales. Bands from left to right: allocate, compute.")
+    assert to_svg(drawing.spec).count('opacity="0.16"') >= 2
+
+
 def test_nothing_is_drawn_if_nothing_moved():
     assert draw(Timeline(), (), DrawingContext(None, Palette())) is None
     still = TransferTimeline({}, {"up": [(0.0, 0.0), (1.0, 0.0)]})

@@ -185,18 +185,22 @@ def read_timelines(directory: Path) -> dict[tuple[str, str], list[TransferTimeli
     timelines: dict[tuple[str, str], list[TransferTimeline]] = {}
     devices: dict[int, str] = {}
     timeline, began, key = TransferTimeline({}), 0.0, ("", "")
+    phases: list[tuple[str, float, float]] = []
     for event in read_trace(directory):
         if event.name == "process_name":
             devices[event.pid] = str(event.args.get("name"))
         elif event.ph == "X" and "experiment" in event.args:
             factors = {name: value for name, value in event.args.items() if name not in ABOUT}
-            timeline = TransferTimeline(factors)
+            timeline, phases = TransferTimeline(factors), []
             key = (str(event.args["experiment"]), devices.get(event.pid, ""))
+        elif event.ph == "X" and event.tid == _PHASES:
+            phases.append((event.name, event.ts, event.ts + (event.dur or 0.0)))
         elif event.ph == "C":
             total = event.args.get("bytes")
             if isinstance(total, int | float):
                 if not timeline.steps:
                     began = event.ts
+                    timeline.phases = [(n, (a - began) / 1e6, (b - began) / 1e6) for n, a, b in phases if a >= began]
                     timelines.setdefault(key, []).append(timeline)
                 steps = timeline.steps.setdefault(event.name.removeprefix("bytes "), [])
                 steps.append(((event.ts - began) / 1e6, float(total)))

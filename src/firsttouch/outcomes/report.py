@@ -99,6 +99,11 @@ DRIVER = Stack(
     x="strategy", series="um_compute_{}_ms", y_title="time, ms", titles={"series": "during the phase"},
     title="Time of the phase compute by what the driver did, with events recorded",
 )  # fmt: skip
+SUMS = Stack(
+    x="strategy", series="um_{}_sum_ms", y_title="time, ms", titles={"series": "durations of"},
+    names={"gpu fault": "GPU page faults (stall)", "h2d": "transfers to the device", "d2h": "transfers to the host"},
+    title="Durations of faults and transfers in the whole run, added up, as nvprof sums them",
+)  # fmt: skip
 COURSE = Timeline(by="strategy", title="Bytes moved by the driver over time, in the last repetition")
 MEMORY = MemoryTimeline(by="strategy", title="Memory in use over time, in the last repetition")
 ITERATIONS = Line(
@@ -367,7 +372,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(series(r, DRIVER.series) for r in ran):
         missing = unseen.lines(ran, "strategy")
         figures += [
-            replace(f, title=f"{f.title} ({'; '.join(missing)})" if missing else f.title) for f in (DRIVER, COURSE)
+            replace(f, title=f"{f.title} ({'; '.join(missing)})" if missing else f.title)
+            for f in (DRIVER, SUMS, COURSE)
         ]
     figures[1:1] = iterations.figures(ran)
     if len({r.factors.get("gpu_share") for r in ran}) > 1:

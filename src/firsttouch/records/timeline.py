@@ -16,10 +16,19 @@ NamedInterval: TypeAlias = tuple[str, float, float]
 
 @dataclass
 class TransferTimeline:
-    """The bytes that one point moved. steps: by direction, pairs of seconds since the point began and bytes so far."""
+    """The bytes that one point moved. steps: by direction, pairs of seconds since recording began and bytes so far.
+    phases: those of an application while they were recorded, in the same seconds.
+    """
 
     factors: dict[str, Scalar]
     steps: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    phases: list[NamedInterval] = field(default_factory=list)
+
+    @property
+    def end(self) -> float:
+        """When the last phase ended; without phases, the last move."""
+        moves = (steps[-1][0] for steps in self.steps.values() if steps)
+        return max((end for _, _, end in self.phases), default=max(moves, default=0.0))
 
     @property
     def moved(self) -> float:

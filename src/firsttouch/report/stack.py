@@ -48,6 +48,7 @@ def segments(record: Record, figure: Stack) -> dict[str, float]:
         name = label("series", which).replace("_", " ")
         if name in figure.without or isinstance(v, bool | str | None) or not 0 <= v < HUGE:
             continue
+        name = figure.names.get(name, name)
         name = name if len(amounts) < MOST_SEGMENTS or name in amounts else REST
         amounts[name] = amounts.get(name, 0.0) + v
     return amounts

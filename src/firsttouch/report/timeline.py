@@ -1,8 +1,10 @@
-"""Draws TransferTimelines: the bytes that points moved over time, one line per direction."""
+"""Draws TransferTimelines: the bytes that points moved over time, one line per direction, with phases as bands. All
+panels have the same scales, so that a steeper line is a faster transfer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from firsttouch.analysis.statistics import distinct
@@ -11,13 +13,13 @@ from firsttouch.records.schema import Record
 from firsttouch.report.axes import byte_ticks, size_label, time_label
 from firsttouch.report.chart import finish, numbers, side_by_side
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
-from firsttouch.report.palette import COLOURS
+from firsttouch.report.palette import COLOURS, PHASES, Palette
 from firsttouch.report.points import MOST_PANELS, finite
 from firsttouch.report.vega import field, layer
 from firsttouch.text import count, label, named
 
 if TYPE_CHECKING:
-    from firsttouch.records.timeline import TransferTimeline
+    from firsttouch.records.timeline import NamedInterval, TransferTimeline
 
 MOST_STEPS = 1000
 
@@ -39,36 +41,70 @@ def draw(figure: Timeline, records: Sequence[Record], context: DrawingContext) -
         notes.append(f"The first {MOST_PANELS} of {count(len(largest), 'panel')} are drawn.")
     notes.append("events.json has every point, for Perfetto.")
     title = figure.title or "Bytes moved by the driver over time"
-    return Drawing(title, _panels(shown, titled=bool(figure.by)), notes=notes)
+    return Drawing(title, _panels(shown, context.palette, titled=bool(figure.by)), notes=notes)
 
 
 def _which(figure: Timeline, shown: Sequence[TransferTimeline]) -> str:
     """The sentence on the points that are drawn."""
+    phases = dict.fromkeys(name for timeline in shown for name, _, _ in _phases(timeline))
+    bands = f" Bands from left to right: {', '.join(phases)}." if phases else ""
     if len(shown) > 1:
-        return f"Of each {figure.by}, the point that moved most; each panel has its own axes."
+        return f"Of each {figure.by}, the point that moved most; all panels have the same scales.{bands}"
     which = ", ".join(named(name, v) for name, v in shown[0].factors.items()) or "the only one"
-    return f"The point that moved most: {which}."
+    return f"The point that moved most: {which}.{bands}"
 
 
-def _panels(shown: dict[str, TransferTimeline], *, titled: bool) -> Spec:
+def _phases(timeline: TransferTimeline) -> list[NamedInterval]:
+    """The phases that are drawn: those within the recording."""
+    return [(name, start, end) for name, start, end in timeline.phases if name in PHASES[:-1] and finite(start + end)]
+
+
+def _end(timeline: TransferTimeline) -> float:
+    """Until when a panel shows its point."""
+    return max((end for _, _, end in _phases(timeline)), default=timeline.end)
+
+
+def _panels(shown: dict[str, TransferTimeline], palette: Palette, *, titled: bool) -> Spec:
     ways = list(dict.fromkeys(way for timeline in shown.values() for way in timeline.steps))
     colour = field("colour:N", title="", scale={"domain": ways, "range": [*COLOURS[: len(ways)]]})
+    names = list(dict.fromkeys(name for timeline in shown.values() for name, _, _ in _phases(timeline)))
+    fills = dict(zip(names, palette.styles("phase", names)[0], strict=True))
+    lines = {title: [{**row, "panel": title} for row in _rows(timeline)] for title, timeline in shown.items()}
+    most = max(numbers([row for drawn in lines.values() for row in drawn], "y") or [1.0])
+    until = max((end for timeline in shown.values() if finite(end := _end(timeline))), default=0.0)
     rows: list[Spec] = []
     charts = []
     for title, timeline in shown.items():
-        drawn = [{**row, "panel": title} for row in _rows(timeline)]
+        bands = [
+            {"kind": "band", "panel": title, "phase": name, "x": start, "x2": end}
+            for name, start, end in _phases(timeline)
+        ]
+        drawn = [*bands, *lines[title]]
         header = {"title": {"text": title, "anchor": "start", "fontSize": 11}} if titled else {}
         size = {"width": 560, "height": 240} if len(shown) == 1 else {"width": 270, "height": 150}
         inside = [{"filter": {"field": "panel", "equal": title}}]
-        charts.append({"layer": [_line(drawn, colour)], "transform": inside, **size, **header})
+        layers = [*_bands(bands, fills), _line(most, until, colour)]
+        charts.append({"layer": layers, "transform": inside, **size, **header})
         rows += drawn
     return finish(side_by_side(charts), rows)
 
 
+def _bands(bands: list[Spec], fills: Mapping[str, str]) -> list[Spec]:
+    """A rectangle behind the lines for each phase."""
+    place = {"x": field("x:Q"), "x2": field("x2")}
+    names = dict.fromkeys(band["phase"] for band in bands)
+    return [
+        layer("rect", place, f"datum.kind == 'band' && datum.phase == '{name}'", fill=fills[name], opacity=0.16)
+        for name in names
+    ]
+
+
 def _rows(timeline: TransferTimeline) -> list[Spec]:
-    """The points of all lines of a panel."""
+    """The points of all lines of a panel, which end with it."""
     rows: list[Spec] = []
-    for way, steps in timeline.steps.items():
+    end = _end(timeline)
+    for way, all_steps in timeline.steps.items():
+        steps = [*((t, v) for t, v in all_steps[:-1] if t <= end), (min(end, all_steps[-1][0]), all_steps[-1][1])]
         every = -(-len(steps) // MOST_STEPS)
         kept = [*steps[:-1:every], steps[-1]]
         drawn = [(when, total) for when, total in kept if finite(when) and finite(total)]
@@ -76,11 +112,11 @@ def _rows(timeline: TransferTimeline) -> list[Spec]:
     return rows
 
 
-def _line(rows: list[Spec], colour: Spec) -> Spec:
-    most, until = max([*numbers(rows, "y"), 1.0]), max([*numbers(rows, "x"), 0.0])
-    ticks = byte_ticks(most)
+def _line(most: float, until: float, colour: Spec) -> Spec:
+    ticks = byte_ticks(max(most, 1.0))
     x_axis = {"grid": False, "labelExpr": time_label(1.0), "tickCount": 5}
     x = field("x:Q", title="time since recording began", scale={"domain": [0, until]}, axis=x_axis)
     y_axis = {"values": ticks, "labelExpr": size_label()}
     y = field("y:Q", title="bytes moved", scale={"domain": [0, ticks[-1]]}, axis=y_axis)
-    return layer("line", {"x": x, "y": y, "color": colour}, strokeWidth=1.6, interpolate="step-after")
+    test = "datum.kind == 'point'"
+    return layer("line", {"x": x, "y": y, "color": colour}, test, strokeWidth=1.6, interpolate="step-after")
