@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny, skip_reason
 
 from firsttouch.apps.heartwall import Heartwall
 from firsttouch.apps.support.film import MAX_DISPLACEMENT, MAX_STEP
-from firsttouch.harness.app import Cpu, solve
+from firsttouch.harness.app import Gpu, solve
+from firsttouch.workspace.ledger import Ledger
 
 
 @pytest.mark.parametrize(
@@ -49,18 +52,34 @@ def test_other_films(changed: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("strategy", ["explicit", "svm-fine", "svm-coarse"])
 def test_next_frame_is_generated_while_the_gpu_searches(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched, generate_frame = [], Heartwall.generate_frame
+    happened: list[str] = []
 
-    def recorded(self: Heartwall, cpu: Cpu, number: int) -> None:
-        generate_frame(self, cpu, number)
-        frame = cpu.workspace.ledger.contents[self.frame.number]
-        searched.append(bool(frame.busy_read or frame.busy_written))
+    def recorded(of: type, name: str) -> None:
+        original = getattr(of, name)
 
-    monkeypatch.setattr(Heartwall, "generate_frame", recorded)
+        def call(*given: Any, **named: Any) -> Any:
+            result = original(*given, **named)
+            happened.append(name)
+            return result
+
+        monkeypatch.setattr(of, name, call)
+
+    for of, name in ((Heartwall, "generate_frame"), (Gpu, "launch"), (Ledger, "_wait")):
+        recorded(of, name)
     if skip_reason(Heartwall, strategy):
         pytest.skip(f"no {strategy} here")
     assert run_tiny(Heartwall, strategy).error == ""
-    assert searched == [False] + [True] * (Heartwall.sizes["tiny"]["iterations"] - 1)
+    after = [happened[i + 1] for i, name in enumerate(happened) if name == "launch"]
+    assert after.count("generate_frame") == Heartwall.sizes["tiny"]["iterations"] - 1
+
+
+def test_with_copies_there_is_one_frame_on_each_side_and_elsewhere_two() -> None:
+    params = Heartwall.sizes["tiny"]
+    for strategy, expected in (("explicit", ["device", "malloc"]), ("svm-fine", ["svm-fine"] * 2)):
+        run = run_tiny(Heartwall, strategy)
+        frames = [(allocator, nbytes) for name, allocator, nbytes in run.buffers if name in ("frame", "next")]
+        assert sorted(frames) == [(allocator, 4 * params["rows"] * params["cols"]) for allocator in expected]
+        assert run.transferred["gpu"] >= params["iterations"] * 4 * params["rows"] * params["cols"]
 
 
 def test_frames_smaller_than_a_window_are_rejected() -> None:

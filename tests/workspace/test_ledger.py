@@ -21,7 +21,7 @@ from tests.workspace.random_programs import (
 
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
 from firsttouch.workspace.ledger import Ledger
-from firsttouch.workspace.steps import Copy, EndPrefetches, Flush, Join, Map, Prefetch, Step, Unmap, Use, Wait
+from firsttouch.workspace.steps import Allocate, Copy, EndPrefetches, Flush, Join, Map, Prefetch, Step, Unmap, Use, Wait
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 NBYTES = 4 * WORDS
@@ -201,3 +201,20 @@ def test_a_ledger_that_is_not_strict_transfers_a_range_if_somebody_wrote_a_part_
     read = {"reads": True, "writes": False}
     assert ledger.touch("gpu", 0, 0, NBYTES, **read) == [Copy(0, 0, NBYTES, "gpu"), Use(0, "gpu", 0, NBYTES, **read)]
     assert ledger.touch("gpu", 1, 0, NBYTES, **read) == [Use(1, "gpu", 0, NBYTES, **read)]
+
+
+def test_swapping_a_device_array_and_a_host_array_copies_and_waits_before_the_launch() -> None:
+    ledger, (declared, *_) = Ledger(STRATEGIES["explicit"], DEVICE), declarations()
+    for copies in ("device", "host"):
+        (block,) = ledger.allocate(dataclasses.replace(declared, copies=copies))
+        assert isinstance(block, Allocate)
+        assert block.side == copies
+    used = {"reads": True, "writes": False}
+    for _ in range(2):
+        ledger.touch("cpu", 1, 0, NBYTES, reads=False, writes=True)
+        assert ledger.swap(0, 1) == [Copy(0, 0, NBYTES, "gpu", source=1), Wait()]
+        assert ledger.touch("gpu", 0, 0, NBYTES, **used) == [Use(0, "gpu", 0, NBYTES, **used)]
+        assert ledger.touch("cpu", 1, 0, 8, reads=False, writes=True) == [Use(1, "cpu", 0, 8, reads=False, writes=True)]
+    assert ledger.transferred["gpu"] == 2 * NBYTES
+    with pytest.raises(ValueError, match="not declared for use by the cpu"):
+        ledger.touch("cpu", 0, 0, 8, **used)

@@ -12,6 +12,7 @@ from firsttouch.harness.app import App, Cpu, Gpu, Params, Scattered, View, buffe
 from firsttouch.harness.random import F64, below
 
 THREADS = 512
+GUIDED = ("preferred-gpu", "accessed-by-cpu")
 SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of points from the border
 # A pixel is below 275 and has five roundings of 1.5e-5 at most; a blend has three more, and weights that add up to one.
 TEMPLATE_ERROR = 5e-4
@@ -38,9 +39,10 @@ class Heartwall(App):
     points: int
     iterations: int  # frames, including the first
 
-    # Column-major. The CPU rewrites it each time, so read-mostly copies would be invalidated.
-    frame = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
-    next = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=("preferred-gpu", "accessed-by-cpu"))
+    # Column-major. The CPU rewrites it each time, so read-mostly copies would be invalidated. With copies there is one
+    # frame on each side, as in the original.
+    frame = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=GUIDED, copies="device")
+    next = buffer(f32, "cols", "rows", role="input", starts_on="cpu", advice=GUIDED, copies="host")
     start = buffer(i32, "points", 2, role="constant", starts_on="cpu")  # row and column
     positions = buffer(i32, "iterations", "points", 2, role="output", ends_on="cpu")
     peaks = buffer(f32, "iterations", "points", role="output", ends_on="cpu")  # correlation of each match

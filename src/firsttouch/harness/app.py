@@ -28,7 +28,7 @@ from firsttouch.harness.shapes import items, number_type
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange, Scattered
-from firsttouch.workspace.declarations import Agent, Declaration, Params, Role
+from firsttouch.workspace.declarations import Agent, Copies, Declaration, Params, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
 
@@ -104,6 +104,7 @@ def buffer(
     sides: Literal["both", "cpu", "gpu"] | None = None,
     advice: tuple[str, ...] | None = None,
     file: bool = False,
+    copies: Copies = "both",
 ) -> BufferSpec:
     """Declare a buffer.
 
@@ -116,6 +117,9 @@ def buffer(
         sides: the agents that use it. Default: both; for scratch the side that it starts on, or the GPU; for exchange
             the GPU.
         advice: hints that replace those implied by the role, such as ("read-mostly",).
+        copies: the arrays that it has under strategies with a host array and a device array of each buffer. Of two
+            buffers that gpu.swap exchanges, and of which only the CPU uses one and only kernels the other, one may have
+            the host array alone and one the device array: swapping them copies, as programs with copies do.
         file: its contents are those of a file. App.arrange sets the array's `file` to an open descriptor, and cpu.load
             makes the contents available.
     """
@@ -127,7 +131,7 @@ def buffer(
         sides = {"scratch": starts_on or "gpu", "exchange": "gpu"}.get(role, "both")
     if invalid := {starts_on, ends_on} - {None, *(get_args(Agent) if sides == "both" else (sides,))}:
         raise ValueError(f"a buffer with sides={sides} cannot start or end on {invalid.pop()}")
-    declared = {"starts_on": starts_on, "ends_on": ends_on, "advice": advice, "file": file}
+    declared = {"starts_on": starts_on, "ends_on": ends_on, "advice": advice, "file": file, "copies": copies}
     return BufferSpec(dtype, shape, role=role, sides=sides, **declared)
 
 

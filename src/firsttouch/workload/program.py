@@ -13,7 +13,7 @@ import numpy as np
 
 from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
-from firsttouch.workspace.declarations import Agent, Declaration, Role
+from firsttouch.workspace.declarations import Agent, Copies, Declaration, Role
 
 SCHEMA: Final = "firsttouch-program/1"
 LONGEST_BODY = 64
@@ -35,10 +35,11 @@ class Block(_Item, frozen=True):
     ends_on: Agent | None = None
     advice: tuple[str, ...] | None = None
     file: bool = False
+    copies: Copies = "both"
 
     @classmethod
     def of(cls, d: Declaration) -> Block:
-        return cls(d.name, d.nbytes, d.role, d.sides, d.starts_on, d.ends_on, d.advice, d.file)
+        return cls(d.name, d.nbytes, d.role, d.sides, d.starts_on, d.ends_on, d.advice, d.file, d.copies)
 
     @property
     def declaration(self) -> Declaration:
@@ -54,6 +55,7 @@ class Block(_Item, frozen=True):
             self.ends_on,
             self.advice,
             self.file,
+            self.copies,
         )
 
 

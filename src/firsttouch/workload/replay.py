@@ -52,8 +52,10 @@ class Replay:
             elif isinstance(item, Launch):
                 self._launch(item)
             elif isinstance(item, Swap):
-                self.ledger.swap(item.first, item.second)
-                self.swap(item.first, item.second)
+                if steps := self.ledger.swap(item.first, item.second):
+                    self.play(steps)
+                else:
+                    self.swap(item.first, item.second)
             elif isinstance(item, AwaitAll):
                 self.play(self.ledger.wait())
 

@@ -453,7 +453,9 @@ class Gpu(_Agent):
         return self.exchanges.total(own)
 
     def swap(self, first: Array, second: Array) -> None:
-        """Exchange the memory of two buffers of the same kind, without copying."""
+        """Exchange the memory of two buffers of the same kind, without copying, unless one is declared to have the host
+        array alone and one the device array.
+        """
         self.workspace.swap(first, second)
 
     def iterations(self, count: int) -> Iterator[int]:

@@ -17,6 +17,8 @@ Params: TypeAlias = Mapping[str, int]
 Agent = Literal["cpu", "gpu"]
 Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
 Place = Literal["cpu", "gpu", "copies", "strategy", "exchange"]
+Copies: TypeAlias = Literal["both", "host", "device"]
+"""The arrays that a buffer has where it would have a host array and a device array."""
 PLAIN = common_allocator("host")
 
 
@@ -26,7 +28,8 @@ class Declaration:
 
     shape: items per dimension, slowest first; sides: the agents that use it; starts_on: the agent that initialises it;
     ends_on: the agent that needs the result; advice: replaces the hints that the role implies; file: its contents are
-    those of a file.
+    those of a file. copies: two buffers that are swapped, of which the CPU fills one while kernels use the other, may
+    be a host array and a device array where others have both; swapping them copies.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Declaration:
     ends_on: Agent | None = None
     advice: tuple[str, ...] | None = None
     file: bool = False
+    copies: Copies = "both"
 
     @property
     def nbytes(self) -> int:

@@ -84,7 +84,8 @@ class Executor:
         self._file = None
 
     def _copy(self, step: steps.Copy) -> None:
-        host, device, count = self._host(step.buffer), self._on_device(step.buffer), step.end - step.start
+        host = self._host(step.buffer if step.source is None else step.source)
+        device, count = self._on_device(step.buffer), step.end - step.start
         if step.to == "gpu":
             with self.clock.copying() if self.clock else nullcontext():
                 self._device.copy(device, step.start - step.window, host, step.start, count)

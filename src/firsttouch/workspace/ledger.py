@@ -97,6 +97,10 @@ class Contents:
         self.shared = "shared" in sides
         self.host, self.device = self.shared or "host" in sides, self.shared or "device" in sides
 
+    def is_copied_from(self, other: Contents) -> bool:
+        """Whether this is a device array alone, and the other a host array alone."""
+        return self.place == other.place == "copies" and not (self.host or other.device)
+
     def state(self) -> Hashable:
         """What later steps depend on."""
         ranges = (self.valid["cpu"], self.valid["gpu"], self.busy_read, self.busy_written)
@@ -174,7 +178,8 @@ class Ledger:
         mapped = self._maps_file(declared)
         if place == "copies":
             host = Allocate(buffer, "host", strategy.host_arrays, nbytes, mapped)
-            return Contents(place, (host, Allocate(buffer, "device", on_device, device_bytes)))
+            blocks = {"host": host, "device": Allocate(buffer, "device", on_device, device_bytes)}
+            return Contents(place, tuple(b for side, b in blocks.items() if declared.copies in ("both", side)))
         entry = self.info.allocator(strategy.allocator)
         assert entry is not None
         return Contents(
@@ -358,13 +363,30 @@ class Ledger:
         self._wait(steps)
         return steps
 
-    def swap(self, first: int, second: int) -> None:
-        """Exchange the memory of two buffers. Raises ValueError unless they have the same size, role and placement."""
+    def swap(self, first: int, second: int) -> list[Step]:
+        """Exchange the memory of two buffers, or, of a device array and a host array, copy. Returns the steps of the
+        copy. Raises ValueError unless they have the same size, role and placement.
+        """
         a, b = self.declared[first], self.declared[second]
         if not a.is_interchangeable_with(b):
             raise ValueError(f"{a.name} and {b.name} cannot be swapped: their size, role or placement differs")
         contents = self.contents
+        if contents[first].is_copied_from(contents[second]):
+            return self._copy_from(first, second)
         contents[first], contents[second] = contents[second], contents[first]
+        return []
+
+    def _copy_from(self, buffer: int, source: int) -> list[Step]:
+        """Copy what is valid of a host array to the device array of another buffer, and wait, as a copy of pageable
+        memory does: the CPU may then overwrite the host array while kernels use the other.
+        """
+        contents, steps = self.contents[buffer], list[Step]()
+        for start, end in self.contents[source].valid["cpu"]:
+            self.transferred["gpu"] += end - start
+            steps.append(Copy(buffer, start, end, "gpu", source=source))
+            contents.valid["gpu"].add(start, end)
+        self._wait(steps)
+        return steps
 
     def forget(self, buffers: Iterable[int]) -> None:
         """Take buffers as never written."""

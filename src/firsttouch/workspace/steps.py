@@ -51,13 +51,16 @@ class CopyFile(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Copy a range between a host array and a device array, which begins at byte `window` of the host array."""
+    """Copy a range between a host array and a device array, which begins at byte `window` of the host array. source:
+    the buffer that has the host array, if another does.
+    """
 
     buffer: int
     start: int
     end: int
     to: Agent
     window: int = 0
+    source: int | None = None
 
 
 class Map(NamedTuple):

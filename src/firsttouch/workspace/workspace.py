@@ -102,9 +102,13 @@ class Workspace:
         self._play(self.ledger.load(array.number, threads))
 
     def swap(self, first: Array, second: Array) -> None:
-        """Exchange the memory of two buffers. Raises ValueError unless they have the same size, role and placement."""
-        self.ledger.swap(first.number, second.number)
-        first.memory, second.memory = second.memory, first.memory
+        """Exchange the memory of two buffers, or, of a device array and a host array, copy. Raises ValueError unless
+        they have the same size, role and placement.
+        """
+        if steps := self.ledger.swap(first.number, second.number):
+            self._play(steps)
+        else:
+            first.memory, second.memory = second.memory, first.memory
 
     def move_window(self, array: Array, start: int) -> None:
         """Move the device part of a streamed array to offset `start` in bytes."""
