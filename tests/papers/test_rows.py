@@ -90,6 +90,12 @@ def test_every_row_has_paper_section_and_either_a_measurement_or_a_reason() -> N
         assert bool(row.here) != bool(row.not_here), row.name
 
 
+def test_each_reason_is_that_of_a_row() -> None:
+    """A rule whose rows have all been mapped, or that others cover, is stale."""
+    given = {row.not_here for row in all_rows()}
+    assert {rule["reason"] for rule in read("reasons.json", list[dict[str, Any]])} <= given
+
+
 @pytest.mark.parametrize("experiment", sorted({row.here.experiment for row in MAPPED if row.here} - {APPLICATIONS}))
 def test_mapped_factors_and_values_exist(experiment: str) -> None:
     devices = list(factors_of(experiment))
