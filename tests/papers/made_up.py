@@ -171,7 +171,10 @@ def _compared(test: Check, records: Sequence[Record], rows: Sequence[PaperRow], 
     if ones and others and not opposite:
         return [v or (ones if is_first else others)[0] for v, is_first in zip(stated, firsts, strict=True)]
     ratio = _ratio(test, rows, opposite)
-    return [100 * ratio if is_first else 100.0 for is_first in firsts]
+    steps = [float(str(r.factors.get(test.growth, 0))) for r in records]
+    growing = [10 ** (step - min(steps)) for step in steps]
+    return [100.0 * growth * (ratio if growth > 1 or not test.growth else 1) if is_first else 100.0 * growth
+            for is_first, growth in zip(firsts, growing, strict=True)]  # fmt: skip
 
 
 def _alike(test: Check, records: Sequence[Record], rows: Sequence[PaperRow], opposite: bool) -> list[float]:

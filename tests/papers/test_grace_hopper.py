@@ -136,3 +136,31 @@ def test_what_the_study_states_of_its_inputs_stands_beside_runs_of_them(
     found = {entry.says: entry for entry in beside([record], [CUDA])}
     assert found[PAPER[row].says].value == pytest.approx(value, rel=0.01)
     assert found[PAPER[row].says].stated == (stated, stated)
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict"),
+    [
+        ({0.5: (100, 100), 2.0: (150, 400)}, "holds"),
+        ({0.5: (100, 200), 2.0: (300, 400)}, "does not hold"),  # faster, but slowed down more
+        ({0.5: (100, 100), 2.0: (300, 300)}, "no clear difference"),
+        ({2.0: (150, 400)}, "not testable"),
+    ],
+)
+def test_less_memory_is_compared_by_what_it_slows_down(times: dict[float, tuple[float, float]], verdict: str) -> None:
+    runs = []
+    for ratio, both in times.items():
+        for strategy, ms in zip(("system", "managed"), both, strict=True):
+            factors: dict[str, Scalar] = {"app": "nw", "strategy": strategy, "oversubscribe": ratio, "events": "off"}
+            counters = {"without_initialise_ms": ms, "without_initialise_sd_ms": ms / 100}
+            run = a_record("migration", 1000 + ms, factors)
+            runs.append(replace(run, experiment="app", device="cuda:0", metric_version=1, counters=counters))
+    claim = next(claim for claim in all_claims() if claim.id == "gh-less-memory-nw")
+    (found,) = of_results(results_of("gh200", runs), [claim]).claims
+    assert found.verdict == verdict
+    if verdict == "holds":
+        assert found.why.startswith("1.5 against 4 (0.375 times")
+        assert (
+            "strategy system against strategy managed; app nw, oversubscribe 2; each against oversubscribe 0.5"
+            in found.why
+        )

@@ -27,7 +27,7 @@ class Check(Struct, kw_only=True, tag_field="test"):
     as the page size of the kernel, is a factor too. metric: MEDIAN, or the name of a counter, or of several that are
     added, as in "a+b". exact: whether it is a count that has no interval because it needs none. exceeds_memory: whether
     the data of an application exceed the memory of the device, or the part of it that it may use; points are left out
-    whose data do not, or of other claims those whose data do.
+    whose data do not, or of other claims those whose data do, unless the claim is about growth from one to the other.
     """
 
     experiment: str
@@ -47,7 +47,8 @@ class Compare(Check, kw_only=True, tag="compare"):
 
     first, second: these factors of either. relation: first is "less" or "more" than second, "no more" than it, or the
     "same"; or first / second is a "ratio" from low to high. ignore: further factors that may differ. at: of points at
-    several values of a number, those at the "largest" or "smallest" that both sides have.
+    several values of a number, those at the "largest" or "smallest" that both sides have. growth: a factor, for which
+    the compared value is how many times as large a side's is at its largest number as at its smallest.
     """
 
     first: dict[str, FactorValues]
@@ -57,6 +58,7 @@ class Compare(Check, kw_only=True, tag="compare"):
     high: float = 0
     ignore: list[str] = []
     at: dict[str, Literal["largest", "smallest"]] = {}
+    growth: str = ""
 
 
 class Alike(Check, kw_only=True, tag="alike"):

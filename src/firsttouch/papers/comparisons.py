@@ -22,7 +22,7 @@ from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, T
 from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar, Struct, as_number
-from firsttouch.text import condition
+from firsttouch.text import condition, named
 
 LEAST = 1.05
 """Below this ratio of two values neither is called less or more, even if their intervals are apart: other runs of one
@@ -200,19 +200,36 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
     for name, which in test.at.items():
         best = (max if which == "largest" else min)((number(a, name) for a, _ in pairs), default=0)
         pairs = [(a, b) for a, b in pairs if number(a, name) == best]
+    growths, bases = _growths(test, [*firsts, *seconds])
     for a, b in pairs:
-        x, y = _value(test, a), _value(test, b)
+        x, y = (growths.get(id(r)) if test.growth else _value(test, r) for r in (a, b))
         if x is None or y is None or (not y.value and not x.value):
             continue
         ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
         yield ClaimComparison(
             agrees=_agrees(test, ratio),
-            about=_difference(a, b, names) + _missing(test, a, b),
+            about=_difference(a, b, names) + bases.get(id(a), "") + _missing(test, a, b),
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
             points=[key_of(a), key_of(b)],
         )
+
+
+def _growths(test: Compare, points: Sequence[Record]) -> tuple[dict[int, Quantity], dict[int, str]]:
+    """How many times as large the value is at the largest number of a factor as at the smallest, and that in words, by
+    the id of the record at the largest.
+    """
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in points if test.growth else ():
+        groups.setdefault(_others(record, {test.growth}), []).append(record)
+    growths, bases = {}, {}
+    for group in groups.values():
+        least, most = (choose(group, key=lambda r: number(r, test.growth)) for choose in (min, max))
+        first, last, smallest = _value(test, least), _value(test, most), number(least, test.growth)
+        if smallest < number(most, test.growth) and last is not None and first is not None:
+            growths[id(most)], bases[id(most)] = ratio_of(last, first), f"; each against {named(test.growth, smallest)}"
+    return growths, bases
 
 
 def _of_one_side(*sides: Sequence[Record]) -> set[str]:

@@ -213,7 +213,8 @@ class _ClaimTests:
         rows = self.records.get(test.experiment, [])
         if test.experiment == APPLICATIONS:
             rows = [r for r in rows if r.factors.get("size") != "tiny"]
-            rows = [r for r in rows if exceeds_memory(r, device) == test.exceeds_memory]
+            grows = isinstance(test, Compare) and bool(test.growth)
+            rows = [r for r in rows if grows or exceeds_memory(r, device) == test.exceeds_memory]
         return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
 
     def _why_not(self, test: Check, side: PointSelection, device: DeviceInfo) -> str:
