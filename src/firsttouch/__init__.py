@@ -179,6 +179,7 @@ def run_app(
     oversubscribe: float | str | None = None,
     iterations: int | None = None,
     repeat: int | None = None,
+    relative_to: str = "",
     device: str | Iterable[str] | None = None,
     set: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -199,8 +200,8 @@ def run_app(
     """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
-    host and device memory over time. placements: try other advice and prefetches of single buffers. counters, ranks,
-    trust_verified, wait: as of `run`.
+    host and device memory over time. relative_to: the strategy that ratios are to, by default explicit. placements: try
+    other advice and prefetches of single buffers. counters, ranks, trust_verified, wait: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
@@ -227,5 +228,6 @@ def run_app(
         wait=wait,
         counters=counters,
         placements=placements,
+        relative_to=relative_to,
         all_names=not names,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
-from firsttouch.errors import UsageError
+from firsttouch.errors import UsageError, unknown
 from firsttouch.modules import add_modules, require_classes
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.units import format_size
@@ -102,6 +102,12 @@ class ApplicationWork(Work):
         from firsttouch.harness.app import App
 
         require_classes(paths, apps.all_apps().values(), App, self.planning.noun)
+
+    def check_relative_to(self, baseline: str, sets: Mapping[str, Sequence[Scalar]]) -> None:
+        from firsttouch.workspace.strategies import STRATEGIES
+
+        if baseline not in STRATEGIES:
+            raise unknown("strategy", baseline, STRATEGIES)
 
     def names(self) -> Mapping[str, object]:
         return apps.all_apps()

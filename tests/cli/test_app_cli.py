@@ -118,6 +118,8 @@ def test_the_list_describes_each_application(tmp_path: Path) -> None:
             (["hotspot", "--budget", "4GB2"], "budget: '4GB2' is not a size such as"),
             (["hotspot", "--strategy", ""], "--strategy is empty"),
             (["hotspot", "--size", " "], "--size is empty"),
+            (["hotspot", "--relative-to", " "], "--relative-to is empty"),
+            (["hotspot", "--relative-to", "bufer"], "unknown strategy 'bufer' (did you mean 'buffer'?)"),
             (["hotspot", "--seed", "-1"], "--seed '-1' is not a whole number from 0 to 2^63 - 1"),
             (["hotspot", "--seed", str(2**63)], "is not a whole number from 0 to 2^63 - 1"),
             (["hotspot", "--all"], "--all was given, and hotspot too"),
@@ -195,6 +197,13 @@ def test_resume_takes_the_applications_of_the_run(tmp_path: Path) -> None:
         ("nn", "buffer"),
     ]
     assert "nn on opencl:0: 1 ok" in done.stderr
+    compared = app("--resume", "--relative-to", "buffer", "--out", "o", "--json", cwd=tmp_path)
+    told = {row["strategy"]: row for row in json.loads(compared.stdout)["applications"]}
+    assert len(records(tmp_path / "o")) == 2, "nothing is measured again"
+    assert {row["relative_to"] for row in told.values()} == {"buffer"}
+    assert told["pinned"]["relative_time"] == told["pinned"]["total_ms"] / told["buffer"]["total_ms"]
+    again = app("--resume", "--out", "o", cwd=tmp_path)
+    assert "Relative to buffer" in again.stdout, "later calls keep it"
 
 
 @pytest.mark.exhaustive

@@ -17,7 +17,7 @@ from firsttouch.outcomes import report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import of_all, of_application
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Record, Request
 from firsttouch.records.timeline import TransferTimeline
 from firsttouch.report.chapters import chapters
 from firsttouch.report.draw import draw
@@ -42,6 +42,34 @@ def sections_of(records, experiments=sample.WITH_APPS, timelines=None):
 
 
 # ---------------------------------------------------------------------------------------------- summary
+
+
+def compared_to(baseline: str) -> list[Record]:
+    """The records of a directory whose last call said --relative-to."""
+    asked = Request(schema="", experiments=[], devices=[], preset="quick", seed=1, kind="app", relative_to=baseline)
+    return Results(sample.machine(), asked, sample.app_results().records).records
+
+
+@pytest.mark.parametrize("baseline", ["managed", "pinned"])
+def test_ratios_figures_and_findings_are_to_the_strategy_that_the_call_names(baseline):
+    rows = [row for row in report.summary(compared_to(baseline)) if row.relative_time is not None]
+    assert {row.relative_to for row in rows} <= {baseline}
+    own = [row for row in rows if row.strategy == baseline]
+    assert all(row.relative_time == 1 for row in own)
+    usual = {(r.application, str(r.conditions), r.strategy): r for r in report.summary(sample.app_results().records)}
+    for row in rows:
+        base = usual[row.application, str(row.conditions), baseline]
+        assert row.relative_time == pytest.approx(row.total_ms / base.total_ms)
+    derived = derive([r for r in compared_to(baseline) if r.device == "cuda:0"])
+    assert own
+    assert {figure.title.rpartition(" to ")[2] for figure in report.overview(derived)} == {baseline, "explicit+pinned"}
+    words = " ".join(sentences(of_all(derived)))
+    assert "relative to explicit," not in words
+    assert ("relative to managed, geometric mean" in words) == (baseline == "managed")
+
+
+def test_a_baseline_that_no_version_knows_is_the_usual_one():
+    assert {row.relative_to for row in report.summary(compared_to("<script>"))} == {"explicit"}
 
 
 def test_the_summary_has_a_row_per_point_with_what_was_derived():

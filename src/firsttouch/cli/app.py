@@ -55,6 +55,14 @@ def command(
             help="pages=policy,base,huge; initialise=parallel,single; events=on; kernel_times=on; a parameter.",
         ),
     ] = None,
+    relative_to: Annotated[
+        str | None,
+        typer.Option(
+            "--relative-to",
+            metavar="STRATEGY",
+            help="The strategy that ratios are to; default: explicit. With --resume nothing is measured again for it.",
+        ),
+    ] = None,
     timeline: Annotated[
         bool,
         typer.Option("--timeline", help="Sample host and device memory over time, with phases and iterations."),
@@ -98,7 +106,7 @@ def command(
     """Run applications under memory strategies: phases, memory, migrations, and whether the result is right.
 
     Every point runs in a process of its own and is verified. What is printed at the end, and the
-    report, compare each strategy with `explicit`, in time and in memory.
+    report, compare each strategy with `explicit`, or with that of --relative-to, in time and memory.
 
     Exit status: 0 all done; 1 some points failed, or the disk was full; 2 the call was wrong;
     3 some results were wrong; 130 and 143 ended by Ctrl-C or SIGTERM. What was measured is
@@ -120,7 +128,8 @@ def command(
         "repeat": repeat,
     }
     given = [*(("strategy", name) for name in strategy or []), *single.items()]
-    if blank := [name for name, value in given if value is not None and not value.strip()]:
+    words = [*given, ("relative-to", relative_to)]
+    if blank := [name for name, value in words if value is not None and not value.strip()]:
         raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
     named = [f"{name}={value}" for name, value in given if value is not None]
     named += ["timeline=on"] if timeline else []
@@ -143,6 +152,7 @@ def command(
         modules=[str(file.absolute()) for file in module or []],
         allow_oversubscription=allow_oversubscription,
         all_names=every,
+        relative_to=relative_to or "",
         ranks=ranks,
         launcher=launcher,
         wait=wait,

@@ -126,7 +126,7 @@ def _table(heading: str, most: int = 40) -> Table:
 
 
 def _by_application(console: Console, groups: Sequence[_Group]) -> None:
-    """Prints a table of times relative to explicit. On a narrow terminal, the columns are split into tables."""
+    """Prints a table of times relative to the baseline. On a narrow terminal, the columns are split into tables."""
     strategies = list(dict.fromkeys(row.strategy for _, group in groups for row in group))
     while strategies:
         part = strategies
@@ -147,12 +147,10 @@ def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:
 
 
 def _time(row: PointSummary) -> str:
-    """The time relative to explicit. An absolute time for explicit itself, and if there is no explicit."""
-    from firsttouch.outcomes.derive import BASELINE
-
+    """The time relative to the baseline. An absolute time for the baseline itself, and if it was not measured."""
     if row.status != "ok" or row.verified is False or row.suspect:
         return "-" if row.status == "skipped" else _end(row)
-    if row.relative_time is not None and row.strategy != BASELINE:
+    if row.relative_time is not None and row.strategy != row.relative_to:
         return _unsure(row) + _ratio(row.relative_time)
     return "" if row.total_ms is None else _ms(row.total_ms)
 
@@ -200,7 +198,8 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
     ends = dict(sorted(Counter(_end(row) for row in rows).items(), key=lambda end: end[0] != "verified"))
     sentences = [f"{count(len(rows), 'point')}: {', '.join(f'{n} {end}' for end, n in ends.items())}."]
     if any(row.relative_time is not None for row in rows):
-        sentences[0] += " Relative to explicit: 0.5 is half of its time or memory."
+        baseline = next(row.relative_to for row in rows if row.relative_time is not None)
+        sentences[0] += f" Relative to {baseline}: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
     sentences += filter(None, [*map(_best_share, rows), _noise(rows)])

@@ -34,6 +34,8 @@ class RunOptions:
     """Run points once more under the vendor's profiler, and add its counters (--counters)."""
     modules: list[str] = field(default_factory=list)
     allow_oversubscription: bool = False
+    relative_to: str = ""
+    """The strategy to which applications are compared (--relative-to)."""
     ranks: int | None = None
     """The most processes that carry out a point together (--ranks)."""
     launcher: str = ""
@@ -69,6 +71,8 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
     base = stored or Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1)
     add_modules(options.modules)
     work.check_modules(options.modules)
+    if options.relative_to:
+        work.check_relative_to(options.relative_to, options.set)
     if base.allow_oversubscription and not options.allow_oversubscription:
         warn(f"{options.out} was measured with --allow-oversubscription; this call does not give it")
     selection = options if options.selects_points() else base
@@ -93,6 +97,7 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
         kind=work.name,
         modules=options.modules,
         allow_oversubscription=options.allow_oversubscription,
+        relative_to=options.relative_to or base.relative_to,
         earlier=earlier,
     )
 

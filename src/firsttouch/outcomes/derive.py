@@ -16,7 +16,8 @@ import msgspec
 from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
 from firsttouch.analysis.statistics import measured, value
 from firsttouch.outcomes.iterations import with_throughput
-from firsttouch.records.schema import Record, as_number
+from firsttouch.records.schema import RELATIVE_TO, Record, as_number
+from firsttouch.workspace.strategies import STRATEGIES
 
 BASELINE, PINNED = "explicit", "explicit+pinned"
 """The strategies that others are compared with: copies from pageable host arrays, and from page-locked ones."""
@@ -39,9 +40,9 @@ RELATIVE: Mapping[str, Sequence[str]] = {
 }
 """The compared values: the first that both records have."""
 PREFIXES: Mapping[str, str] = {BASELINE: "relative", PINNED: "relative_pinned"}
-"""Ratios are counters such as relative_time, or relative_pinned_time, by the strategy that they are ratios to.
-relative_time_low and _high are the bounds that follow from both medians' intervals, relative_memory_low and _high those
-that follow from the noise of the machine's memory.
+"""Ratios are counters such as relative_time, or relative_pinned_time, by the strategy that they are ratios to. Where
+the call chose another baseline, `relative` is of that one. relative_time_low and _high are the bounds that follow from
+both medians' intervals, relative_memory_low and _high those that follow from the noise of the machine's memory.
 """
 FASTEST = "relative_fastest_time"
 
@@ -98,14 +99,32 @@ def against_fastest(records: Sequence[Record]) -> list[Record]:
     ]
 
 
+def baseline_of(records: Sequence[Record]) -> str:
+    """The strategy to which the call compares others (--relative-to), explicit by default."""
+    chosen = {record.counters.get(RELATIVE_TO) for record in records}
+    (baseline,) = chosen if len(chosen) == 1 else (None,)
+    return str(baseline) if baseline in STRATEGIES else BASELINE
+
+
+def prefixes(records: Sequence[Record]) -> Mapping[str, str]:
+    """PREFIXES, with the baseline of these records."""
+    baseline = baseline_of(records)
+    others = {name: prefix for name, prefix in PREFIXES.items() if name not in (baseline, BASELINE)}
+    return {baseline: PREFIXES[BASELINE], **others}
+
+
 def derive(records: Sequence[Record]) -> list[Record]:
-    """The records of one device, with events runs merged into their points, and with ratios to explicit."""
+    """The records of one device, with events runs merged into their points, and with ratios to the baseline."""
+    known = prefixes(records)
     merged = _merge_events_runs([_with_names_of_parts(record) for record in records])
     baselines: dict[_Key, dict[str, Record]] = {}
     for record in measured(merged):
-        if (name := record.factors.get("strategy")) in PREFIXES and not is_events_run(record):
+        if (name := record.factors.get("strategy")) in known and not is_events_run(record):
             baselines.setdefault(setting(record), {}).setdefault(str(name), record)
-    with_ratios = [_with_ratios(record, baselines.get(setting(record), {})) for record in merged]
+    with_ratios = [
+        _with_ratios(record, {known[name]: r for name, r in baselines.get(setting(record), {}).items()})
+        for record in merged
+    ]
     return [with_throughput(record) for record in with_ratios]
 
 
@@ -147,11 +166,14 @@ def _compared(record: Record, source: str) -> Quantity | None:
 
 
 def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
-    """The record with its ratios to each baseline. An events run gets none, since recording events takes time."""
-    counters = {name: v for name, v in record.counters.items() if not name.startswith("relative_")}
+    """The record with its ratios to baselines, which are by the beginning of the counters. An events run gets none,
+    since recording events takes time.
+    """
+    kept = (name for name in record.counters if name == RELATIVE_TO or not name.startswith("relative_"))
+    counters = {name: record.counters[name] for name in kept}
     if record.status == "ok" and not is_events_run(record):
-        for name, baseline in baselines.items():
-            counters |= _ratios(record, baseline, PREFIXES[name])
+        for prefix, baseline in baselines.items():
+            counters |= _ratios(record, baseline, prefix)
     return msgspec.structs.replace(record, counters=counters)
 
 

@@ -1,4 +1,4 @@
-"""Findings of applications: the fastest strategy, the times relative to explicit, and the memory saved."""
+"""Findings of applications: the fastest strategy, the times relative to the baseline, and the memory saved."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.experiment.shares import best_found
 from firsttouch.outcomes import exchanges
 from firsttouch.outcomes.derive import (
-    BASELINE,
     EVENTS,
     MACHINE_PEAK,
     application,
+    baseline_of,
     is_events_run,
     non_negative,
     positive,
@@ -38,7 +38,7 @@ from firsttouch.text import condition, count, join_names
 from firsttouch.views.ranking import TIED, names_in, not_told_apart
 
 NOTABLE_SAVING = 0.95
-"""A peak memory below this fraction of the peak under explicit is reported."""
+"""A peak memory below this fraction of the peak under the baseline is reported."""
 
 MOST_MISSING = 3
 """How many applications are named that a mean leaves out."""
@@ -118,9 +118,9 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
         return [*findings, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
     findings += _wins(settings, f"{count(len(names), 'application')}{more}")
-    relative: dict[str, list[Record]] = {}
+    baseline, relative = baseline_of(good), dict[str, list[Record]]()
     for record in good:
-        if strategy(record) != BASELINE and positive(record, "relative_time") is not None:
+        if strategy(record) != baseline and positive(record, "relative_time") is not None:
             relative.setdefault(strategy(record), []).append(record)
     everything = [r for rows in relative.values() for r in rows]
     means = [_mean(name, rows, everything) for name, rows in relative.items() if len(rows) > 1]
@@ -128,7 +128,7 @@ def of_all(records: Sequence[Record]) -> list[Finding]:
     compared = {application(r) for r in good if positive(r, "relative_time")}
     if alone := [r for r in good if application(r) not in compared]:
         left_out = tuple(sorted({application(r) for r in alone}))
-        findings.append(finding(NOT_COMPARED, alone, "not compared", baseline=BASELINE, applications=left_out))
+        findings.append(finding(NOT_COMPARED, alone, "not compared", baseline=baseline, applications=left_out))
     return [*findings, *_caveats(good)]
 
 
@@ -147,7 +147,7 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
     (rows,) = settings.values()
     if len(rows) == 1 and (ways := exchanges.runs(_usable(records)[1])):
         return ways
-    base = next((r for r in rows if strategy(r) == BASELINE), None)
+    base = next((r for r in rows if strategy(r) == baseline_of(rows)), None)
     return [
         finding(RUN, r) if base is None or base is r else finding(RUN_AGAINST, r, comparison=compare(r, base))
         for r in sorted(rows, key=median_of)
@@ -203,7 +203,7 @@ def _is_indistinguishable(a: Record, b: Record) -> bool:
 
 
 def _speed(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
-    """The fastest strategy of one setting, and the time of every other relative to explicit, or to the fastest.
+    """The fastest strategy of one setting, and the time of every other relative to the baseline, or to the fastest.
 
     names: the factors that the setting is named by.
     """
@@ -211,7 +211,7 @@ def _speed(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
     first, *rivals = fastest(rows)
     if len(rows) == 1:
         return [finding(ONLY, first)]
-    base = next((r for r in rows if strategy(r) == BASELINE), first)
+    base = next((r for r in rows if strategy(r) == baseline_of(rows)), first)
     text = (f"with {where}, " if where else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
@@ -222,8 +222,8 @@ def _speed(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
 
 
 def _kernels(rows: Sequence[Record]) -> list[Finding]:
-    """The strategies with clearly slower kernels than explicit in a clearly faster run, or vice versa."""
-    base = next((r for r in rows if strategy(r) == BASELINE), None)
+    """The strategies with clearly slower kernels than the baseline in a clearly faster run, or vice versa."""
+    base = next((r for r in rows if strategy(r) == baseline_of(rows)), None)
     spread = None if base is None else _kernel_spread(base)
     findings = []
     for record in rows if spread else []:
@@ -235,7 +235,7 @@ def _kernels(rows: Sequence[Record]) -> list[Finding]:
         apart = (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1)
         if apart and max(ratio, 1 / ratio) > CLEAR_RATIO:
             findings.append(
-                finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=BASELINE)
+                finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=baseline_of(rows))
             )
     return findings
 
@@ -247,7 +247,7 @@ def _kernel_spread(record: Record) -> tuple[float, float] | None:
 
 
 def _memory(rows: Sequence[Record]) -> list[Finding]:
-    """The strategies with the lowest peak memory, if it is notably below explicit's."""
+    """The strategies with the lowest peak memory, if it is notably below the baseline's."""
     known = [(ratio, r) for r in rows if (ratio := positive(r, "relative_memory")) is not None]
     if not known:
         return []
@@ -258,7 +258,7 @@ def _memory(rows: Sequence[Record]) -> list[Finding]:
     details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
     least = [record, *(r for other, r in known if r is not record and other <= TIED * ratio)]
     value, names = Quantity(peak, "B"), names_in(least, "strategy")
-    return [finding(MEMORY, least, value, details=details, strategy=names, baseline=BASELINE)]
+    return [finding(MEMORY, least, value, details=details, strategy=names, baseline=baseline_of(rows))]
 
 
 def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
@@ -278,7 +278,7 @@ def _mean(name: str, rows: Sequence[Record], everything: Sequence[Record]) -> Fi
     """everything: the runs that were compared under any strategy."""
     ratios = [ratio for r in rows if (ratio := positive(r, "relative_time")) is not None]
     over = _cases(rows, everything)
-    return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=BASELINE, over=over)
+    return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=baseline_of(rows), over=over)
 
 
 def _cases(rows: Sequence[Record], everything: Sequence[Record]) -> str:

@@ -20,14 +20,15 @@ from firsttouch.outcomes.derive import (
     FASTEST,
     MACHINE_NOISE,
     MACHINE_PEAK,
-    PREFIXES,
     TIMELINE,
     against_fastest,
     application,
+    baseline_of,
     derive,
     is_events_run,
     non_negative,
     positive,
+    prefixes,
     strategy,
 )
 from firsttouch.outcomes.placements import (
@@ -38,7 +39,7 @@ from firsttouch.outcomes.placements import (
     ranked_first,
     without_candidates,
 )
-from firsttouch.records.schema import FAILURES, INTERFACE, Record, Scalar, Status
+from firsttouch.records.schema import FAILURES, INTERFACE, RELATIVE_TO, Record, Scalar, Status
 from firsttouch.text import is_size
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -59,12 +60,13 @@ COUNTED = (
     "a page may be in the counts of both sides, as in the one memory of an APU, that of the whole machine is compared, "
     "if its noise, which is what other programs changed, is at most a tenth. Copied bytes are those that the strategy "
     "copies or is expected to move. Relative values are "
-    "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to explicit+pinned, "
-    "which copies from page-locked ones. Events come from a separate run, since recording them takes "
-    "time. The figure of what the driver did divides the compute time of that run: moments with a move to the device; "
-    "of the others those with a move to the host; of the others those in which a GPU fault was handled; of the rest "
-    "nothing is recorded. The driver drops records while it is busy; what must have moved says how many bytes at least "
-    "are missing. Where several processes share the work, the time of a run is that of the process that takes longest, "
+    "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to what --relative-to "
+    "names, and to explicit+pinned, which copies from page-locked ones. Events come from a separate run, since "
+    "recording them takes time. The figure of what the driver did divides the compute time of that run: moments with a "
+    "move to the device; of the others those with a move to the host; of the others those in which a GPU fault was "
+    "handled; of the rest nothing is recorded. The driver drops records while busy; what must have moved says how "
+    "many bytes at least are missing. "
+    "Where several processes share the work, the time of a run is that of the process that takes longest, "
     "and everything else is that of process 0. An exchange lasts from the beginning of packing until all is unpacked, "
     "by the device's clock; send and receive alone by the processor's."
 )
@@ -130,23 +132,14 @@ SCALED = 3
 FIGURES = (STACK, ITERATIONS, BY_SHARE, BY_RATIO, SHARES, TABLE)
 
 _HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
-OVERVIEW = tuple(
-    replace(
-        _HEAT,
-        z=f"{prefix}_{name}",
-        z_title=f"{what if what[:2].isupper() else what[0].lower() + what[1:]} relative to {baseline}",
-        title=f"{what} relative to {baseline}",
-    )
-    for baseline, prefix in PREFIXES.items()
-    for name, what in {
-        "time": "Time of a run",
-        "without_initialise": "Time without the CPU's initialisation",
-        "compute": "Time of the phase compute",
-        "gpu": "GPU time",
-        "kernel": "Kernel time",
-        "memory": "Peak memory",
-    }.items()
-)
+_COMPARED = {
+    "time": "Time of a run",
+    "without_initialise": "Time without the CPU's initialisation",
+    "compute": "Time of the phase compute",
+    "gpu": "GPU time",
+    "kernel": "Kernel time",
+    "memory": "Peak memory",
+}
 RUNS = Bar(x="app", colour="strategy", x_title="application", y_title="time of a run, ms", title="Time of a run")
 GPU_TIMES = Bar(
     x="app", y="gpu_ms", colour="strategy", x_title="application", y_title="GPU time, ms",
@@ -169,15 +162,16 @@ class PointSummary:
 
     conditions: the factors other than the strategy that vary among the points of the application. reason: why the point
     was not measured, or what is wrong with its result. suspect: the rule of plausibility that it breaks, or ''.
-    relative_*: ratios to explicit, and the bounds of relative_time and relative_memory; relative_pinned_*: to
-    explicit+pinned. best_share: the share of the GPU that a search found; best_speedup: how many times as fast as the
-    GPU alone it is. throughput: GB/s by tier; by_iteration: what is known of the bytes of each iteration
-    (outcomes/iterations.py); not_seen: how much of the moves no event shows, in words, or ''.
+    relative_to: the baseline. relative_*: ratios to it, and the bounds of relative_time and relative_memory;
+    relative_pinned_*: to explicit+pinned. best_share: the share of the GPU that a search found; best_speedup: how many
+    times as fast as the GPU alone it is. throughput: GB/s by tier; by_iteration: what is known of the bytes of each
+    iteration (outcomes/iterations.py); not_seen: how much of the moves no event shows, in words, or ''.
     """
 
     device: str
     application: str
     strategy: str
+    relative_to: str
     conditions: dict[str, Scalar]
     status: Status
     verified: bool | None
@@ -241,6 +235,7 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         device=record.device,
         application=application(record),
         strategy=strategy(record),
+        relative_to=baseline_of([record]),
         conditions=conditions,
         status=record.status,
         verified=record.verified,
@@ -262,7 +257,7 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         **{
             f.name: positive(record, f.name)
             for f in fields(PointSummary)
-            if f.name.startswith(("relative_", "best_speedup"))
+            if f.name.startswith(("relative_", "best_speedup")) and f.name != RELATIVE_TO
         },
     )
 
@@ -299,22 +294,37 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     return [overview, *by_application]
 
 
+def overview(records: Sequence[Record]) -> tuple[Heat, ...]:
+    """A figure for each value that is compared to the baseline, or to copies from page-locked arrays."""
+    return tuple(
+        replace(
+            _HEAT,
+            z=f"{prefix}_{name}",
+            z_title=f"{what if what[:2].isupper() else what[0].lower() + what[1:]} relative to {baseline}",
+            title=f"{what} relative to {baseline}",
+        )
+        for baseline, prefix in prefixes(records).items()
+        for name, what in _COMPARED.items()
+    )
+
+
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
     timed = (GPU_TIMES,) if any("kernel_ms" in r.counters for r in records) else ()
     if len({r.factors.get(BY_RATIO.x) for r in records if BY_RATIO.y in r.counters}) > 1:
         timed = (replace(BY_RATIO, facet="app"), *timed)
+    against = overview(records)
     apps: dict[str, set[str]] = {}
     for record in records:
         apps.setdefault(application(record), set()).add(strategy(record))
-    if any(len(names) > 1 and BASELINE in names for names in apps.values()):
-        return (*timed, *OVERVIEW)
+    if any(len(names) > 1 and baseline_of(records) in names for names in apps.values()):
+        return (*timed, *against)
     if any(len(names) > 1 for names in apps.values()):
-        return (*timed, AGAINST_FASTEST, *OVERVIEW)
+        return (*timed, AGAINST_FASTEST, *against)
     if len({r.factors[INTERFACE] for r in records if INTERFACE in r.factors}) > 1:
-        return (exchanges.RUNS, *OVERVIEW)
+        return (exchanges.RUNS, *against)
     searched = any(shares.speedup(r) for r in records)
-    return (replace(SHARES, facet="app") if searched else RUNS, *OVERVIEW)
+    return (replace(SHARES, facet="app") if searched else RUNS, *against)
 
 
 _RANKS = {name: rank for rank, name in enumerate(STRATEGIES)}
@@ -388,4 +398,5 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
     shown = {"strategy": True, "verified": any(r.verified is not True for r in ran)}
     columns = [n for n in TABLE.columns if shown.get(n, any(value(r, n) is not None for r in ran))]
-    return [*figures, replace(TABLE, columns=(columns[0], *conditions, *columns[1:]))]
+    title = TABLE.title.replace(BASELINE, baseline_of(ran))
+    return [*figures, replace(TABLE, title=title, columns=(columns[0], *conditions, *columns[1:]))]

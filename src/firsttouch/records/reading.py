@@ -18,7 +18,7 @@ from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
 from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark
-from firsttouch.records.schema import MAJOR, MINOR, Machine, Record, Request, Scalar, plain
+from firsttouch.records.schema import MAJOR, MINOR, RELATIVE_TO, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
@@ -53,6 +53,11 @@ class Results:
     """The bytes that points moved over time, by experiment and device; empty unless the trace was read."""
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
     """The memory in use over time by the folders that records name; empty unless the profiles were read."""
+
+    def __post_init__(self) -> None:
+        if self.request is not None and (baseline := self.request.relative_to):
+            named = {RELATIVE_TO: baseline}
+            self.records = [msgspec.structs.replace(r, counters=r.counters | named) for r in self.records]
 
 
 @dataclass

@@ -14,7 +14,7 @@ import msgspec
 
 from firsttouch.encoding import encode_json, valid_text
 
-MAJOR, MINOR = 2, 5
+MAJOR, MINOR = 2, 6
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -39,6 +39,8 @@ BUSY = 0.1
 """The part of the processors' time from which on other programs disturb what is measured."""
 RANKS = "ranks"
 """The factor with the number of processes that carry out a point together."""
+RELATIVE_TO = "relative_to"
+"""The counter that names the strategy to which applications are compared, if the call chose one."""
 INTERFACE = "interface"
 """The factor that says what carries data between these processes."""
 SHARED = "shared"
@@ -468,7 +470,8 @@ class Request(Stored):
     experiments: the applications if kind is "app". earlier: what earlier calls selected for this directory, as far as
     it is not a part of what the other fields select. ranks: the most processes that carry out a point together. modules
     (the user's own files) and allow_oversubscription are for information only: code to run and limits to lift come from
-    the call alone, never from a results directory.
+    the call alone, never from a results directory. relative_to: the strategy to which applications are compared; '' for
+    the usual one.
     """
 
     schema: str
@@ -484,4 +487,5 @@ class Request(Stored):
     kind: WorkKind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False
+    relative_to: str = ""
     earlier: list[Selection] = []
