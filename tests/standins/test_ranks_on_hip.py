@@ -272,4 +272,5 @@ def test_applications_exchange_by_rccl(tmp_path: Path, rccl: dict[str, str]) -> 
             [],
             *([f"hip:{n}" for n in range(k)] for k in counts[1:]),
         ]
-        assert len({r.counters.get("census_digest") for r in rows}) == 1
+        for digest in ("census_digest", "fields_digest"):
+            assert len({r.counters.get(digest) for r in rows}) == 1

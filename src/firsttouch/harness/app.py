@@ -150,7 +150,7 @@ class App:
     """Parameters by size name: "tiny" (under a second on two cores) and "default" (the original's size). "bytes" may
     replace default parameters for sizes given in bytes."""
     grows: ClassVar[str] = "n"
-    """The parameter that is solved for when a size is given in bytes."""
+    """The parameter that is solved for when a size is given in bytes, or several, which become equal."""
     multiple: ClassVar[int] = 1
     """`grows` must be a multiple of this."""
     power_of_two: ClassVar[bool] = False
@@ -201,7 +201,7 @@ class App:
         names = cls.sizes.get("default", {}).keys()
         if cls.sizes.keys() - {"tiny", "default", "bytes"} or cls.sizes.get("tiny", {}).keys() != names:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
-        if unknown := {cls.grows, *cls.sizes.get("bytes", {})} - names:
+        if unknown := {*cls.grows.split(), *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
         if unknown := {*cls.tiled, *cls.paper, *cls.paper_text} - {spec.name for spec in cls.buffers()}:
             return f"there is no buffer {unknown.pop()}"
@@ -272,7 +272,7 @@ class App:
         for name, value in params.items():
             if value < 1:
                 return f"{cls.name}: {name} must be at least 1, not {value}"
-        n = params[cls.grows]
+        n = params[cls.grows.split()[0]]
         if n % cls.multiple:
             return f"{cls.name}: {cls.grows} must be a multiple of {cls.multiple}, not {n}"
         if cls.power_of_two and n & (n - 1):
@@ -363,7 +363,7 @@ def solve(app: type[App], size: int) -> dict[str, int]:
 
     def with_step(step: int) -> dict[str, int]:
         value = 2**step if app.power_of_two else step * app.multiple
-        return params | {app.grows: value}
+        return params | dict.fromkeys(app.grows.split(), value)
 
     low, high = 0, 1
     while app.footprint(with_step(high)) <= size and high < 2**48:

@@ -94,9 +94,8 @@ CODEBOOK = Codebook(
         CounterEntry(name="iterations_ms|process_ms", unit="ms"),
         CounterEntry(name=r"param_\w+|kernel_intervals|messages|exchange_part|steps|shared", unit=""),
         CounterEntry(name="size_reached|ratio_reached", unit=""),
-        CounterEntry(
-            name="census|census_digest|library|relative_to|ran_schedule|timeline|timeline_source", unit="word"
-        ),
+        CounterEntry(name="census|census_digest|field_summary|fields_digest", unit="word"),
+        CounterEntry(name="library|relative_to|ran_schedule|timeline|timeline_source", unit="word"),
     ),
 )
 """What readers of the records of applications need to know. Applications add counters of their own."""

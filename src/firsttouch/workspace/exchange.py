@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -90,6 +91,14 @@ class Exchange:
     def largest(self, own: float) -> float:
         """The largest of the numbers of all processes."""
         return own if self.comm is None else self.comm.largest(own)
+
+    def least(self, own: float) -> float:
+        """The least of the numbers of all processes."""
+        return -self.largest(-own)
+
+    def fixed_sum(self, own: float) -> float:
+        """The sum of the numbers of all processes, in units of 2^-50, so that it does not depend on their order."""
+        return self.total(int(own * 2.0**50) % 2**64) / 2**50 if math.isfinite(own) else own
 
     def counters(self, compute: float) -> dict[str, float]:
         """What this process has exchanged in a phase `compute` of so many seconds. Times are in ms."""

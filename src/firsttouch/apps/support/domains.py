@@ -49,10 +49,14 @@ def extent_of(items: int, rank: int, ranks: int, axes: int) -> tuple[tuple[int, 
 
 def neighbours(rank: int, ranks: int, axes: int) -> dict[int, int]:
     """The process behind each face of a block (-x, +x, -y, ...), unless the space ends there."""
-    blocks = blocks_along(ranks, axes)
+    return behind_faces(rank, blocks_along(ranks, axes))
+
+
+def behind_faces(rank: int, blocks: Sequence[int]) -> dict[int, int]:
+    """The same for any numbers of blocks along the axes."""
     place = block_of(rank, blocks)
     behind: dict[int, int] = {}
-    for face in range(2 * axes):
+    for face in range(2 * len(blocks)):
         at = [p + (2 * (face % 2) - 1) * (axis == face // 2) for axis, p in enumerate(place)]
         if 0 <= at[face // 2] < blocks[face // 2]:
             behind[face] = rank_of(at, blocks)
