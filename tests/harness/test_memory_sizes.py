@@ -208,6 +208,7 @@ def test_beside_ballast_scratch_of_the_device_must_fit(monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match=r"3\.5 GiB of device memory, more than the 1\.5 GiB left") as refusal:
         plan("srad", **sets)
     assert "--allow-oversubscription" not in str(refusal.value)
+    assert "with --set scratch=strategy" in str(refusal.value)
     assert set(reasons("srad", **sets, scratch="strategy").values()) == {""}
 
 

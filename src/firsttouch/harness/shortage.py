@@ -97,12 +97,19 @@ def why_not_left(
     entry = device.allocator(strategy.allocator)
     if left is None or entry is None:
         return None
-    needs = needs_of(app, params, strategy, factors, device)
-    on_device, budget = needs.on(device)[1], budget_of(factors)
-    if strategy.duplicated and budget is not None:
-        on_device = min(on_device, budget)  # by tiles
-    subject = f"{app.name} needs"
-    return why_not_beside_ballast(subject, device, entry, left, needed=on_device, fixed=min(on_device, needs.fixed))
+    budget, subject = budget_of(factors), f"{app.name} needs"
+
+    def refusal(chosen: Factors) -> str | None:
+        needs = needs_of(app, params, strategy, chosen, device)
+        on_device = needs.on(device)[1]
+        if strategy.duplicated and budget is not None:
+            on_device = min(on_device, budget)  # by tiles
+        return why_not_beside_ballast(subject, device, entry, left, needed=on_device, fixed=min(on_device, needs.fixed))
+
+    reason, placed = refusal(factors), Factors({**factors, "scratch": "strategy"})
+    if reason and not places_scratch(factors) and refusal(placed) is None:
+        reason += "; with --set scratch=strategy, its scratch buffers are memory of the strategy"
+    return reason
 
 
 class Shortage:
