@@ -289,3 +289,14 @@ def test_the_page_names_the_vendors_counter_behind_each_name() -> None:
 
 def test_backends_name_tools_that_exist() -> None:
     assert {row.counters for row in BACKENDS.values()} - {""} == {*TOOLS}
+
+
+@pytest.mark.parametrize(("unit", "ms"), [("ns", 0.731456), ("usecond", 731.456), ("byte", None)])
+def test_ncu_states_the_time_of_each_launch(tmp_path: Path, unit: str, ms: float | None) -> None:
+    (tmp_path / "ncu.csv").write_text((RECORDED / "ncu.csv").read_text().replace('"ns"', f'"{unit}"'))
+    assert [launch.ms for launch in Ncu().launches(tmp_path)] == pytest.approx([ms] * 3)
+
+
+def test_rocprofv3_states_the_time_of_each_launch() -> None:
+    counted, *_ = Rocprofv3().launches(RECORDED / "rocprofv3", COUNTED)
+    assert counted.ms == pytest.approx(0.01024)

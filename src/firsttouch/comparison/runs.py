@@ -29,6 +29,8 @@ from firsttouch.records.reading import RESULTS, Results, load_results
 from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, as_number
 
 _MOST_NAMED = 8
+APPLICATION = "app"
+"""The factor that names the application of a point."""
 PHASE = "phase"
 """The factor that names the phase of an application of which a point is the time."""
 _PHASE = re.compile(r"phase_((?!context)\w+)_ms")
@@ -128,7 +130,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
             place = definitions.setdefault(definition, len(definitions))
             disturbed = r.is_disturbed or (busy and r.others_share is None)
             points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
-            for phase, interval in _phases(r):
+            for phase, interval in _phases(r) if APPLICATION in r.factors else ():
                 named = encode({**r.factors, PHASE: phase}).decode()
                 phases.append(ComparedPoint(place, r.device, named, interval, disturbed))
         else:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from firsttouch.comparison.runs import (
+    APPLICATION,
     PHASE,
     SHOULD_NOT_BE_LOST,
     ComparedDevice,
@@ -61,10 +62,6 @@ def group_name(experiment: str, factors: str) -> str:
     if not isinstance(application, str):
         return experiment
     return f"{experiment} {application}: {phase}" if isinstance(phase, str) else f"{experiment} {application}"
-
-
-APPLICATION = "app"
-"""The factor that names the application of a point."""
 
 
 PointKey: TypeAlias = tuple[str, str, str]

@@ -18,7 +18,9 @@ _REFUSALS = {
     "driver resource was unavailable": "another tool, such as DCGM, holds the GPU's performance counters",
 }
 _UNITS = ("byte", "sector", "")
-_DURATION, _NS_PER_MS = "gpu__time_duration.sum", 1e6
+_DURATION = "gpu__time_duration.sum"
+_MS = {"ns": 1e-6, "nsecond": 1e-6, "us": 1e-3, "usecond": 1e-3, "ms": 1.0, "msecond": 1.0, "s": 1e3, "second": 1e3}
+"""The units of a duration in ms, by the names that versions of ncu give them."""
 
 
 class Ncu(Tool):
@@ -80,12 +82,12 @@ class Ncu(Tool):
             if units[column] not in _UNITS:
                 raise RefusedError(f"ncu wrote {name} in {units[column]}, not in its base unit")
         kernel, duration = head.index("Kernel Name"), head.index(_DURATION) if _DURATION in head else None
-        in_ns = duration is not None and units[duration] in ("ns", "nsecond")
+        unit = None if duration is None else _MS.get(units[duration])
         return [
             KernelCounts(
                 row[kernel],
                 {name: count for name, column in columns.items() if (count := _count(row[column])) is not None},
-                time / _NS_PER_MS if in_ns and duration and (time := _count(row[duration])) is not None else None,
+                time * unit if unit and duration and (time := _count(row[duration])) is not None else None,
             )
             for row in launches
             if row[kernel].startswith(kernels)
