@@ -44,10 +44,10 @@ def values_of(wanted: Scalar | list[Scalar]) -> list[Scalar]:
 
 def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:
     """The factors of an experiment on each device of the described machines."""
-    factors = all_experiments()[experiment].factors
+    known = all_experiments()[experiment]
     for machine in MACHINES.values():
         for device in machine.devices:
-            yield {f.name: f for f in factors(device, "full")}
+            yield {f.name: f for f in (*known.factors(device, "full"), *known.optional())}
 
 
 def accepts(factor: Factor | None, value: Scalar) -> bool:
@@ -171,8 +171,8 @@ def test_sides_are_values_of_a_paper_or_a_platform() -> None:
     assert set(side_names()) >= {"mi300a-upm", "grace-hopper", "gh200", "mi300a"}
     with pytest.raises(UsageError, match=r"no published results 'mi300' \(did you mean 'mi300a'\?\); accepted: "):
         sides("mi300")
-    with pytest.raises(UsageError, match=r"'integrated-2017' states no value .* only relations"):
-        sides("integrated-2017")
+    with pytest.raises(UsageError, match=r"'cuda-um-2019' states no value .* only relations"):
+        sides("cuda-um-2019")
 
 
 def test_an_unknown_field_of_a_file_is_refused() -> None:
