@@ -99,6 +99,26 @@ def test_an_image_of_one_colour_has_no_details(wavelet: str) -> None:
     assert float(run_tiny(Grey, options={"wavelet": wavelet}).error) <= (1e-6 if wavelet == "9/7" else 0)
 
 
+@pytest.mark.parametrize("strategy", ["buffer", "svm-fine", "explicit"])
+def test_the_image_is_read_from_a_file_and_the_bands_are_written_to_one(strategy: str) -> None:
+    run = run_tiny(Dwt2d, strategy, options={"files": "used"})
+    assert run.error == ""
+    assert {"input", "output"} < run.phases.keys()
+    assert [name for name, *_ in run.spans][:3] == ["allocate", "input", "initialise"]
+    assert not {"input", "output"} & run_tiny(Dwt2d, strategy).phases.keys()
+
+
+@pytest.mark.parametrize("method", ["read_files", "write_files"])
+def test_what_is_read_or_written_wrongly_is_found(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Dwt2d, cpu: Cpu) -> None:
+        if method == "read_files":
+            cpu.writes(self.image)[:] = 7
+
+    monkeypatch.setattr(Dwt2d, method, wrong)
+    error = run_tiny(Dwt2d, options={"files": "used"}).error
+    assert error in ("image is not what its file holds", "the file of bands does not hold it")
+
+
 def test_too_many_levels_are_rejected() -> None:
     assert "levels must be at most 30" in Dwt2d.problem({"rows": 9, "cols": 9, "levels": 31})
 

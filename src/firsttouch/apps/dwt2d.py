@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from firsttouch.apps.support.files import FILES, WithFiles
 from firsttouch.apps.support.lifting import join
-from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u8
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, on_host, u8
 from firsttouch.harness.random import Values
+from firsttouch.workspace.arrays import Array
 
 THREADS, SIDE = 256, 64  # of a group, and of its tile with the halo, as in dwt2d.c
 HALO = {"5/3": 2, "9/7": 4}
@@ -20,8 +22,10 @@ WINDOW = 512  # about the side of the windows in which the image is restored
 ROUNDING = 30 * 2.0**-24
 
 
-class Dwt2d(App):
-    """Levels of the reversible 5/3 integer transform, or of the 9/7 transform in floating point."""
+class Dwt2d(WithFiles, App):
+    """Levels of the reversible 5/3 integer transform, or of the 9/7 transform in floating point; with files=used the
+    image comes from a file, and the bands go into one.
+    """
 
     name = "dwt2d"
     source = "Rodinia (Che et al., IISWC 2009), dwt2d; rounding down as in JPEG 2000, not towards zero"
@@ -32,7 +36,7 @@ class Dwt2d(App):
         "bytes": {"rows": 16_384},
     }
     grows = "cols"
-    options = {"wavelet": ("5/3", "9/7")}
+    options = {"wavelet": ("5/3", "9/7"), "files": FILES}
     rows: int
     cols: int
     levels: int
@@ -56,9 +60,16 @@ class Dwt2d(App):
         """Rows and columns of the image and of the low band after each level."""
         return [(-(-self.rows >> level), -(-self.cols >> level)) for level in range(self.levels + 1)]
 
+    def of_files(self) -> tuple[Array, Array]:
+        return self.image, self.bands
+
+    def generate(self, values: Values) -> None:
+        on_host(self.kernels, "dwt2d_image", values, self.rows, self.cols, self.image.key)
+
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         rows, cols, key = self.rows, self.cols, self.image.key
-        cpu.launch("dwt2d_image", self.image, rows, cols, key, over=rows * cols, writes=[self.image])
+        if not self.has_files():
+            cpu.launch("dwt2d_image", self.image, rows, cols, key, over=rows * cols, writes=[self.image])
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         n, sizes = self.rows * self.cols, self.sizes_of_levels()
@@ -95,7 +106,9 @@ class Dwt2d(App):
             return float(np.abs(restored - true)[inside].max())
 
         worst, limit = float(np.max(in_pieces(error, len(windows), 1))), ROUNDING * self.levels if real else 0
-        return "" if worst <= limit else f"the inverse transform differs from the image by {worst:.3g}"
+        return (
+            self.wrong_files(view) if worst <= limit else f"the inverse transform differs from the image by {worst:.3g}"
+        )
 
     def windows(self) -> Iterator[tuple[range, range, tuple[slice, slice]]]:
         """Rows and columns of windows, and the part of each that does not depend on pixels outside: together all."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
-import weakref
 from typing import Any
 
 import numpy as np
 
-from firsttouch.errors import Unsupported
+from firsttouch.apps.support.files import unnamed_file
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, on_host, u64
 
 GROUPS, THREADS = 1024, 256  # groups of a launch, and threads per group as in mapped_file.c
@@ -37,16 +35,8 @@ class MappedFile(App):
     partial = buffer(u64, GROUPS, role="output", ends_on="cpu")
 
     def arrange(self) -> None:
-        """Write the file. It has no name, so it is removed when this process ends, even if it crashes."""
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - stays open as long as the application
-        weakref.finalize(self, self.file.close)
-        self.words.file = self.file.fileno()
-        try:
-            os.posix_fallocate(self.words.file, 0, self.words.nbytes)
-        except OSError as error:
-            raise Unsupported(
-                f"not enough space for a file of {self.words.nbytes} bytes in {tempfile.gettempdir()}: {error.strerror}"
-            ) from error
+        """Write the file."""
+        self.words.file = unnamed_file(self, self.words.nbytes)
         with mmap.mmap(self.words.file, self.words.nbytes) as mapping:
             on_host(self.kernels, "mapped_file_words", np.frombuffer(mapping, u64), self.n, self.words.key)
 
@@ -82,7 +72,7 @@ class MappedFile(App):
 
     def _sums(self, first: int, last: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The sums by group, of words of which group 0 has the first."""
-        words = np.frombuffer(os.pread(self.file.fileno(), 8 * (last - first), 8 * first), u64)
+        words = np.frombuffer(os.pread(self.words.file, 8 * (last - first), 8 * first), u64)
         values = np.zeros(CHUNK, u64)
         values[: len(words)] = words * (2 * np.arange(first, last, dtype=u64) + u64.type(1))
         return np.asarray(values.reshape(-1, GROUPS, THREADS).sum(axis=(0, 2), dtype=u64))

@@ -327,6 +327,16 @@ class App:
     def prepare(self, gpu: Gpu) -> None:
         """Record launch sequences and open libraries. Called after allocation, outside all timed phases."""
 
+    def has_files(self) -> bool:
+        """Whether it reads its input from files and writes its output to files, in the phases input and output."""
+        return False
+
+    def read_files(self, cpu: Cpu) -> None:
+        """Phase input, before the phase initialise: read files into buffers."""
+
+    def write_files(self, cpu: Cpu) -> None:
+        """Phase output, after the phase readback: write buffers to files."""
+
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         """Phase initialise: generate the input data on the agent that each buffer starts on."""
         raise NotImplementedError

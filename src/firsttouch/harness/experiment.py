@@ -290,7 +290,7 @@ class Application(Applications):
         ordered = sorted(runs, key=lambda run: run.seconds)
         middle = ordered[(len(runs) - 1) // 2 : len(runs) // 2 + 1]
         counters: dict[str, Scalar] = {"phase_context_ms": context * 1e3}
-        for phase in PHASES[1:]:
+        for phase in [name for name in PHASES[1:] if name in middle[0].phases]:
             counters[f"phase_{phase}_ms"] = mean(run.phases[phase] for run in middle) * 1e3
         counters |= _without_initialise(app, runs, middle)
         if (gpu := [run.gpu for run in middle if run.gpu is not None]) and len(gpu) == len(middle):

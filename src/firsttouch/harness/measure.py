@@ -36,7 +36,8 @@ NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
 LEAVING: Mapping[Agent, str] = {"gpu": "h2d", "cpu": "d2h"}
 """The direction of moves to each agent, as the counters of events name it."""
-PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
+PHASES = ("context", "allocate", "input", "initialise", "compute", "readback", "output", "free")
+"""The phases of a run. Applications without files have no input and no output."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,10 @@ def _phases(
     meter.read("allocate")
     fill_with_nonsense(active, on_demand=False)
     app.prepare(gpu)
+    if app.has_files():
+        with active.phase("input"):
+            app.read_files(cpu)
+        meter.read("input")
     with active.phase("initialise"):
         cpu.threads = threads
         app.initialise(cpu, gpu)
@@ -283,3 +288,7 @@ def _phases(
     with active.phase("readback"):
         workspace.read_back([a for a in arrays if a.declaration.ends_on == "cpu"])
     meter.read("readback")
+    if app.has_files():
+        with active.phase("output"):
+            app.write_files(cpu)
+        meter.read("output")

@@ -21,7 +21,7 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 WRONG, SUSPECT, THROTTLED, INK, GRID = "#B00020", "#6A1B9A", "#8A5A00", "#1f2933", "#e4e7eb"
 
 
-PHASES = ("context", "allocate", "initialise", "compute", "readback", "free")
+PHASES = ("context", "allocate", "initialise", "compute", "readback", "free", "input", "output")
 """The phases of an application (harness/measure.py)."""
 FIXED: Mapping[str, Sequence[str]] = {"allocator": tuple(SEMANTICS), "strategy": tuple(STRATEGIES), "phase": PHASES}
 """All values of factors whose colours do not depend on the report. New values are added at the end of these tables."""

@@ -56,7 +56,8 @@ def _which(figure: Timeline, shown: Sequence[TransferTimeline]) -> str:
 
 def _phases(timeline: TransferTimeline) -> list[NamedInterval]:
     """The phases that are drawn: those within the recording."""
-    return [(name, start, end) for name, start, end in timeline.phases if name in PHASES[:-1] and finite(start + end)]
+    drawn = {*PHASES} - {"free"}
+    return [(name, start, end) for name, start, end in timeline.phases if name in drawn and finite(start + end)]
 
 
 def _end(timeline: TransferTimeline) -> float:
