@@ -28,7 +28,7 @@ from firsttouch.harness.shapes import items, number_type
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange, Scattered
-from firsttouch.workspace.declarations import Agent, Copies, Declaration, Params, Role
+from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Params, Role
 from firsttouch.workspace.guidance import NONE, settings_of
 from firsttouch.workspace.strategies import Strategy
 
@@ -104,7 +104,7 @@ def buffer(
     sides: Literal["both", "cpu", "gpu"] | None = None,
     advice: tuple[str, ...] | None = None,
     file: bool = False,
-    copies: Copies = "both",
+    copies: ArraySides = "both",
 ) -> BufferSpec:
     """Declare a buffer.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
-from firsttouch.workspace.declarations import Agent, Copies, Declaration, Role
+from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Role
 
 SCHEMA: Final = "firsttouch-program/1"
 LONGEST_BODY = 64
@@ -35,7 +35,7 @@ class Block(_Item, frozen=True):
     ends_on: Agent | None = None
     advice: tuple[str, ...] | None = None
     file: bool = False
-    copies: Copies = "both"
+    copies: ArraySides = "both"
 
     @classmethod
     def of(cls, d: Declaration) -> Block:

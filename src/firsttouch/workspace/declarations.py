@@ -17,7 +17,7 @@ Params: TypeAlias = Mapping[str, int]
 Agent = Literal["cpu", "gpu"]
 Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
 Place = Literal["cpu", "gpu", "copies", "strategy", "exchange"]
-Copies: TypeAlias = Literal["both", "host", "device"]
+ArraySides: TypeAlias = Literal["both", "host", "device"]
 """The arrays that a buffer has where it would have a host array and a device array."""
 PLAIN = common_allocator("host")
 
@@ -41,7 +41,7 @@ class Declaration:
     ends_on: Agent | None = None
     advice: tuple[str, ...] | None = None
     file: bool = False
-    copies: Copies = "both"
+    copies: ArraySides = "both"
 
     @property
     def nbytes(self) -> int:
