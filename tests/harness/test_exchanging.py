@@ -48,4 +48,6 @@ def test_the_first_figure_compares_interfaces_and_memory(records: list[Record]) 
         "Time of a run by memory of the messages and interface",
         "Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
     ]
-    assert transport.figures[0].title == halo.figures[0].title
+    for section in (halo, transport):  # both panels of the study's figures of its applications
+        assert [figure.y for figure in section.figures[:2]] == ["exchange_ms", "median"]
+        assert section.figures[1].title == overview.figures[0].title

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by, median_of
@@ -31,6 +32,8 @@ FIGURE = Bar(
     x=BUFFERS, y=EXCHANGED, colour=INTERFACE, facet=RANKS, x_title="messages in", y_title="exchanges, ms",
     title="Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
 )  # fmt: skip
+OF_ONE = replace(RUNS, facet=RANKS)
+"""The same of one application."""
 _KINDS = ("events", "placement")
 _WAY = (RANKS, INTERFACE, *_KINDS)
 RUN = Claim("app.run", "{value} for a run of {app} by {count}, messages in {buffers} memory", "{interface}:", _WAY)

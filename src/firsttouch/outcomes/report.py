@@ -393,7 +393,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(shares.speedup(r) for r in ran):
         figures.append(SHARES)
     if len({(r.factors.get(INTERFACE), r.factors.get(exchanges.BUFFERS)) for r in ran}) > 1:
-        figures = [exchanges.FIGURE, *figures]
+        figures = [exchanges.FIGURE, exchanges.OF_ONE, *figures]
     if any(FINALIST in r.counters for r in ran):
         figures = [PLACEMENTS, *(replace(figure, where={PLACEMENT: AS_IS}) for figure in figures)]
     conditions = [name for name in varying(ran) if name not in ("app", *TABLE.columns)]
