@@ -159,3 +159,11 @@ def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> 
         {"kind": "assumption", "text": "all bytes take 1 ns"},
     ]
     assert "all bytes take 1 ns" in advice["assumptions"]
+
+
+def test_a_measured_application_is_asked_about_with_the_parameters_that_it_had() -> None:
+    """At 2 GiB the solver has since found larger transforms."""
+    app = all_apps()["fft_conv_fused"]
+    answer = advise([STANDARD, STANDARD.with_name("h200-apps-1")], app=app.name, size="2GiB", apps=all_apps())
+    assert answer.size == app.footprint({"n": 8186, "iterations": 10})
+    assert any(row.measured for row in answer.strategies)

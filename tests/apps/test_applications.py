@@ -75,7 +75,7 @@ def test_nan_results_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) ->
     def check_nans(self: App, view: View) -> str:
         def view_nans(part: ByteRange) -> np.ndarray:
             values, array = view(part), part.array
-            if array.dtype.kind not in "fc" or array.declaration.ends_on != "cpu":
+            if array.dtype.kind not in "fc" or not array.declaration.is_result:
                 return values
             replaced.append(array)
             return np.full_like(values, np.nan)

@@ -17,7 +17,7 @@ every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.nam
     [
         ("i < n + after ? n - 1ul", "i < n + after - 1 ? n - 1ul"),
         ("border(x + 3, n, CENTRE_X)", "border(x + 3, n, CENTRE_X - 3)"),
-        ("+ CENTRE_Y) & last", "+ CENTRE_Y + 1) & last"),
+        ("+ CENTRE_Y) % side", "+ CENTRE_Y + 1) % side"),
         ("y < TAPS_DOWN && x < TAPS_ACROSS", "y < TAPS_DOWN && x < TAPS_ACROSS - 1"),
         ("roots[3 * turn]", "roots[2 * turn]"),
         ("c_turn(sign, c_sub(v[i][1], v[i][3]))", "c_turn(-sign, c_sub(v[i][1], v[i][3]))"),
@@ -27,7 +27,7 @@ every_variant = pytest.mark.parametrize("app", VARIANTS, ids=lambda app: app.nam
         ("roots[turn]", "roots[turn ^ 1u]"),
         ("if (g < lanes) to[", "if (g < lanes && !(sign > 0.0f && g == 17 && k == 5)) to["),
         ("y < TAPS_DOWN &&", "y < TAPS_DOWN - 1 &&"),
-        ("border((4 * i) >> bits, n, CENTRE_Y)", "border((4 * i) >> bits, n, CENTRE_Y - 1)"),
+        ("border(y, n, CENTRE_Y)", "border(y, n, CENTRE_Y - 1)"),
         ("c_mul(c_conj(w), c_sub(a, b))", "c_mul(w, c_sub(a, b))"),
     ],
 )
@@ -69,6 +69,41 @@ def test_transforms_in_one_and_two_passes(
     assert run_tiny(app, params={"n": 120}).error == ""
 
 
+ODD = {"n": 1025, "iterations": 1}  # a side of 1536: three blocks of 512
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("c_root_of(sign, k * q % odd, odd)", "c_root_of(sign, k * (q + 1) % odd, odd)"),
+        ("sign < 0.0f ? c_mul(sum", "sign > 0.0f ? c_mul(sum"),
+        ("return ((f % odd) << bits)", "return ((f % odd + 1 & 1) << bits)"),
+        ("c_root_of(-1.0f, kx, side)", "c_root_of(-1.0f, kx + 1, side)"),
+    ],
+)
+def test_a_wrong_transform_of_an_odd_number_is_detected(before: str, after: str) -> None:
+    assert run_tiny(FftConvFused, params=ODD).error == ""
+    assert run_tiny(FftConvFused, params=ODD, mutation=(before, after)).error
+
+
+@pytest.mark.parametrize(("n", "side"), [(1018, 1024), (1019, 1536), (8000, 8192), (32762, 32768), (32763, 33792)])
+def test_sides_are_those_of_um_apps(n: int, side: int) -> None:
+    assert FftConvR2C.declarations({"n": n, "iterations": 1})[2].shape == (side, side)
+    assert side // (side & -side) <= 63  # the private array of fft_odd
+
+
+@pytest.mark.parametrize(
+    ("card", "app", "in_memory"),
+    [(4, FftConvR2C, 2.8), (4, FftConvC2C, 3.5), (16, FftConvR2C, 11.6), (16, FftConvC2C, 13.6)],
+)
+def test_the_sizes_of_table_1_are_reached(card: int, app: type[App], in_memory: float) -> None:
+    """Chien et al. 2019, GB: in memory, and 1.5 times the card."""
+    for size in (in_memory * 1e9, 1.5 * card * 2**30):
+        params = solve(app, int(size))
+        assert 0.9 * size < app.footprint(params) <= size
+        assert not app.problem(params)
+
+
 @pytest.mark.parametrize("strategy", strategies())
 @every_variant
 def test_library_is_used_if_available(app: type[App], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +112,13 @@ def test_library_is_used_if_available(app: type[App], strategy: str, monkeypatch
     use_numpy(monkeypatch)
     broken = ("AT(k) = v;", "AT(k) = c_scale(2.0f, v);")
     assert run_tiny(app, strategy, options={"library": "auto"}, mutation=broken).error == ""
+    assert run_tiny(app, strategy, options={"library": "auto"}, params=ODD).error == ""
     assert run_tiny(app, strategy, options={"library": "own"}, mutation=broken).error
 
 
 def test_sizes() -> None:
-    # The sides of the transforms are powers of two, of which the taps need 6 rows and columns.
+    # The taps need 6 rows and columns of the sides of the transforms.
     found = solve(FftConvR2C, 2**33)
-    assert found["n"] == 2**14 - 6
-    assert FftConvR2C.footprint(found) > 0.6 * 2**33
+    assert found["n"] == 40 * 512 - 6
+    assert FftConvR2C.footprint(found) > 0.95 * 2**33
     assert FftConvR2C.declarations({"n": 8000, "iterations": 1})[2].shape == (8192, 8192)

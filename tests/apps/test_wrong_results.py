@@ -124,7 +124,7 @@ SMALLER: Mapping[str, Mapping[str, int]] = {
 
 def results_of(app: App) -> list[ByteRange]:
     """The arrays, or the parts of arrays, that hold the result. Those of the role control hold flags and counters."""
-    ends = [a for a in app.arrays.values() if a.declaration.ends_on == "cpu" and a.declaration.role != "control"]
+    ends = [a for a in app.arrays.values() if a.declaration.is_result and a.declaration.role != "control"]
     return [*ends, *OTHER_RESULTS.get(app.name, lambda _: [])(app)]
 
 

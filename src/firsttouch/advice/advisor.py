@@ -158,18 +158,25 @@ def _bytes(size: int | str) -> int:
 def _params(
     app: type[App], size: int | str | None, records: Iterable[Record], device: DeviceInfo
 ) -> tuple[Params, int | str]:
-    """The parameters of an application at a size. Without one, the largest at which it was measured, else default."""
+    """The parameters of an application at a size, those with which it was measured if it was. Without a size, the
+    largest at which it was measured, else default.
+    """
+    runs = measured_runs(records, app.name, device.name)
     if size is None:
-        sizes = {r.factors["size"] for r in measured_runs(records, app.name, device.name)}
+        sizes = {r.factors["size"] for r in runs}
         numbers = [s for s in sizes if isinstance(s, int) and not isinstance(s, bool)]
         size = max(numbers) if numbers else "default"
     if isinstance(size, str) and size in app.sizes and size != "bytes":
         return app.sizes[size], size
     nbytes = _bytes(size)
     try:
-        return solve(app, nbytes), nbytes
+        params = solve(app, nbytes)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    for run in (r for r in runs if r.factors["size"] == nbytes):
+        used = {name: run.counters.get(f"param_{name}") for name in params}
+        return {name: v if type(v) is int else params[name] for name, v in used.items()}, nbytes
+    return params, nbytes
 
 
 def measured_runs(records: Iterable[Record], app: str, device: str, also: Iterable[str] = ()) -> list[Record]:

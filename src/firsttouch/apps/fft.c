@@ -16,12 +16,13 @@
     const ulong g = GROUP_ID * width + lane, out = g >> log_c, in = g & ((1ul << log_c) - 1ul);
 #define TURNED(v) c_mul(v, c_root(sign, (turned == 1 ? out : in) * k, bits))
 
-/* Transforms 2^log_r points in each of `lanes` lanes. Element k of lane g is at (g / c) outer + (g mod c) inner + k
-   step, c = 2^log_c. Stockham's algorithm in a tile, with radix 4 and, if log_r is odd, a first step of radix 2. A
+/* Transforms 2^log_r points in each of `lanes` lanes. Element k of lane g is at first + (g / c) outer + (g mod c) inner
+   + k step, c = 2^log_c. Stockham's algorithm in a tile, with radix 4 and, if log_r is odd, a first step of radix 2. A
    transform of 2^bits points takes two passes. Between them element k of lane j of the transform is multiplied by the
    root of j k: j is g / c (turned 1) or g mod c (turned 2). */
 GROUP_KERNEL fft_pass(GLOBAL const f32x2* from, GLOBAL f32x2* to, ulong outer_from, ulong outer_to, ulong inner,
-                      ulong step, uint log_c, ulong lanes, uint log_r, uint turned, uint bits, float sign) {
+                      ulong step, uint log_c, ulong lanes, uint log_r, uint turned, uint bits, ulong first,
+                      float sign) {
     SHARED f32x2 tile[TILE + TILE / 16];
     SHARED f32x2 roots[LONGEST];
     const uint r = 1u << log_r, log_lanes = 11 - log_r, width = 1u << log_lanes;
@@ -29,7 +30,7 @@ GROUP_KERNEL fft_pass(GLOBAL const f32x2* from, GLOBAL f32x2* to, ulong outer_fr
     EACH(i, TILE / THREADS) {
         NUMBER(i)
         f32x2 v = F32X2(0.0f, 0.0f);
-        if (g < lanes) v = from[out * outer_from + in * inner + k * step];
+        if (g < lanes) v = from[first + out * outer_from + in * inner + k * step];
         if (turned && sign > 0.0f) v = TURNED(v);
         AT(k) = v;
     }
@@ -76,6 +77,6 @@ GROUP_KERNEL fft_pass(GLOBAL const f32x2* from, GLOBAL f32x2* to, ulong outer_fr
         NUMBER(i)
         f32x2 v = AT(k);
         if (turned && sign < 0.0f) v = TURNED(v);
-        if (g < lanes) to[out * outer_to + in * inner + k * step] = v;
+        if (g < lanes) to[first + out * outer_to + in * inner + k * step] = v;
     }
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
@@ -10,21 +9,20 @@ from typing import ClassVar
 import numpy as np
 
 from firsttouch.apps.support import fft, um_apps
-from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, c64, f32, in_pieces
+from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
 from firsttouch.workspace.agents import KernelFile
 from firsttouch.workspace.arrays import Array
 
 DOWN, ACROSS, CENTRE_Y, CENTRE_X = 7, 6, 3, 4  # the taps, and the one at the pixel itself
-DIGITS = 16  # values of a pixel and of a tap
-UNIT, MEAN = 2.0**-24, 2363.0  # roundoff of f32; mean of the result: 42 products of two digits with a mean of 7.5
-SIDE = "2**(n + 5).bit_length()"  # of the transforms: the smallest power of two that is at least n + 6
+DIGITS, MEAN = 16, 2363.0  # values of a pixel and of a tap; mean of 42 products of two of them
+SIDE = fft.SIDE
 
 
 class _FftConv(App):
     """Convolution of n x n digits with 7 x 6 taps, with clamped borders."""
 
-    source = "um-apps (Chien et al., MCHPC 2019), convolutionFFT2D; transform sizes are powers of two"
+    source = "um-apps (Chien et al., MCHPC 2019), convolutionFFT2D"
     pattern = "large GPU-only buffers, each swept a few times"
     sizes = {"tiny": {"n": 260, "iterations": 2}, "default": {"n": 8000, "iterations": 1}, "bytes": {"iterations": 10}}
     options = {"library": ("auto", "own")}
@@ -42,6 +40,11 @@ class _FftConv(App):
     spectrum_of_taps = buffer(c64, SIDE, f"{SIDE} // 2", role="inout", sides="gpu")
     paper = um_apps.FFT_CONV
 
+    @classmethod
+    def problem(cls, params: Params) -> str:
+        large = params["n"] > fft.LARGEST_N
+        return f"{cls.name}: n must be at most {fft.LARGEST_N}" if large else super().problem(params)
+
     def defines(self) -> Mapping[str, object]:
         return {"GROUP_THREADS": fft.THREADS, "GROUPS_TOGETHER": 6}
 
@@ -51,8 +54,7 @@ class _FftConv(App):
 
     def prepare(self, gpu: Gpu) -> None:
         self.side = len(self.padded)
-        self.bits = self.side.bit_length() - 1
-        self.fft = fft.RealFft(gpu, self.library, self.bits, self.spectrum.shape[1], real=self.real)
+        self.fft = fft.RealFft(gpu, self.library, self.side, self.spectrum.shape[1], real=self.real)
         self.used["library"] = self.fft.title
 
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
@@ -61,11 +63,11 @@ class _FftConv(App):
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         points = self.side**2
-        gpu.launch("pad_taps", self.taps, self.padded_taps, self.bits, over=points, writes=[self.padded_taps])
+        gpu.launch("pad_taps", self.taps, self.padded_taps, self.side, over=points, writes=[self.padded_taps])
         self.fft.forward(gpu, self.padded_taps, self.spectrum_of_taps)
         self.unpack(gpu, self.spectrum_of_taps)
         for _ in gpu.iterations(self.iterations):
-            gpu.launch("pad_data", self.data, self.padded, self.n, self.bits, over=points // 4, writes=[self.padded])
+            gpu.launch("pad_data", self.data, self.padded, self.n, self.side, over=points // 4, writes=[self.padded])
             self.fft.forward(gpu, self.padded, self.spectrum)
             self.unpack(gpu, self.spectrum)
             self.multiply(gpu)
@@ -83,16 +85,14 @@ class _FftConv(App):
 
     def pairs(self, gpu: Gpu, kernel: str, source: Array, target: Array) -> None:
         """Launch unpack or repack, in place or from one array to another."""
-        shape = (source.shape[1], target.shape[1], self.bits, *self.fft.splits)
+        shape = (source.shape[1], target.shape[1], self.side, *self.fft.order)
         writes = [target] if source is not target else []
         gpu.launch(kernel, source, target, *shape, over=self.side**2 // 4, writes=writes)
 
     def check(self, view: View) -> str:
         """Compares every element of the result with the direct convolution, which is exact in f32."""
         n, result = self.n, view(self.padded)
-        # Each of the 2 bits levels of the three transforms adds independent errors of about two units of the root mean
-        # square, of a root and of rounding (Higham 2002, section 24.1). Ten times their standard deviation is allowed.
-        allowed = 10 * 2 * UNIT * math.sqrt(3 * 2 * self.bits) * MEAN
+        allowed = fft.error_of_three(self.side) * MEAN
         taps = below(self.taps.key, np.arange(DOWN * ACROSS), DIGITS).astype(np.float32).reshape(DOWN, ACROSS)
         x = np.arange(CENTRE_X - ACROSS + 1, n + CENTRE_X).clip(0, n - 1)
 
@@ -111,7 +111,7 @@ class FftConvFused(_FftConv):
     name = "fft_conv_fused"
 
     def multiply(self, gpu: Gpu) -> None:
-        shape = (self.bits, *self.fft.splits, 1 / self.fft.numbers)
+        shape = (self.side, *self.fft.order, 1 / self.fft.numbers)
         gpu.launch("convolve", self.spectrum, self.spectrum_of_taps, *shape, over=self.side**2 // 4)
 
 

@@ -196,9 +196,7 @@ def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str,
         return "", digest
     seen = outputs.DigestedView(app, workspace.contents)
     for array in app.arrays.values():
-        declared = array.declaration
-        written = declared.ends_on == "cpu" and declared.role not in ("input", "constant")
-        if written and (unwritten := count_nonsense(seen(array))):
+        if array.declaration.is_result and (unwritten := count_nonsense(seen(array))):
             return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""
     error: object = app.check(seen)
     if not isinstance(error, str):

@@ -47,6 +47,11 @@ class Declaration:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def is_result(self) -> bool:
+        """Whether the application computes it for the CPU. Inputs may end there too, if the CPU reads them again."""
+        return self.ends_on == "cpu" and self.role not in ("input", "constant")
+
     def is_interchangeable_with(self, other: Declaration) -> bool:
         """Whether the two have the same size, role and placement, so that they may be swapped."""
         return (self.nbytes, self.role, self.sides, self.advice) == (
