@@ -18,6 +18,8 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 _AT_REST, _APART = 5, 0.004
 """Readings of the machine before the first allocation, and the seconds between two."""
+_RETURNED, _SETTLING = 0.02, 0.5
+"""The part of a peak that may be in use after all is freed, and the seconds for which more than that is waited for."""
 _SHORTEST, _COST = 0.01, 0.01
 """The least seconds between two readings during a run, and the share of the time that readings may take."""
 
@@ -114,12 +116,23 @@ class Meter:
         """
         if (before := self._before.get("machine")) is None or MACHINE_PEAK not in self.peak:
             return self.peak
-        after = self._counters.machine()
         peak = max([self.peak[MACHINE_PEAK], *(reading - before for reading in self._during)])
-        drift = abs((before if after is None else after) - before)
+        drift = self._drift(before, _RETURNED * peak)
         lacking = self.peak["peak_host_bytes"] - peak
         noise = max(max(self._at_rest) - min(self._at_rest), drift, lacking)
         return self.peak | {MACHINE_PEAK: peak, MACHINE_NOISE: noise}
+
+    def _drift(self, before: int, small: float) -> int:
+        """How far the machine's memory in use is from what it was before. A driver may return memory after the call, so
+        it is read until the difference is small, for at most _SETTLING seconds.
+        """
+        least, end = None, time.monotonic() + _SETTLING
+        while least is None or (least > small and time.monotonic() < end):
+            if (now := self._counters.machine()) is None:
+                break
+            least = abs(now - before) if least is None else min(least, abs(now - before))
+            time.sleep(_APART)
+        return least or 0
 
 
 def over_runs(runs: Sequence[Mapping[str, int]]) -> dict[str, int]:
