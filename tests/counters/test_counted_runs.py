@@ -15,12 +15,13 @@ from tests.calls import call
 from tests.matrix import matrix
 
 from firsttouch.counters.perf import Perf
-from firsttouch.counters.tool import HwCounter
+from firsttouch.counters.tool import COUNTED_ELSEWHERE, NONE, STATE, HwCounter
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine import counted
+from firsttouch.engine.runner import missing
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import SCHEMA, Record, Request
 
 HERE = Path(__file__).parent
 NCU_CSV = (HERE / "recorded/ncu.csv").read_text()
@@ -185,3 +186,11 @@ def test_the_list_says_which_experiments_offer_counters(tmp_path: Path) -> None:
     of_tlb, of_allocation = listing.split("allocation: ")
     assert "--counters: adds counters of the vendor's profiler" in of_tlb
     assert "--counters" not in of_allocation
+
+
+def test_a_point_that_another_point_counts_for_gives_no_warning() -> None:
+    record = Record(schema=SCHEMA, experiment="app", device="cuda:0", factors={}, unit="ms", status="ok")
+    record.counters = {STATE: NONE + COUNTED_ELSEWHERE}
+    assert missing(Request(schema=SCHEMA, counters=True), record) == {}
+    record.counters = {STATE: f"{NONE}ncu is not on the PATH"}
+    assert missing(Request(schema=SCHEMA, counters=True), record) == {"counters": "ncu is not on the PATH"}

@@ -15,11 +15,12 @@ COUNTED = {"hw_counters": "ncu (application replay)", "hw_kernels": 1, "hw_devic
 
 @pytest.mark.usefixtures("undrawn")
 def test_counters_of_the_counted_points():
-    twice = COUNTED | {"hw_device_read_bytes": 4 * MIB}
+    twice = COUNTED | {"hw_device_read_bytes": 4 * MIB, "hw_iteration_0_device_read_bytes": 4 * MIB}
     text = text_of(render({"out": results(point(MIB, COUNTED), point(2 * MIB, twice))}, sample.EXPERIMENTS))
     assert "Counters of the profiler sizekernelsdevice read 1 MiB12 MiB 2 MiB14 MiB" in text
     assert "link write" not in text  # nowhere any
-    assert "one more sample of each point, under ncu (application replay)" in text
+    assert "iteration" not in text  # they have a figure
+    assert "one more sample, or run, of each point, under ncu (application replay)" in text
 
 
 @pytest.mark.usefixtures("undrawn")

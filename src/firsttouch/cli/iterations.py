@@ -7,7 +7,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from firsttouch.cli.console import Console
-from firsttouch.text import named, quantity
+from firsttouch.text import named, number, quantity
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,7 +70,7 @@ def _table(rows: Sequence[PointSummary], columns: Sequence[str]) -> Table:
             cells = [quantity(line[name], "B") if name in line else "" for name in columns]
             table.add_row(f"  {label}", quantity(line["ms"], "ms") if "ms" in line else "", *cells)
         if row.throughput:
-            rates = {f"hw_{tier}_bytes": f"{rate:.3g}" for tier, rate in row.throughput.items()}
+            rates = {f"hw_{tier}_bytes": number(rate) for tier, rate in row.throughput.items()}
             table.add_row("  GB/s", "", *(rates.get(name, "") for name in columns))
     return table
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from firsttouch.counters.tool import (
     KERNEL_TIME,
     KERNELS,
+    OF_ITERATION,
     PREFIX,
     KernelCounts,
     RefusedError,
@@ -60,7 +61,7 @@ def counters(
         own = _sums(forms, group)
         for name, value in (own if own[KERNELS] else dict.fromkeys(sums, 0)).items():
             if name != KERNELS and isinstance(value, int | float):
-                sums[f"{PREFIX}iteration_{i}_{name.removeprefix(PREFIX)}"] = value if share == 1 else value / share
+                sums[f"{OF_ITERATION}{i}_{name.removeprefix(PREFIX)}"] = value if share == 1 else value / share
     return sums
 
 

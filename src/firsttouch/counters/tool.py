@@ -25,6 +25,10 @@ KERNELS, KERNEL_TIME = "hw_kernels", "hw_kernel_ms"
 """The counters that hold the number of kernels over which the others are sums, and their time under the tool."""
 COUNTED = "counted_"
 """How the name of a kernel begins that is to be counted (Lab::timed_kernel)."""
+COUNTED_ELSEWHERE = "events=on records the driver's events, which excludes a profiler; the same point has events=off"
+"""Why a point has no counters of which another one has them."""
+OF_ITERATION = f"{PREFIX}iteration_"
+"""How the names of the counters of one iteration begin."""
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _LARGEST = 2.0**63
 """A count from here on is one below zero that has wrapped."""
@@ -181,3 +185,9 @@ def why_none(record: Record) -> str | None:
     """Why a point for which counters were requested has none; None for other points."""
     state = record.counters.get(STATE)
     return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
+
+
+def why_lacking(record: Record) -> str | None:
+    """The same, but None for points whose counters another point has."""
+    reason = why_none(record)
+    return None if reason == COUNTED_ELSEWHERE else reason

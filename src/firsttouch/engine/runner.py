@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from firsttouch.counters.tool import why_none
+from firsttouch.counters.tool import why_lacking
 from firsttouch.encoding import host_name
 from firsttouch.engine import disturbed
 from firsttouch.engine.choices import choose, choose_devices, choose_preset
@@ -293,7 +293,7 @@ def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
     reasons = {
         "events": events.why_none(record) if request.events else None,
-        "counters": why_none(record) if request.counters else None,
+        "counters": why_lacking(record) if request.counters else None,
         "the device's memory over time": why_no_device(record),
     }
     return {what: reason for what, reason in reasons.items() if reason}

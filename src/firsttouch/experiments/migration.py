@@ -19,6 +19,7 @@ from firsttouch.allocators.properties import (
     variant,
 )
 from firsttouch.analysis.findings import Finding
+from firsttouch.counters.tool import COUNTED_ELSEWHERE
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
@@ -371,8 +372,7 @@ class Migration(Experiment):
         return ""
 
     def why_not_counted(self, factors: Factors) -> str:
-        recorded = "events=on records the driver's events, which excludes a profiler; the same point has events=off"
-        return recorded if factors["events"] == "on" else ""
+        return COUNTED_ELSEWHERE if factors["events"] == "on" else ""
 
     def measure(self, point: Point, session: Session) -> Measurement:
         device, with_events = session.device, point["events"] == "on"

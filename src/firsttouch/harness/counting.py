@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from firsttouch import _core
 from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK
+from firsttouch.counters.tool import COUNTED_ELSEWHERE
 from firsttouch.experiment.shares import share_of
 from firsttouch.harness.app import App
 from firsttouch.harness.exchanging import ranks_of
@@ -45,7 +46,7 @@ class Marks:
 def why_not(app: type[App], factors: Factors, requested: Mapping[str, Sequence[Scalar]]) -> str:
     """Why --counters does not count a point, in one sentence, or ''. requested: the factors set by options."""
     if factors.get(EVENTS) == ON:
-        return "events=on records the driver's events, which excludes a profiler; the same point has events=off"
+        return COUNTED_ELSEWHERE
     if app.exchanges and ranks_of(factors) > 1:
         return "a profiler counts one process, and several carry out the point"
     if BEST in requested.get(PLACEMENT, ()) or (app.divided and share_of(factors) is None):

@@ -20,7 +20,7 @@ def unit(figure: Figure, name: str, record: Record) -> str:
 
 def called(figure: Figure, name: str) -> str:
     """The word for a name in a sentence: the name itself, as --set accepts it, except for a series."""
-    return heading(figure, name) if name == "series" else name
+    return heading(figure, name) if name in ("series", "part") else name
 
 
 def heading(figure: Figure, name: str) -> str:

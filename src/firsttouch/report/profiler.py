@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from firsttouch.analysis.statistics import value, varying
-from firsttouch.counters.tool import PREFIX, STATE, why_none
+from firsttouch.counters.tool import OF_ITERATION, PREFIX, STATE, why_none
 from firsttouch.records.schema import Record
 from firsttouch.text import distinguishing_factors, fact_title, label
 
@@ -23,13 +23,17 @@ class CounterTable:
 
 
 def counter_table(records: Sequence[Record]) -> CounterTable | None:
-    """The counters of every counted point. Returns None if there is none."""
+    """The counters of every counted point, without those of single iterations, which have a figure. Returns None if
+    there is none.
+    """
     counted = [r for r in records if STATE in r.counters and why_none(r) is None]
     if not counted:
         return None
     factors = varying(counted)
     names = dict.fromkeys(n for r in counted for n in r.counters if n.startswith(PREFIX) and n != STATE)
-    names = dict.fromkeys(name for name in names if any(r.counters.get(name) for r in counted))
+    names = dict.fromkeys(
+        n for n in names if any(r.counters.get(n) for r in counted) and not n.startswith(OF_ITERATION)
+    )
     rows = [[*(label(f, value(r, f)) for f in factors), *(label(n, r.counters.get(n)) for n in names)] for r in counted]
     heads = [*(name.replace("_", " ") for name in factors), *(_head(name) for name in names)]
     tools = ", ".join(dict.fromkeys(str(r.counters[STATE]) for r in counted))

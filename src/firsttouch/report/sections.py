@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import measured, value, varying
-from firsttouch.counters.tool import why_none as why_not_counted
+from firsttouch.counters.tool import why_lacking
 from firsttouch.events.log import why_none
 from firsttouch.experiment.base import Experiment
 from firsttouch.figures import Figure, Timeline
@@ -162,7 +162,7 @@ def section_of(
     section.events = event_table(records)
     section.without_events = _by_message(records, why_none)
     section.counters = counter_table(records)
-    section.without_counters = _by_message(records, why_not_counted)
+    section.without_counters = _by_message(records, why_lacking)
     section.skipped = _by_message(records, lambda r: r.reason if r.status == "skipped" else None)
     section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
     section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
