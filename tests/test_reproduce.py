@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reproduce.md"
 LATER, NONE = "later", "none: "
 """In place of a command: it does not exist yet, or why there is none."""
-WORDS = {"H200", "VM", "small", "stand-in", "no"}
+WORDS = {"H200", "H100", "VM", "small", "stand-in", "no"}
 """What the last column may say."""
 
 

@@ -17,6 +17,7 @@ from statistics import geometric_mean, median
 
 from advice import CLEARLY, Case, Estimator, Judgement, exceptions, in_order, judge
 from firsttouch.cli.summary import show
+from firsttouch.outcomes import iterations
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.outcomes.placements import ranking
 from firsttouch.outcomes.report import summary as rows_of
@@ -145,6 +146,19 @@ def counted(directories: Sequence[Directory]) -> str:
             [where, counters, exact(counted_bytes), exact(expected), f"{100 * (counted_bytes / expected - 1):+.3f} %"]
         )
     return table(["point", "counters", "counted", "arrays", "difference"], rows)
+
+
+def by_iteration(directories: Sequence[Directory]) -> str:
+    """What the vendor's profiler counted in the first and in the last iteration of applications."""
+    rows = []
+    for r in (r for d in directories for r in d.records if "hw_iterations" in r.counters):
+        of_point = iterations.rows(r)
+        for line in (of_point[0], of_point[-1]):
+            tiers = [exact(line[f"hw_{tier}_bytes"]) for tier in ("l2", "device_read", "device_write", "pcie_read")]
+            time = quantity(line["ms"], "ms")
+            rows.append([r.text("app"), f"`{r.text('strategy')}`", exact(line["iteration"]), time, *tiers])
+    head = ["application", "strategy", "iteration", "time", "L1-L2", "memory, read", "memory, written", "PCIe, read"]
+    return table(head, rows)
 
 
 def first_touches(directories: Sequence[Directory]) -> str:
@@ -500,6 +514,7 @@ TEXTS: Mapping[str, Text] = {
     "advice-elsewhere": advice_elsewhere,
     "catalogue": catalogue,
     "counted": counted,
+    "by-iteration": by_iteration,
     "first-touches": first_touches,
     "sharing": sharing,
     "means": of_each_once(means),

@@ -189,8 +189,9 @@ def test_the_list_says_which_experiments_offer_counters(tmp_path: Path) -> None:
 
 
 def test_a_point_that_another_point_counts_for_gives_no_warning() -> None:
+    request = Request(schema=SCHEMA, experiments=[], devices=[], preset="quick", seed=1, counters=True)
     record = Record(schema=SCHEMA, experiment="app", device="cuda:0", factors={}, unit="ms", status="ok")
     record.counters = {STATE: NONE + COUNTED_ELSEWHERE}
-    assert missing(Request(schema=SCHEMA, counters=True), record) == {}
+    assert missing(request, record) == {}
     record.counters = {STATE: f"{NONE}ncu is not on the PATH"}
-    assert missing(Request(schema=SCHEMA, counters=True), record) == {"counters": "ncu is not on the PATH"}
+    assert missing(request, record) == {"counters": "ncu is not on the PATH"}
