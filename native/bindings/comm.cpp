@@ -11,6 +11,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/handle.hpp"
 #include "comm/exchange.hpp"
+#include "host/clock.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,6 +26,20 @@ std::vector<Parcel> parcels(const std::vector<PyParcel>& given) {
     for (const auto& [peer, buffer, offset, bytes] : given) parcels.push_back({peer, &buffer->get(), offset, bytes});
     return parcels;
 }
+
+// Keeps the buffers as long as messages may arrive in them: Python holds them by the list of parcels.
+struct PyReceives {
+    std::unique_ptr<Receives> receives;
+
+    std::tuple<std::vector<std::size_t>, double> finish(const std::vector<PyParcel>& outgoing, BufferHandle* staging) {
+        const auto parcels_out = parcels(outgoing);
+        const Buffer* memory = staging == nullptr ? nullptr : &staging->get();
+        nb::gil_scoped_release release;
+        const double start = now();
+        auto arrived = receives->finish(parcels_out, memory);
+        return {std::move(arrived), now() - start};
+    }
+};
 
 }  // namespace
 
@@ -55,6 +70,22 @@ void bind_comm(nb::module_& m) {
         "Carries messages between ranks, each as the other rank, a buffer, an offset and its bytes; those to the rank "
         "itself are copied by the device. Returns the seconds until the last can be used. comm: None if the rank is "
         "alone. staging_out, staging_in: host memory through which the device copies messages.");
+    nb::class_<PyReceives>(m, "Receives", "Messages that this rank has begun to receive.")
+        .def(
+            "finish", &PyReceives::finish, "outgoing"_a, "staging_out"_a.none() = nb::none(),
+            "Sends messages to other ranks, empty ones too, and returns the bytes of each that arrived and the seconds "
+            "until all can be used.");
+    m.def(
+        "receive",
+        [](DeviceHandle& d, Comm& comm, const std::vector<PyParcel>& incoming, BufferHandle* staging_in,
+           bool device_addresses) {
+            const Buffer* staging = staging_in == nullptr ? nullptr : &staging_in->get();
+            return PyReceives{std::make_unique<Receives>(d.lab, comm, parcels(incoming), staging, device_addresses)};
+        },
+        "device"_a, "comm"_a, "incoming"_a, nb::kw_only(), "staging_in"_a.none() = nb::none(),
+        "device_addresses"_a = false, nb::keep_alive<0, 1>(), nb::keep_alive<0, 2>(),
+        "Begins to receive a message from each of other ranks, of at most so many bytes at an offset of a buffer. No "
+        "other messages may be exchanged until they have ended.");
     m.def(
         "open_mpi",
         [](const std::string& library, std::uint64_t world, std::uint64_t byte, std::uint64_t real, std::uint64_t sum,

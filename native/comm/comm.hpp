@@ -52,6 +52,9 @@ class Comm {
     virtual void start_to_itself(void* to, const void* from, std::size_t bytes, int messages) = 0;
     virtual void finish(int message) = 0;
     virtual void finish_all() = 0;
+    // finish, of a message that was received, which may have fewer bytes than there was memory for. Returns how many.
+    // Throws Unavailable if the library doesn't know.
+    virtual std::size_t finish_receive(int message);
     // Sends and receives messages with other ranks at once, and returns when all have ended.
     virtual void exchange(const std::vector<Message>& outgoing, const std::vector<Message>& incoming);
 

@@ -1,10 +1,8 @@
 #include "comm/exchange.hpp"
 
 #include <algorithm>
-#include <map>
 #include <stdexcept>
 
-#include "comm/rank_buffer.hpp"
 #include "host/clock.hpp"
 
 namespace firsttouch {
@@ -12,11 +10,15 @@ namespace {
 
 constexpr std::size_t place_bytes = 256;  // staged messages begin at multiples of this
 
+void check(const Parcel& parcel) {
+    if (parcel.offset > parcel.buffer->size() || parcel.bytes > parcel.buffer->size() - parcel.offset)
+        throw std::invalid_argument("a message exceeds its buffer");
+}
+
 std::vector<Parcel> those(const std::vector<Parcel>& parcels, int own, bool to_itself) {
     std::vector<Parcel> chosen;
     std::ranges::copy_if(parcels, std::back_inserter(chosen), [&](const Parcel& parcel) {
-        if (parcel.offset > parcel.buffer->size() || parcel.bytes > parcel.buffer->size() - parcel.offset)
-            throw std::invalid_argument("a message exceeds its buffer");
+        check(parcel);
         return parcel.bytes > 0 && (parcel.peer == own) == to_itself;
     });
     return chosen;
@@ -97,6 +99,46 @@ double exchange(Lab& lab, Comm* comm, const ExchangeRequest& request) {
     }
     if (!from_itself.empty()) lab.device().wait(lab.stream());
     return now() - start;
+}
+
+Receives::Receives(Lab& lab, Comm& comm, std::vector<Parcel> incoming, const Buffer* staging, bool device_addresses)
+    : lab_(lab), comm_(comm), incoming_(std::move(incoming)), staging_(staging), device_addresses_(device_addresses) {
+    std::ranges::for_each(incoming_, check);
+    if (staging_ != nullptr) places_ = places_of(incoming_, *staging_);
+    for (std::size_t i = 0; i < incoming_.size(); ++i) {
+        const auto& [peer, buffer, offset, bytes] = incoming_[i];
+        char* at = staging_ == nullptr ? address_of(*buffer) + offset : address_of(*staging_) + places_[i];
+        numbers_.push_back(comm_.start_receive(at, bytes, peer));
+    }
+}
+
+char* Receives::address_of(const Buffer& buffer) {
+    const bool by_device = device_addresses_ && staging_ == nullptr;
+    return buffers_.try_emplace(&buffer, lab_, buffer, by_device).first->second.address();
+}
+
+std::vector<std::size_t> Receives::finish(const std::vector<Parcel>& outgoing, const Buffer* staging) {
+    std::ranges::for_each(outgoing, check);
+    Device& device = lab_.device();
+    const auto places = staging == nullptr ? std::vector<std::size_t>() : places_of(outgoing, *staging);
+    for (std::size_t i = 0; i < places.size(); ++i)
+        if (const auto& [peer, buffer, offset, bytes] = outgoing[i]; bytes > 0)
+            device.copy(lab_.stream(), *staging, places[i], *buffer, offset, bytes);
+    if (staging != nullptr) device.wait(lab_.stream());
+    for (std::size_t i = 0; i < outgoing.size(); ++i) {
+        const auto& [peer, buffer, offset, bytes] = outgoing[i];
+        comm_.start_send(staging == nullptr ? address_of(*buffer) + offset : address_of(*staging) + places[i], bytes,
+                         peer);
+    }
+    std::vector<std::size_t> arrived;
+    for (const int number : numbers_) arrived.push_back(comm_.finish_receive(number));
+    comm_.finish_all();
+    buffers_.clear();
+    for (std::size_t i = 0; i < places_.size(); ++i)
+        if (arrived[i] > 0)
+            device.copy(lab_.stream(), *incoming_[i].buffer, incoming_[i].offset, *staging_, places_[i], arrived[i]);
+    if (staging_ != nullptr) device.wait(lab_.stream());
+    return arrived;
 }
 
 }  // namespace firsttouch

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include "comm/comm.hpp"
+#include "comm/rank_buffer.hpp"
 #include "device/lab.hpp"
 
 namespace firsttouch {
@@ -29,5 +31,28 @@ struct ExchangeRequest {
 // be used. The work that packs them must have ended. comm: may be null if the rank is alone. Throws
 // std::invalid_argument if a message exceeds a buffer, or has no counterpart of the same size in this rank.
 double exchange(Lab& lab, Comm* comm, const ExchangeRequest& request);
+
+// Receives that begin before others send: one message, of at most so many bytes, from each of some other ranks. Until
+// they have ended, no other messages may be sent or received. Throws Unavailable if the library can't say how many
+// bytes have arrived.
+class Receives {
+  public:
+    // staging: as in ExchangeRequest.
+    Receives(Lab& lab, Comm& comm, std::vector<Parcel> incoming, const Buffer* staging, bool device_addresses);
+    // Sends messages, empty ones too, and waits for all. Returns the bytes of each that arrived.
+    std::vector<std::size_t> finish(const std::vector<Parcel>& outgoing, const Buffer* staging);
+
+  private:
+    char* address_of(const Buffer& buffer);
+
+    Lab& lab_;
+    Comm& comm_;
+    std::vector<Parcel> incoming_;
+    const Buffer* staging_;
+    bool device_addresses_;
+    std::map<const Buffer*, RankBuffer> buffers_;
+    std::vector<std::size_t> places_;  // in `staging`
+    std::vector<int> numbers_;         // of the receives
+};
 
 }  // namespace firsttouch

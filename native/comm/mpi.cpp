@@ -27,6 +27,7 @@ struct MpiTable {
         library.load(start_receive, "MPI_Irecv");
         library.load(wait, "MPI_Wait");
         library.load(wait_all, "MPI_Waitall");
+        library.load(get_count, "MPI_Get_count");
         library.load(all_reduce, "MPI_Allreduce");
         library.load(reduce_scatter, "MPI_Reduce_scatter_block");
         library.load(all_gather, "MPI_Allgather");
@@ -55,6 +56,7 @@ struct MpiTable {
     int (*start_receive)(void*, int, Handle, int, int, Handle, void*);
     int (*wait)(void*, void*);
     int (*wait_all)(int, void*, void*);
+    int (*get_count)(const void*, Handle, int*);
     int (*all_reduce)(const void*, void*, int, Handle, Handle, Handle);
     int (*reduce_scatter)(const void*, void*, int, Handle, Handle, Handle);
     int (*all_gather)(const void*, int, Handle, void*, int, Handle, Handle);
@@ -98,6 +100,13 @@ class Mpi : public Comm {
     void finish(int message) override {
         Status status;
         mpi_.call(mpi_.wait, request(message), status.memory);
+    }
+    std::size_t finish_receive(int message) override {
+        Status status;
+        mpi_.call(mpi_.wait, request(message), status.memory);
+        int bytes = 0;
+        mpi_.call(mpi_.get_count, static_cast<const void*>(status.memory), handles_.byte, &bytes);
+        return static_cast<std::size_t>(bytes);
     }
     void finish_all() override {
         statuses_.resize(static_cast<std::size_t>(started_) * status_bytes);

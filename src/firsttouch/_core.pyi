@@ -363,6 +363,28 @@ def exchange(
     Carries messages between ranks, each as the other rank, a buffer, an offset and its bytes; those to the rank itself are copied by the device. Returns the seconds until the last can be used. comm: None if the rank is alone. staging_out, staging_in: host memory through which the device copies messages.
     """
 
+class Receives:
+    """Messages that this rank has begun to receive."""
+
+    def finish(
+        self, outgoing: Sequence[tuple[int, Buffer, int, int]], staging_out: Buffer | None = None
+    ) -> tuple[list[int], float]:
+        """
+        Sends messages to other ranks, empty ones too, and returns the bytes of each that arrived and the seconds until all can be used.
+        """
+
+def receive(
+    device: Device,
+    comm: Comm,
+    incoming: Sequence[tuple[int, Buffer, int, int]],
+    *,
+    staging_in: Buffer | None = None,
+    device_addresses: bool = False,
+) -> Receives:
+    """
+    Begins to receive a message from each of other ranks, of at most so many bytes at an offset of a buffer. No other messages may be exchanged until they have ended.
+    """
+
 def open_mpi(library: str, *, world: int, byte: int, real: int, sum: int, request_bytes: int) -> Comm:
     """
     Opens the ranks of an MPI that this process has initialised. library: its path; world, byte, real, sum: the handles of the communicator, of the types byte and float and of the operation; request_bytes: the size of a request's handle.

@@ -7,6 +7,7 @@ import pytest
 from tests.harness.running import assert_detected, run_tiny
 
 from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING
+from firsttouch.apps.support.neutrons import WORDS
 from firsttouch.apps.transport import Transport
 from firsttouch.harness.app import View
 from firsttouch.workspace.agents import KernelFile
@@ -147,3 +148,24 @@ def test_the_digest_is_that_of_the_particles_at_census() -> None:
 
     app.check = check  # type: ignore[method-assign]
     assert "digest" in run_tiny(Transport, instance=app).error
+
+
+def digest_of(mutation: tuple[str, str] = ("", ""), **settings: str) -> str:
+    app = Transport({**Transport.sizes["tiny"], "batches": int(settings.pop("batches", "1"))}, options=settings)
+    app.kernels = KernelFile("transport", app.kernels.text.replace(*mutation))
+    assert run_tiny(Transport, instance=app).error == ""
+    return app.used["census_digest"]
+
+
+def test_facets_and_batches_change_no_particle() -> None:
+    """Nearly all particles leave by a triangle, or the further plane that replaces the nearest here would be wrong."""
+    further = ("found : nearest", "found : (nearest + 1) % 3")
+    assert len({digest_of(), digest_of(batches="3"), digest_of(further, facets="24")}) == 1
+
+
+def test_42_million_particles_have_numbers_and_messages_that_fit() -> None:
+    for ranks in (1, 2, 4):
+        part = Transport.part({**Transport.sizes["default"], "particles": 42_000_000}, 0, ranks)
+        assert part["capacity"] < 2**32  # numbers in the queues
+        assert part["room"] * 8 * WORDS < 2**31  # bytes of a message of MPI
+        assert part["room"] >= 42_000_000 / ranks / 4

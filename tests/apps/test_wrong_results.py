@@ -18,7 +18,7 @@ from tests.harness.running import SIZE, params_of, run_tiny, skip_reason, strate
 
 from firsttouch.apps import all_apps
 from firsttouch.apps.halo import FIELDS
-from firsttouch.apps.transport import WORDS
+from firsttouch.apps.support.neutrons import WORDS
 from firsttouch.harness.app import App, View
 from firsttouch.harness.measure import NONSENSE
 from firsttouch.workspace.arrays import ByteRange

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
+from tests.harness.running import run_tiny
 from tests.mpi import Mpi
 
+from firsttouch.apps.transport import Transport
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
@@ -44,6 +46,17 @@ def test_particles_at_census_are_the_same_bit_for_bit_however_many_processes_tra
         ranks = row.count("ranks")
         assert len(row.parties) == (ranks if ranks > 1 else 0)
         assert ("messages" in row.counters) == (ranks > 1)  # a block that is the whole box has no neighbour
+
+
+def test_particles_are_the_same_if_the_cpu_packs_them_and_receives_are_posted(mpi: Mpi, tmp_path: Path) -> None:
+    ways = ["packing=cpu", "send_buffers=allocated", "receives=sized,posted", "batches=2", "facets=24"]
+    sets = ["ranks=1,2", "interface=mpi", "buffers=malloc", "steps=2", *ways]
+    rows = run(mpi, tmp_path / "out", "transport", "--ranks", "2", *(word for way in sets for word in ("--set", way)))
+    assert [(r.text("receives"), r.verified) for r in rows] == [("sized", True), ("posted", True)]
+    alone = Transport({**Transport.sizes["tiny"], "steps": 2})
+    assert run_tiny(Transport, instance=alone).error == ""
+    assert {r.counters["census_digest"] for r in rows} == {alone.used["census_digest"]}
+    assert all(r.counter("messages") > 2 * alone.steps for r in rows)
 
 
 def test_gas_is_the_same_bit_for_bit_in_any_blocks_staged_from_device_memory_and_in_place(

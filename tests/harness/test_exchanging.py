@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.fabricated import MACHINES
 
+from firsttouch.apps.transport import Transport
+from firsttouch.harness import exchanging
 from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Factors, Record, Scalar
 from firsttouch.report.sentences import sentences
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200-ranked-apps"
@@ -51,3 +55,36 @@ def test_the_first_figure_compares_interfaces_and_memory(records: list[Record]) 
     for section in (halo, transport):  # both panels of the study's figures of its applications
         assert [figure.y for figure in section.figures[:2]] == ["exchange_ms", "median"]
         assert section.figures[1].title == overview.figures[0].title
+
+
+ALONE = {"ranks": 1, "interface": "none", "buffers": "device"}
+PAIR = {"ranks": 2, "interface": "mpi", "buffers": "device"}
+
+
+@pytest.mark.parametrize(
+    ("factors", "why"),
+    [
+        (PAIR | {"packing": "cpu", "receives": "posted"}, ""),
+        (ALONE | {"packing": "gpu", "receives": "sized"}, ""),
+        (ALONE | {"packing": "cpu"}, "sends no messages"),
+        (PAIR | {"interface": "xccl", "receives": "posted"}, "NCCL and RCCL receive exactly"),
+    ],
+)
+def test_ways_of_messages_that_mean_nothing_are_not_planned(factors: Mapping[str, Scalar], why: str) -> None:
+    said = exchanging.why_meaningless(Factors(factors))
+    assert why in said if why else said == ""
+
+
+def test_who_packs_messages_must_reach_their_memory() -> None:
+    """malloc is out of reach of a V100's kernels, its own memory of the CPU."""
+    (gpu,) = (device for device in MACHINES["volta"].devices if device.capabilities.runs_kernels)
+    whys = {
+        (buffers, packing): exchanging.why_skipped(
+            Transport, Transport.sizes["tiny"], Factors({**PAIR, "buffers": buffers, "packing": packing}), gpu
+        )
+        for buffers in ("device", "malloc")
+        for packing in ("gpu", "cpu")
+    }
+    assert whys["malloc", "cpu"] is None
+    assert whys["malloc", "gpu"]
+    assert whys["device", "cpu"] == "the CPU cannot reach device memory"

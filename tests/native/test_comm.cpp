@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <thread>
 
 #include "comm/comm.hpp"
@@ -98,6 +99,33 @@ TEST(Comm, MessagesOfAnApplicationArriveAtTheirPlaces) {
             EXPECT_TRUE(to.as<std::uint8_t>()[4] == 0xff && to.as<std::uint8_t>()[305] == 0xff &&
                         to.as<std::uint8_t>()[3100] == 0xff);
             comm.meet();
+        });
+}
+
+TEST(Comm, MessagesArriveInReceivesThatBeganBefore) {
+    for (const bool staged : {false, true})
+        in_both_ranks([&](Comm& comm, Lab& lab) {
+            const int own = comm.rank(), other = 1 - own;
+            const std::size_t sent[] = {100, 0}, come = sent[other];
+            const auto out = lab.device().allocate(Allocator::malloc, 4096);
+            const auto in = lab.device().allocate(Allocator::malloc, 4096);
+            const auto through = lab.device().allocate(Allocator::malloc, 4096);
+            std::memset(HostView(*out).as<char>(), 1 + own, 4096);
+            std::memset(HostView(*in).as<char>(), 0xff, 4096);
+            const Buffer* const staging = staged ? through.get() : nullptr;
+            for (int round = 0; round < 2; ++round) {
+                Receives receives(lab, comm, {{other, in.get(), 64, 1000}}, staging, false);
+                EXPECT_EQ(comm.total(1), 2u);
+                EXPECT_EQ(receives.finish({{other, out.get(), 8, sent[own]}}, staging), std::vector<std::size_t>{come});
+                const HostView to(*in);
+                const auto at = [&](std::size_t i) { return to.as<std::uint8_t>()[i]; };
+                EXPECT_EQ(at(63), 0xff);
+                if (come > 0) EXPECT_EQ(at(64), 1 + other);
+                if (come > 0) EXPECT_EQ(at(64 + come - 1), 1 + other);
+                EXPECT_EQ(at(64 + come), 0xff);
+                comm.meet();
+            }
+            EXPECT_THROW(Receives(lab, comm, {{other, in.get(), 4000, 100}}, nullptr, false), std::invalid_argument);
         });
 }
 

@@ -69,6 +69,7 @@ int MPI_Wait(void* request, void* status) {
     }
     return result;
 }
+int MPI_Get_count(const void* status, Handle type, int* count) { return call("MPI_Get_count", status, type, count); }
 int MPI_Waitall(int count, void* requests, void* statuses) {
     const int result = call("MPI_Waitall", count, requests, statuses);
     alter_pending();

@@ -20,8 +20,22 @@ from tests.workspace.random_programs import (
 )
 
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
+from firsttouch.workspace.declarations import Declaration
 from firsttouch.workspace.ledger import Ledger
-from firsttouch.workspace.steps import Allocate, Copy, EndPrefetches, Flush, Join, Map, Prefetch, Step, Unmap, Use, Wait
+from firsttouch.workspace.steps import (
+    Allocate,
+    Copy,
+    EndPrefetches,
+    Flush,
+    Free,
+    Join,
+    Map,
+    Prefetch,
+    Step,
+    Unmap,
+    Use,
+    Wait,
+)
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 NBYTES = 4 * WORDS
@@ -218,3 +232,30 @@ def test_swapping_a_device_array_and_a_host_array_copies_and_waits_before_the_la
     assert ledger.transferred["gpu"] == 2 * NBYTES
     with pytest.raises(ValueError, match="not declared for use by the cpu"):
         ledger.touch("cpu", 0, 0, 8, **used)
+
+
+@pytest.mark.parametrize(("messages", "side"), [("malloc", "host"), ("svm-coarse", "shared"), ("managed", "shared")])
+def test_messages_that_the_cpu_packs_are_never_copied_or_moved_and_are_unmapped_when_they_leave(
+    messages: str, side: str
+) -> None:
+    ledger = Ledger(STRATEGIES["explicit"], DEVICE, messages=messages)
+    declared = Declaration("outgoing", np.dtype("u4"), (WORDS,), "exchange", "both")
+    (allocated,) = ledger.allocate(declared)
+    assert (allocated.side, allocated.allocator) == (side, messages)  # type: ignore[attr-defined]
+    steps = ledger.touch("cpu", 0, 0, NBYTES, reads=False, writes=True)
+    assert any(isinstance(step, Map) for step in steps) == (messages == "svm-coarse")
+    steps = ledger.lend(0, 0, NBYTES, arrives=False)
+    assert any(isinstance(step, Unmap) for step in steps) == (messages == "svm-coarse")
+    ledger.lend(0, 0, NBYTES, arrives=True)
+    ledger.touch("cpu", 0, 0, NBYTES, reads=True, writes=False)
+    assert ledger.transferred == {"cpu": 0, "gpu": 0}
+
+
+def test_buffers_that_were_added_last_are_released() -> None:
+    ledger = Ledger(STRATEGIES["explicit"], DEVICE)
+    for number, role in enumerate(("inout", "exchange", "exchange")):
+        sides = "gpu" if role == "exchange" else "both"
+        ledger.allocate(Declaration(f"buffer {number}", np.dtype("u4"), (WORDS,), role, sides))  # type: ignore[arg-type]
+    freed = [step.buffer for step in ledger.release(1) if isinstance(step, Free)]
+    assert (freed, len(ledger.contents)) == ([1, 2], 1)
+    assert {step.buffer for step in ledger.free() if isinstance(step, Free)} == {0}

@@ -2,16 +2,16 @@
 #include "neutron.h"
 
 KERNEL crossing_pack(GLOBAL const ulong* particles, GLOBAL const uint* queue, GLOBAL ulong* messages,
-                     GLOBAL ulong* control, ulong first, ulong count) {
+                     GLOBAL ulong* control, ulong first, ulong to, ulong count) {
     FOR_EACH(i, count) {
         GLOBAL const ulong* p = particles + queue[first + i] * (ulong)WORDS;
-        copy_to(messages + (first + i) * WORDS, p);
+        copy_to(messages + (to + i) * WORDS, p);
         ATOMIC_ADD_U64_DEVICE(control + SENT, mix64(p[ID]));
     }
 }
 
-KERNEL crossing_unpack(GLOBAL const ulong* messages, GLOBAL ulong* fresh, GLOBAL ulong* control, ulong first, ulong count,
-                       ulong base, ulong capacity) {
+KERNEL crossing_unpack(GLOBAL const ulong* messages, GLOBAL ulong* fresh, GLOBAL ulong* control, ulong first,
+                       ulong count, ulong base, ulong capacity) {
     FOR_EACH(i, count) {
         GLOBAL ulong* p = fresh + within(control, base + i, capacity) * WORDS;
         copy_to(p, messages + (first + i) * WORDS);

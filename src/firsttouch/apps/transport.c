@@ -3,7 +3,8 @@
 
 /* A direction after scattering, and a speed for the energy; `cosine` is that of the angle to the old direction. */
 HELPER void scatter(GLOBAL ulong* p, double u, double v, double w, double energy, double cosine, double turn) {
-    const double sine = SQRT_F64(1.0 - cosine * cosine), speed = speed_of(energy), ct = COS_F64(turn), st = SIN_F64(turn);
+    const double sine = SQRT_F64(1.0 - cosine * cosine), speed = speed_of(energy), ct = COS_F64(turn),
+                 st = SIN_F64(turn);
     const double across = SQRT_F64(1.0 - w * w);
     const uint along_z = across < 1e-6;
     const double x = along_z ? sine * ct : cosine * u + sine * (u * w * ct - v * st) / across;
@@ -15,8 +16,8 @@ HELPER void scatter(GLOBAL ulong* p, double u, double v, double w, double energy
     SET(p, ENERGY, energy);
 }
 
-/* A collision: a reaction is chosen by its cross section. Returns how many particles come out of it; if there are several,
-   all are put in `fresh`, to be tracked in the next round. */
+/* A collision: a reaction is chosen by its cross section. Returns how many particles come out of it; if there are
+   several, all are put in `fresh`, to be tracked in the next round. */
 HELPER ulong collide(GLOBAL ulong* p, double u, double v, double w, GLOBAL const double* edges,
                      GLOBAL const double* cross, double total, uint reactions, double mass, double yield,
                      GLOBAL ulong* fresh, GLOBAL ulong* control, ulong capacity) {
@@ -62,17 +63,58 @@ HELPER double to_face(double at, ulong cell, double way, double side) {
     return way == 0.0 ? 1e300 : distance < 0.0 ? 0.0 : distance;
 }
 
+HELPER double component(double x, double y, double z, uint axis) { return axis == 0 ? x : axis == 1 ? y : z; }
+
+/* Whether the way from a point p along d, both in coordinates of the cell, leaves by the triangle of a face's centre
+   and two of its corners, as if it were any triangle. `by` is the axis of the face, `up` its end, and `at` which of its
+   four triangles. */
+HELPER uint leaves_by(double px, double py, double pz, double dx, double dy, double dz, double side, uint by, uint up,
+                      uint at) {
+    const uint s = (by + 1) % 3, t = (by + 2) % 3, next = at + 1 & 3;
+    const double plane = up ? side : 0.0, middle = 0.5 * side;
+    const double bs = at == 1 || at == 2 ? side : 0.0, bt = at >= 2 ? side : 0.0;
+    const double cs = next == 1 || next == 2 ? side : 0.0, ct = next >= 2 ? side : 0.0;
+    const double ax = by == 0 ? plane : middle, ay = by == 1 ? plane : middle, az = by == 2 ? plane : middle;
+    const double bx = by == 0 ? plane : s == 0 ? bs : bt, cx = by == 0 ? plane : s == 0 ? cs : ct;
+    const double b_y = by == 1 ? plane : s == 1 ? bs : bt, c_y = by == 1 ? plane : s == 1 ? cs : ct;
+    const double bz = by == 2 ? plane : t == 2 ? bt : bs, cz = by == 2 ? plane : t == 2 ? ct : cs;
+    const double ex = bx - ax, ey = b_y - ay, ez = bz - az, fx = cx - ax, fy = c_y - ay, fz = cz - az;
+    const double nx = ey * fz - ez * fy, ny = ez * fx - ex * fz, nz = ex * fy - ey * fx;
+    const double toward = nx * dx + ny * dy + nz * dz, size = nx * nx + ny * ny + nz * nz;
+    if (toward == 0.0 || (component(dx, dy, dz, by) > 0.0) != up) return 0;
+    const double far = (nx * (ax - px) + ny * (ay - py) + nz * (az - pz)) / toward;
+    const double hx = px + far * dx - ax, hy = py + far * dy - ay, hz = pz + far * dz - az;
+    const double along_f = nx * (ey * hz - ez * hy) + ny * (ez * hx - ex * hz) + nz * (ex * hy - ey * hx);
+    const double along_e = nx * (hy * fz - hz * fy) + ny * (hz * fx - hx * fz) + nz * (hx * fy - hy * fx);
+    return along_e >= 0.0 && along_f >= 0.0 && along_e + along_f <= size;
+}
+
+/* The axis of the face by which a particle leaves its cell: that of the nearest of six planes, or, as in the original,
+   of the one of 24 triangles that its way goes through; where rounding finds none, of the nearest plane again. */
+HELPER uint axis_of(double to_x, double to_y, double to_z, GLOBAL const ulong* p, double x, double y, double z,
+                    double u, double v, double w, double side, uint facets) {
+    const uint nearest = to_y < to_x ? (to_z < to_y ? 2 : 1) : (to_z < to_x ? 2 : 0);
+    if (facets == 6) return nearest;
+    const double px = NUMBER(p, POSITION) - x * side, py = NUMBER(p, POSITION + 1) - y * side,
+                 pz = NUMBER(p, POSITION + 2) - z * side;
+    uint found = 3;
+    for (uint f = 0; f < facets; ++f)
+        if (leaves_by(px, py, pz, u, v, w, side, f >> 3, f >> 2 & 1, f & 3)) found = f >> 3;
+    return found < 3 ? found : nearest;
+}
+
 /* Tracks each particle until it is absorbed, splits in a fission, reaches census or leaves the block by a face. The box
    reflects. sums: over all cells and groups of the flux, each times its own number, which tells them apart; 64 of them
    for descendants of each source particle that numpy follows, whose number is a multiple of `every`, and 64 before them
-   for all others. ended: particles already at census. slots: for each face, four bits with the number of its queue, of `room`
-   particles. */
+   for all others. ended, begun: particles already at census and already in the next round. slots: for each face, four
+   bits with the number of its queue, of `room` particles. */
 KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulong* census, GLOBAL uint* queue,
                        GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* sums, GLOBAL const double* edges,
-                       GLOBAL const double* cross, GLOBAL const double* totals, ulong count, ulong ended, ulong capacity,
-                       ulong room, ulong extent, ulong origin, ulong cells, double side, uint reactions, double mass,
-                       double yield, uint slots, ulong every) {
-    FOR_EACH(i, count) {
+                       GLOBAL const double* cross, GLOBAL const double* totals, ulong first, ulong count, ulong ended,
+                       ulong begun, ulong capacity, ulong room, ulong extent, ulong origin, ulong cells, double side,
+                       uint reactions, double mass, double yield, uint slots, ulong every, uint facets) {
+    FOR_EACH(k, count) {
+        const ulong i = first + k;
         GLOBAL ulong* p = particles + i * WORDS;
         GLOBAL double* paths = sums + (p[ROOT] % every == 0 ? 64 : 0);
         for (;;) {
@@ -81,9 +123,10 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
                          w = NUMBER(p, VELOCITY + 2) / speed;
             const ulong x = p[CELL_XY] & 0xfffffffful, y = p[CELL_XY] >> 32, z = p[CELL_Z] & 0xfffffffful;
             const double total = totals[p[CELL_Z] >> 32];
-            const double to_x = to_face(NUMBER(p, POSITION), x, u, side), to_y = to_face(NUMBER(p, POSITION + 1), y, v, side),
+            const double to_x = to_face(NUMBER(p, POSITION), x, u, side),
+                         to_y = to_face(NUMBER(p, POSITION + 1), y, v, side),
                          to_z = to_face(NUMBER(p, POSITION + 2), z, w, side);
-            const uint axis = to_y < to_x ? (to_z < to_y ? 2 : 1) : (to_z < to_x ? 2 : 0);
+            const uint axis = axis_of(to_x, to_y, to_z, p, (double)x, (double)y, (double)z, u, v, w, side, facets);
             const double least = axis == 0 ? to_x : axis == 1 ? to_y : to_z;
             const double to_collision = NUMBER(p, PATHS) / total, to_census = speed * NUMBER(p, TIME);
             const uint collides = to_collision <= least && to_collision <= to_census;
@@ -102,7 +145,9 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             ATOMIC_ADD_F64_DEVICE(flux + place, far * NUMBER(p, WEIGHT));
             ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT) * (1.0 + random_f64(0ul, place)));
             if (collides) {
-                if (collide(p, u, v, w, edges, cross, total, reactions, mass, yield, fresh, control, capacity) != 1) break;
+                if (collide(p, u, v, w, edges, cross, total, reactions, mass, yield, fresh + begun * WORDS, control,
+                            capacity - begun) != 1)
+                    break;
                 continue;
             }
             if (ends) {

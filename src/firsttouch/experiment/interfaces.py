@@ -78,8 +78,12 @@ def why_no_use(interface: str, device: DeviceInfo, entries: Sequence[AllocatorIn
     return ""
 
 
-def why_not_carried(interface: str, device: DeviceInfo, allocators: Sequence[str]) -> str | None:
-    """Why an interface can't carry memory of these allocators here, as far as that is known without MPI, or None."""
+def why_not_carried(
+    interface: str, device: DeviceInfo, allocators: Sequence[str], *, by_kernels: bool = True
+) -> str | None:
+    """Why an interface can't carry memory of these allocators here, as far as that is known without MPI, or None.
+    by_kernels: kernels write what is sent, too.
+    """
     for name in allocators:
         if reason := unavailable(device, name):
             return reason
@@ -87,7 +91,8 @@ def why_not_carried(interface: str, device: DeviceInfo, allocators: Sequence[str
         return f"neither NCCL nor RCCL carries messages of {device.name}"
     for entry in map(device.allocator, dict.fromkeys(allocators)):
         assert entry is not None, "it is available"
-        by_device = device.capabilities.runs_kernels and (interface == XCCL or is_plain_host(entry.name))
+        plain = by_kernels and is_plain_host(entry.name)
+        by_device = device.capabilities.runs_kernels and (interface == XCCL or plain)
         if by_device and (reason := unreachable(device, entry.name, "gpu")):
             return reason
         if interface == MPI and entry.cpu != "direct" and not may_be_taken(device.kind):

@@ -44,6 +44,10 @@ FACTORS = (
     ),
 )
 """Without what a device restricts."""
+PACKING, SEND_BUFFERS, RECEIVES = "packing", "send_buffers", "receives"
+WAYS = {PACKING: ("gpu", "cpu"), SEND_BUFFERS: ("reused", "allocated"), RECEIVES: ("sized", "posted")}
+"""Options of applications whose messages have any size: which agent packs and unpacks; whether memory is allocated for
+each message that is sent; and whether receives begin before the work, or when their size is known."""
 
 
 def factors_of(device: DeviceInfo) -> list[Factor]:
@@ -68,18 +72,24 @@ def why_meaningless(factors: Factors) -> str:
             if ranks_of(factors) == 1
             else "several processes need an interface"
         )
+    if ranks_of(factors) == 1 and any(factors.get(name, words[0]) != words[0] for name, words in WAYS.items()):
+        return "one process alone sends no messages of any size"
+    if factors.get(RECEIVES) == "posted" and factors[INTERFACE] == XCCL:
+        return "NCCL and RCCL receive exactly as many bytes as they are told"
     return ""
 
 
 def why_skipped(app: type[App], params: Params, factors: Factors, device: DeviceInfo) -> str | None:
     buffers, interface = factors.text(BUFFERS), factors.text(INTERFACE)
-    if reason := unavailable(device, buffers) or unreachable(device, buffers, "gpu"):
+    packer = str(factors.get(PACKING, "gpu"))
+    if reason := unavailable(device, buffers) or unreachable(device, buffers, packer):
         return reason
     if ranks_of(factors) == 1:
         return None
     if reason := app.why_not_divided(params, ranks_of(factors)):
         return reason
-    return why_not_carried(interface, device, [buffers]) or why_too_many(interface, device, ranks_of(factors))
+    carried = why_not_carried(interface, device, [buffers], by_kernels=packer == "gpu")
+    return carried or why_too_many(interface, device, ranks_of(factors))
 
 
 def environment(factors: Factors) -> dict[str, str]:

@@ -71,7 +71,7 @@ CODEBOOK = Codebook(
         "strategy": {},
         "size": {},
         "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
-        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS))},
+        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS), *exchanging.WAYS)},
     },
     open=True,  # to parameters and options of the application
     counters=(

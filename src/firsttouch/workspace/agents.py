@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,8 +20,8 @@ from firsttouch import _core
 from firsttouch.errors import Unsupported
 from firsttouch.workspace.arrays import NO_PASSES, Array, ArraySlice, ByteRange, Passes
 from firsttouch.workspace.declarations import Agent
-from firsttouch.workspace.exchange import Exchange, Message
 from firsttouch.workspace.iteration_marks import IterationMarks
+from firsttouch.workspace.messenger import Messenger
 from firsttouch.workspace.reserved import BUILT_IN
 from firsttouch.workspace.workspace import Workspace
 
@@ -288,21 +287,20 @@ class LaunchSequence:
         return len(self.steps)
 
 
-class Gpu(_Agent):
-    """The GPU: launches queued in order on one stream."""
+class Gpu(_Agent, Messenger):
+    """The GPU: launches queued in order on one stream, and the messages that are exchanged between them."""
 
     agent: Agent = "gpu"
 
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         super().__init__(workspace, files)
+        Messenger.__init__(self, workspace)
         self.windows: dict[Array, int] = {}
         """Bytes of device memory for each tiled array that is streamed."""
         self.timer: _core.KernelTimer | None = None
         """Adds up the time of launches, replays and library calls, if set. There are no marks of iterations then."""
         self.idle = False
         """Whether the CPU does all the work of compute(); its iterations are then timed from their beginning."""
-        self.exchanges = Exchange()
-        """How messages between the processes of the application are carried."""
         self.marks = IterationMarks(lambda: self.workspace.device.record())
         """The marks of the last loop over `iterations`."""
 
@@ -409,48 +407,6 @@ class Gpu(_Agent):
         count = each * max(1, math.ceil(len(sequence) / each / MAX_REPLAYS))
         for step in self.iterations(math.ceil(len(sequence) / count)):
             self.replay(sequence, first=step * count, count=min(count, len(sequence) - step * count), **accesses)
-
-    @contextmanager
-    def exchange(self) -> Iterator[None]:
-        """A scope that packs data, sends and receives them, and unpacks what arrives; timed as one exchange."""
-        self._before_launch()
-        begin = self.workspace.device.record()
-        yield
-        self.exchanges.spans.append((begin, self.workspace.device.record()))
-
-    def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
-        """Send and receive messages, each a process (by its number, or this one itself) and bytes of a buffer of the
-        role `exchange`. The n-th message to a process is the n-th that it receives from this one, of the same size.
-        """
-        for _, byte_range in outgoing:
-            self.workspace.touch("gpu", byte_range, reads=True, writes=False)
-        for _, byte_range in incoming:
-            self.workspace.touch("gpu", byte_range, reads=False, writes=True)
-        self.workspace.wait()
-        self.exchanges.carry(self.workspace, outgoing, incoming)
-
-    def send_rows(
-        self, outgoing: Array, incoming: Array, others: Sequence[int], counts: Sequence[int], room: int
-    ) -> list[int]:
-        """Send counts[i] rows of an array, from row i * room on, to others[i], and receive those that it sends at the
-        same place of another array. Returns their numbers. All of them name this process in turn.
-
-        Raises:
-            RuntimeError: there are more rows than there is room for.
-        """
-        come = self.exchanges.swap_numbers(others, counts)
-        if max([*counts, *come], default=0) > room:
-            raise RuntimeError(f"{max([*counts, *come])} rows exceed a message, which has room for {room}")
-        places = range(0, room * len(others), room)
-        self.send_and_receive(
-            [(peer, outgoing[at : at + count]) for peer, at, count in zip(others, places, counts, strict=True)],
-            [(peer, incoming[at : at + count]) for peer, at, count in zip(others, places, come, strict=True)],
-        )
-        return come
-
-    def total(self, own: int) -> int:
-        """The sum of a number over all processes of the application, modulo 2^64."""
-        return self.exchanges.total(own)
 
     def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers of the same kind, without copying, unless one is declared to have the host

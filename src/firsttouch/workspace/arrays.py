@@ -43,6 +43,8 @@ class Array:
         """Its position among the buffers of a Workspace."""
         self.file = -1
         """Descriptor of the open file, if it is declared with file=True."""
+        self.deferred = False
+        """Whether it has no memory of its own, because Gpu.messages allocates some each time."""
 
     def __repr__(self) -> str:
         return f"buffer {self.name}"

@@ -37,10 +37,11 @@ class Exchange:
     calls: float = 0.0
     """Seconds of sending and receiving alone."""
     sizes: list[int] = field(default_factory=list)
-    """Bytes of each message that this process sent."""
+    """Bytes of each message that this process sent, but for empty ones."""
     spans: list[tuple[_core.Event, _core.Event]] = field(default_factory=list)
     """The beginning and the end of each exchange, from packing to unpacked, in the device's stream."""
     _staged: list[_core.Buffer] = field(default_factory=list)
+    _begun: _core.Receives | None = None
 
     def allocate(self, workspace: Workspace) -> None:
         """Allocate the memory through which messages are staged: as much as all buffers of the role `exchange`, which
@@ -68,6 +69,33 @@ class Exchange:
             device_addresses=self.device_addresses,
         )
         self.sizes += [size for _, _, _, size in sent if size]
+
+    def begin(self, workspace: Workspace, incoming: Sequence[Message]) -> None:
+        """Begin to receive a message of at most so many bytes from each of other processes."""
+        assert self.comm is not None, "there are other processes"
+        _, staging_in = self._staged or (None, None)
+        self._begun = _core.receive(
+            workspace.device,
+            self.comm,
+            [_parcel(*message) for message in incoming],
+            staging_in=staging_in,
+            device_addresses=self.device_addresses,
+        )
+
+    @property
+    def has_begun(self) -> bool:
+        return self._begun is not None
+
+    def finish(self, outgoing: Sequence[Message]) -> list[int]:
+        """Send to the same processes. Returns the bytes that have arrived from each, when all have."""
+        assert self._begun is not None
+        sent = [_parcel(*message) for message in outgoing]
+        staging_out, _ = self._staged or (None, None)
+        arrived, seconds = self._begun.finish(sent, staging_out)
+        self._begun = None
+        self.calls += seconds
+        self.sizes += [size for _, _, _, size in sent if size]
+        return arrived
 
     def free(self) -> None:
         """Free that memory."""
@@ -114,6 +142,6 @@ class Exchange:
 
 
 def _parcel(peer: int, byte_range: ByteRange) -> tuple[int, _core.Buffer, int, int]:
-    memory = byte_range.array.memory.device
-    assert memory is not None, "buffers of the role exchange have device memory"
+    memory = byte_range.array.memory.device or byte_range.array.memory.host
+    assert memory is not None
     return peer, memory, byte_range.start, byte_range.end - byte_range.start

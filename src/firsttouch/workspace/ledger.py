@@ -23,14 +23,15 @@ readback           buffers whose guidance says so are prefetched back before the
 Which buffers are advised and prefetched is in guidance.py: read-mostly after initialisation, other advice after
 allocation. Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses
 are placed by the strategy, without a host array if it is `duplicated`. With `copy_control`, buffers of the role
-`control` are copied under every strategy. Buffers of the role `exchange`, which kernels
-pack and unpack, are memory of an allocator of their own, whatever the strategy.
+`control` are copied under every strategy. Buffers of the role `exchange` are memory of an allocator of their own,
+whatever the strategy; both sides use the same if the CPU packs and unpacks messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from firsttouch.allocators.properties import (
     allows_concurrent_parts,
@@ -159,7 +160,7 @@ class Ledger:
         self.declared.append(declared)
         self.contents.append(contents)
         steps: list[Step] = [*contents.blocks]
-        if contents.shared:
+        if contents.shared and contents.place != "exchange":
             steps += [Advise(buffer, hint) for hint in self._guidance(buffer).at_allocation]
             if self.strategy.prefault:
                 steps.append(Prefault(buffer, declared.nbytes, declared.file))
@@ -172,7 +173,7 @@ class Ledger:
         if place == "cpu":
             return Contents(place, (Allocate(buffer, "host", PLAIN, nbytes),))
         if place == "exchange":
-            return Contents(place, (Allocate(buffer, "device", self.messages, nbytes),))
+            return self._of_messages(buffer, declared)
         if place == "gpu":
             return Contents(place, (Allocate(buffer, "device", on_device, nbytes),))
         mapped = self._maps_file(declared)
@@ -188,6 +189,20 @@ class Ledger:
             must_map=needs_mapping(entry),
             concurrent=coherence(entry) == "kernel" and not strategy.coherence,
             disjoint=allows_concurrent_parts(entry) is True and strategy.coherence != "wait",
+            needs_idle_device=needs_idle_device(entry),
+        )
+
+    def _of_messages(self, buffer: int, declared: Declaration) -> Contents:
+        if declared.sides == "gpu":
+            return Contents("exchange", (Allocate(buffer, "device", self.messages, declared.nbytes),))
+        entry = self.info.allocator(self.messages)
+        assert entry is not None
+        side: Literal["host", "shared"] = "host" if entry.gpu == "none" else "shared"
+        return Contents(
+            "exchange",
+            (Allocate(buffer, side, self.messages, declared.nbytes),),
+            must_map=needs_mapping(entry),
+            disjoint=allows_concurrent_parts(entry) is True,
             needs_idle_device=needs_idle_device(entry),
         )
 
@@ -213,6 +228,17 @@ class Ledger:
             steps += [Free(buffer, *block[1:]) for block in contents.blocks]
         self.declared.clear()
         self.contents.clear()
+        return steps
+
+    def release(self, first: int) -> list[Step]:
+        """Return the memory of a buffer and of all that were added after it, and forget them."""
+        steps: list[Step] = []
+        if self._busy.intersection(self.contents[first:]):
+            self._wait(steps)
+        for buffer in range(first, len(self.contents)):
+            self._unmap(steps, buffer)
+            steps += [Free(buffer, *block[1:]) for block in self.contents[buffer].blocks]
+        del self.declared[first:], self.contents[first:]
         return steps
 
     # ------------------------------------------------------------------------------------------------ roles
@@ -301,6 +327,17 @@ class Ledger:
         if not (contents.shared and contents.concurrent):
             raise Unsupported(f"under {self.strategy.name} the CPU cannot access {declared.name} while a kernel runs")
         return [Use(buffer, "cpu", 0, declared.nbytes, reads=True, writes=True, at_once=True)]
+
+    def lend(self, buffer: int, start: int, end: int, *, arrives: bool) -> list[Step]:
+        """The steps before bytes of a message leave a buffer, or arrive in it."""
+        contents = self.contents[buffer]
+        if not contents.host:
+            return self.touch("gpu", buffer, start, end, reads=not arrives, writes=arrives)
+        steps: list[Step] = []
+        self._unmap(steps, buffer)
+        for agent in contents.valid if arrives and start < end else ():
+            contents.valid[agent].add(start, end)
+        return steps
 
     def _make_valid(self, steps: list[Step], buffer: int, start: int, end: int, agent: Agent, whole: bool) -> None:
         contents, away = self.contents[buffer], self.contents[buffer].valid[opposite(agent)]

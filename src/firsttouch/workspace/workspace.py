@@ -82,10 +82,16 @@ class Workspace:
 
     def allocate(self, arrays: Sequence[Array], windows: Mapping[Array, int] | None = None) -> None:
         """Allocate memory for `arrays`. windows: bytes of device memory for each array that is streamed."""
-        for array in arrays:
+        for array in (array for array in arrays if not array.deferred):
             array.number = len(self.arrays)
             self.arrays.append(array)
             self._play(self.ledger.allocate(array.declaration, (windows or {}).get(array)))
+
+    def release(self, arrays: Sequence[Array]) -> None:
+        """Free the memory of the arrays that were allocated last."""
+        first = min(array.number for array in arrays)
+        self._play(self.ledger.release(first))
+        del self.arrays[first:]
 
     def allocations(self) -> list[tuple[str, str, int]]:
         """Name of the buffer, allocator and size in bytes of each allocated block."""
@@ -152,6 +158,10 @@ class Workspace:
     def _touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool, whole: bool) -> None:
         number, start, end = byte_range.array.number, byte_range.start, byte_range.end
         self._play(self.ledger.touch(agent, number, start, end, reads=reads, writes=writes, whole=whole))
+
+    def lend(self, byte_range: ByteRange, *, arrives: bool) -> None:
+        """Prepare for bytes of a message to leave a buffer of the role `exchange`, or to arrive in it."""
+        self._play(self.ledger.lend(byte_range.array.number, byte_range.start, byte_range.end, arrives=arrives))
 
     def declare_passes(self, passes: Passes) -> None:
         """How often the GPU's next launch takes the bytes of arrays from memory."""
