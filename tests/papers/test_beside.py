@@ -87,7 +87,7 @@ def test_runs_of_applications_have_the_ratios_that_papers_state_beside_them() ->
         (pytest.approx((0.65, 0.65)), 0.8, "times"),
         (pytest.approx((0.81, 0.81)), 0.8, "times"),
     ]
-    assert {entry.conditions for entry in entries} == {"app backprop, size default"}
+    assert {entry.conditions for entry in entries} == {"strategy unified over explicit, app backprop, size default"}
     assert not run_of("mi300a-xnack", "backprop", {"unified": 80.0})  # nothing to divide by
     assert not run_of("volta", "backprop", {"explicit": 100.0, "unified": 80.0})  # an APU's saving, of no other GPU
 

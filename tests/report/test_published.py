@@ -50,6 +50,6 @@ def test_each_application_has_a_table_of_its_own() -> None:
     assert {app for app, table in tables.items() if table} == {"backprop", "dwt2d"}
     assert tables["backprop"] is not None
     assert [row[1:3] for row in tables["backprop"].rows] == [
-        ["0.8 times (app backprop, size default)", "0.65 times"],
-        ["0.8 times (app backprop, size default)", "0.81 times"],
+        ["0.8 times (strategy unified over explicit, app backprop, size default)", "0.65 times"],
+        ["0.8 times (strategy unified over explicit, app backprop, size default)", "0.81 times"],
     ]

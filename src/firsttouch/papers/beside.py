@@ -21,7 +21,7 @@ from firsttouch.papers.rows import (
 )
 from firsttouch.records.reading import key_of, point_key
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, as_number
-from firsttouch.text import condition
+from firsttouch.text import condition, label, named
 
 _BETWEEN_MEMORIES = (APPLICATIONS, "transfer", "migration", "concurrency", "caching", "locking")
 """Experiments whose values depend on whether CPU and GPU share one memory, whatever the allocator."""
@@ -53,7 +53,7 @@ class Beside(Struct, kw_only=True):
     note: str = ""
     assumed: str = ""
     conditions: str = ""
-    """What the statement leaves open and other points of the run have otherwise, in words."""
+    """What a ratio is of, and what the statement leaves open and other points of the run have otherwise, in words."""
 
 
 def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Beside]:
@@ -112,10 +112,12 @@ def _entries(
     known = [r for r in allowed if key_of(r) in values]
     if known:
         best = _best(stated, known)
-        left_open = [name for name in varying(known) if name not in _fixed(stated)]
-        names = dict.fromkeys([*(("app", "size") if stated.experiment == APPLICATIONS else ()), *left_open])
+        varied = [name for name in varying(known) if name not in _fixed(stated)]
+        names = dict.fromkeys([*(("app", "size") if stated.experiment == APPLICATIONS else ()), *varied])
         entry = _entry(row, stated, best, values[key_of(best)])
-        yield replace(entry, conditions=condition(best, [name for name in names if name in best.factors]))
+        over = [f"{named(name, best.factors.get(name))} over {label(name, v)}" for name, v in relative_to.items()]
+        left_open = condition(best, [name for name in names if name in best.factors and name not in relative_to])
+        yield replace(entry, conditions=", ".join(filter(None, [*over, left_open])))
 
 
 def _fixed(stated: PublishedValue) -> list[str]:
