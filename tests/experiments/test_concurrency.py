@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from fake_devices import DISCRETE
 from fake_records import MIB, a_record, sentences_of
-from preset_helpers import factors_of, left_out_of
+from preset_helpers import factors_of, left_out_of, plan
 from tests.calls import call
 
 from firsttouch.experiments import concurrency
@@ -92,6 +92,8 @@ def test_the_cpu_s_array_of_a_copying_point_is_of_the_memory_that_the_strategy_s
     assert experiment.skip(factors, DISCRETE) is None
     assert concurrency.cpu_array_allocator(factors, DISCRETE) == array
     assert left_out_of(experiment, factors | {"allocator": "pinned"}, DISCRETE, "full")
+    asked = plan("concurrency", DISCRETE, "quick", strategy=["concurrent", strategy], allocator=["device", "pinned"])
+    assert {p.point["allocator"] for p in asked if p.point["strategy"] == strategy} == {"device"}
 
 
 def test_findings_name_the_fastest_strategy_and_its_speedup():

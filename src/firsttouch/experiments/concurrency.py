@@ -26,7 +26,7 @@ from firsttouch.experiment import shares
 from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiment.meanings import SHARES
-from firsttouch.experiment.presets import QUICK, SHORT, STANDARD, leave_out
+from firsttouch.experiment.presets import QUICK, SHORT, STANDARD, exclude, leave_out
 from firsttouch.figures import Bar, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
@@ -99,10 +99,10 @@ class Concurrency(Experiment):
         leave_out("shared memory is measured for one way of obtaining it", STANDARD, role="shared", variant="call"),
         leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
         leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
-        leave_out("strategy=copying applies to memory that the CPU cannot use in place",
-                  strategy=COPYING, apart=False),
+        exclude("strategy=copying applies to memory that the CPU cannot use in place", strategy=COPYING, apart=False),
         leave_out("strategy=copying is measured on the main allocator only", SHORT, strategy=COPYING, main=False),
-        leave_out("copies from and to pageable memory are left to longer presets", QUICK, strategy="copying-pageable"),
+        leave_out("copies from and to pageable memory are left to longer presets",
+                  QUICK, strategy="copying-pageable"),
         leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
     )  # fmt: skip
     properties: ClassVar = {
