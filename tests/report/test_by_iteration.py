@@ -38,6 +38,11 @@ def test_a_column_for_each_strategy_has_the_time_above_the_bytes_of_each_tier() 
     assert {"strategy managed", "strategy system", "L1-L2", "time, ms"} <= set(texts_of(drawing))
 
 
+def test_of_many_iterations_few_have_a_dot() -> None:
+    drawing = drawing_of(iterations.BY_TIER, derive([counted("managed", MB, n=200)]))
+    assert sum(r["dot"] for r in rows_of(drawing) if r["of"] == "time") == 40
+
+
 def test_the_figures_that_are_shown_are_those_of_what_is_known() -> None:
     known = {f"memory_iteration_{i}_device_bytes": i * MB for i in range(3)}
     assert iterations.figures([sample.app("a", "explicit")]) == []

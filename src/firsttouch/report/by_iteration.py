@@ -12,6 +12,7 @@ from firsttouch.report import points
 from firsttouch.report.axes import quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
+from firsttouch.report.line import MOST_DOTS
 from firsttouch.report.naming import unit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
@@ -61,6 +62,9 @@ def _chart(
     rows = [{**_row(r, figure, roles), "of": "part"} for r in parts]
     time_rows = [{**_row(r, of_time, replace(roles, colour="")), "of": "time"} for r in times]
     iterations = numbers([*rows, *time_rows], "x")
+    dotted = {*sorted({*iterations})[:: -(-len({*iterations}) // MOST_DOTS)]}
+    for r in (*rows, *time_rows):
+        r["dot"] = r["x"] in dotted
     x = field("x:Q", **quantitative(ITERATION, "iteration", "", iterations, False, is_x=True))
     hidden = {**x, "axis": {**x["axis"], "labels": False, "title": None}}
     upper: list[Spec] = []
@@ -95,6 +99,6 @@ def _lines(place: Spec, rows: list[Spec], of: str, dots: Spec | None = None) -> 
     bare = {k: v for k, v in place.items() if k != "color"}
     return [
         layer("line", place, test, strokeWidth=1.6),
-        layer("point", {**place, **(dots or {})}, test, filled=True, size=26, opacity=1),
+        layer("point", {**place, **(dots or {})}, test, "datum.dot", filled=True, size=26, opacity=1),
         *flag_marks(rows, bare, test),
     ]
