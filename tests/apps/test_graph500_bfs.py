@@ -123,3 +123,15 @@ def test_invalid_sizes_are_rejected() -> None:
 def test_size_in_bytes() -> None:
     found = Graph500Bfs.footprint(solve(Graph500Bfs, 4 << 30))
     assert 2 << 30 < found <= 4 << 30
+
+
+def test_an_earlier_search_that_missed_vertices_is_detected() -> None:
+    app = Graph500Bfs(Graph500Bfs.sizes["tiny"])
+    search = app.search
+
+    def first_one_short(cpu: Cpu, gpu: Gpu, root: int) -> tuple[int, int]:
+        vertices, edges = search(cpu, gpu, root)
+        return vertices - (root == app.roots[0] and root != app.roots[-1]), edges
+
+    app.search = first_one_short  # type: ignore[method-assign]
+    assert "the search from" in run_tiny(Graph500Bfs, instance=app).error

@@ -83,11 +83,11 @@ class Graph500Bfs(App):
         return [int(connected[i % len(connected)]) if len(connected) else 0 for i in range(self.iterations)]
 
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
-        for i in gpu.iterations(self.iterations):
-            self.search(cpu, gpu, self.roots[i])
+        self.found_by = [self.search(cpu, gpu, self.roots[i]) for i in gpu.iterations(self.iterations)]
 
-    def search(self, cpu: Cpu, gpu: Gpu, root: int) -> None:
-        n = self.n
+    def search(self, cpu: Cpu, gpu: Gpu, root: int) -> tuple[int, int]:
+        """Finds a tree. Returns the number of vertices that it found from the root, and that of their edges."""
+        n, total, edges = self.n, 0, 0
         initialised = [self.parent, self.visited, self.frontier]
         gpu.launch("graph_setup", *initialised, n, root, over=n, writes=initialised)
         vertices, arcs = 1, 0
@@ -104,10 +104,13 @@ class Graph500Bfs(App):
             gpu.launch("graph_report", self.found, self.counters, over=2, writes=[self.counters])
             gpu.swap(self.frontier, self.next)
             vertices, arcs = (int(word) for word in cpu.reads(self.counters))
+            total, edges = total + vertices, edges + arcs
+        return total, edges
 
     def check(self, view: View) -> str:
         """Checks the rules of Graph500 for the last tree: (1) the root is its own parent, (2) no cycles, (3) parents
         are one level up, (4) edges span at most one level, or join unreached vertices, (5) tree edges are in the graph.
+        All searches from its vertices must have found as many vertices and edges.
         """
         row, col, parent, root = view(self.row), view(self.col), view(self.parent), self.roots[-1]
         if not ((parent >= -1) & (parent < self.n)).all():
@@ -127,4 +130,10 @@ class Graph500Bfs(App):
                 return f"{missing} of {len(at)} parents are not neighbours"
             return wrong_levels(at, starts, degrees, col, level, root)
 
-        return next((error for error in in_pieces(wrong, len(pieces) - 1, 1) if error), "")
+        if error := next((error for error in in_pieces(wrong, len(pieces) - 1, 1) if error), ""):
+            return error
+        vertices, edges = int(np.count_nonzero(level >= 0)), int(np.diff(row)[level >= 0].sum())
+        for at, found in zip(self.roots, self.found_by, strict=True):
+            if level[at] >= 0 and found != (vertices - 1, edges - int(row[at + 1] - row[at])):
+                return f"the search from {at} found {found[0]} vertices with {found[1]} edges"
+        return ""
