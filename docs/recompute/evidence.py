@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import geometric_mean, median
 
+import um_apps
 from advice import CLEARLY, Case, Estimator, Judgement, exceptions, in_order, judge
 from firsttouch.cli.summary import show
 from firsttouch.outcomes import iterations
@@ -523,4 +524,6 @@ TEXTS: Mapping[str, Text] = {
     "memory": of_each_once(memory),
     "placements": placements,
     "summary": summary,
+    "um-apps": um_apps.gpu_times,
+    "um-apps-seen": um_apps.seen,
 }

@@ -74,7 +74,7 @@ class _Counted(msgspec.Struct):
 @cache
 def counters_of_results() -> set[tuple[str, str]]:
     """Every counter of the results in this repository, with its experiment, and those that none of them has yet."""
-    found = {(APPLICATIONS, "peak_machine_bytes"), (APPLICATIONS, "gpu_ms")}
+    found = {(APPLICATIONS, "peak_machine_bytes")}
     for path in RESULTS.glob("*/results.jsonl"):
         for record in msgspec.json.Decoder(_Counted).decode_lines(path.read_bytes()):
             found |= {(record.experiment, name) for name in record.counters}
