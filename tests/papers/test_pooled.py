@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.experiments.fake_records import a_record
 from tests.papers.made_up import results_of
 
@@ -16,7 +17,7 @@ from firsttouch.cli import claims as cli
 from firsttouch.errors import UsageError
 from firsttouch.papers.evaluate import claims, of_results
 from firsttouch.papers.pooled import pooled
-from firsttouch.records.reading import Results
+from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -29,8 +30,15 @@ def run_of(*records: Record, **facts: Mapping[str, Any]) -> Results:
 
 
 def test_runs_of_different_machines_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"are of different machines \(opencl:0 is .* and .*\); .*compare"):
+    """Not for another PoCL, which is no other machine."""
+    with pytest.raises(UsageError, match=r"are of different machines \(cpu\.cores_online is 16 and 2\); .*compare"):
         claims([RESULTS / "h200-quick", RESULTS / "xeon-vm-quick"])
+    with pytest.raises(UsageError, match=r"\(cuda:0 is NVIDIA H200 and NVIDIA H100"):
+        claims([RESULTS / "h200-quick", RESULTS / "h100-quick"])
+    run = load_results(RESULTS / "xeon-vm-quick")
+    devices = [replace(d, title=f"another {d.title}") if d.role == "processor" else d for d in run.machine.devices]
+    assert any(device.role == "processor" for device in devices)
+    pooled({"one": run, "other": Results(replace(run.machine, devices=devices), None, run.records)})
 
 
 def test_experiments_and_applications_in_two_directories_answer_as_in_one() -> None:

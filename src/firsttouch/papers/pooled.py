@@ -23,6 +23,10 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
 """What runs of one machine may differ in, and the topic and the name of the fact that states it."""
 
 
+_ALIKE = (("cpu", "model"), ("cpu", "sockets"), ("cpu", "cores_online"), ("nvidia", "gpus"))
+"""Facts that runs of one machine have in common."""
+
+
 def pooled(runs: Mapping[str, Results]) -> Results:
     """The records of all runs. Where the runs differ in a condition, it is a factor of their records. A point that
     several runs measured under the same conditions has the median of them and an interval that holds all of theirs.
@@ -58,13 +62,16 @@ def _condition(name: str, machine: Machine) -> Scalar:
 
 
 def _unlike(first: Machine, second: Machine) -> str:
-    """What shows that two runs are of machines that are not alike, or ''. Nodes of a cluster may be."""
-    models = [machine.facts.get("cpu", {}).get("model") for machine in (first, second)]
-    if models[0] != models[1]:
-        return f"the processor is {models[0]} and {models[1]}"
+    """What shows that two runs are of machines that are not alike, or ''. Nodes of a cluster may be. What runs kernels
+    on the processor is software, and may be another.
+    """
+    for topic, name in _ALIKE:
+        one, other = (machine.facts.get(topic, {}).get(name) for machine in (first, second))
+        if one != other:
+            return f"{topic}.{name} is {one} and {other}"
     titles = {device.name: device.title for device in first.devices if device.available}
     for device in second.devices:
-        if device.available and titles.get(device.name, device.title) != device.title:
+        if device.available and device.role != "processor" and titles.get(device.name, device.title) != device.title:
             return f"{device.name} is {titles[device.name]} and {device.title}"
     return ""
 
