@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sample
 from browser import CHROMIUM, Browser
 
 from firsttouch.report.page import load, render, write_report
-from firsttouch.report.points import MOST_SERIES
+from firsttouch.report.roles import MOST_SERIES, assign
 from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -106,3 +107,26 @@ def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.Monkey
     page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
     assert re.search(r"This page is thinned: \d+ of 38 points are in no table", page)
     assert re.search(r">\d+ of \d+ measured points; firsttouch report --format csv writes all", page)
+
+
+@pytest.mark.parametrize(
+    ("colours", "dashes", "facets", "expected"),
+    [
+        (4, 2, 1, ("colour", "dash", ())),
+        (5, 2, 1, ("colour", "", ("dash",))),  # no more than eight series, and all of them
+        (5, 2, 3, ("colour", "", ("facet", "dash"))),
+        (5, 2, 4, ("colour", "dash", ("facet",))),  # more than six panels would lose as much
+    ],
+)
+def test_a_factor_becomes_panels_rather_than_series_that_are_left_out(
+    colours: int, dashes: int, facets: int, expected: tuple[str, str, tuple[str, ...]]
+) -> None:
+    records = [
+        sample.point("allocation", "cpu", 1.0, factors={"colour": c, "dash": d, "facet": f, "x": x}, counters={})
+        for c in range(colours)
+        for d in range(dashes)
+        for f in range(facets)
+        for x in (1, 2)
+    ]
+    roles = assign(records, axes=("x", "median"), colour="colour", dash="dash", facet="facet")
+    assert (roles.colour, roles.dash, roles.panel) == expected

@@ -139,7 +139,7 @@ class PageFault(Experiment):
         Line(x="pages", colour="scenario", dash="page_size", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="time per page, ns"),
         Line(x="series", y="value", series="p{}_ns", colour="scenario", facet="allocator", where={"pages": 1},
-             log_y=True, titles={"series": "percentile"}, x_title="percentile of the touches",
+             log_y=True, titles={"series": "percentile"}, x_title="share of the touches, %",
              y_title="time of a single first touch, ns", title="A single first touch: the distribution of its time"),
         Line(x="pages", y="pages_per_s", colour="scenario", dash="threads", facet="allocator", log_x=True, log_y=True,
              x_title="pages touched", y_title="pages per second"),

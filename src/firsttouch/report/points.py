@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from firsttouch.analysis.statistics import expand, group_by, value, varying
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.report.roles import Roles, meant
+from firsttouch.report.roles import MOST_PANELS, MOST_SERIES, Roles, meant
 from firsttouch.text import count, named
 
-MOST_PANELS = 6
 MOST_POINTS = 200
 """The most points of one line, and the most bars of a panel."""
-MOST_SERIES = 8
-"""The most combinations of colour and dash in one figure."""
 OF_SERIES = ("series", "part")
 """Factors of the records of a series."""
 FLAGS = {"wrong": "failed verification", "suspect": "suspect", "throttled": "throttled", "disturbed": "disturbed"}

@@ -14,6 +14,10 @@ from firsttouch.report.naming import called
 from firsttouch.report.palette import DASHES, MOST_COLOURS
 from firsttouch.text import join_names, label, named
 
+MOST_PANELS = 6
+MOST_SERIES = 8
+"""The most combinations of colour and dash in one figure."""
+
 
 @dataclass(frozen=True)
 class Roles:
@@ -63,6 +67,9 @@ def assign(
             dash = name
         else:
             panel.append(name)
+    if len(group_by(records, *filter(None, (colour, dash)))) > MOST_SERIES and dash:
+        wider = [*panel, dash]  # rather more panels than series that are left out
+        panel, dash = (wider, "") if len(group_by(records, *wider)) <= MOST_PANELS else (panel, dash)
     return Roles(colour, dash, tuple(panel))
 
 

@@ -14,7 +14,8 @@ from firsttouch.report.axes import byte_ticks, size_label, time_label
 from firsttouch.report.chart import finish, numbers, side_by_side
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.palette import COLOURS, PHASES, Palette
-from firsttouch.report.points import MOST_PANELS, finite
+from firsttouch.report.points import finite
+from firsttouch.report.roles import MOST_PANELS
 from firsttouch.report.vega import field, layer
 from firsttouch.text import count, label, named
 
