@@ -93,6 +93,22 @@ def test_findings_give_the_time_of_a_critical_section():
     assert "slowest on managed memory: 20 us, 4 times as long as on pinned memory." in words
 
 
+@pytest.mark.parametrize(("cached", "told"), [(2000, True), (90_000, False)])
+def test_findings_name_the_memory_that_many_accesses_outside_make_faster(cached, told):
+    locks = [
+        a_record("locking", ns, {"allocator": name, "rivals": "both", "outside": n, "inside": 16}, cpu_share=0.5)
+        for name, n, ns in (
+            ("pinned", 0, 900),
+            ("pinned-noncoherent", 0, 1500),
+            ("pinned", 10_000, 80_000),
+            ("pinned-noncoherent", 10_000, cached),
+        )
+    ]
+    words = " ".join(sentences(Locking().findings(locks, DISCRETE)))
+    sentence = "with 10,000 accesses between sections it is faster on pinned-noncoherent memory: 2 us, 0.025 times the"
+    assert (sentence in words.lower()) == told
+
+
 def test_findings_compare_contention_within_a_group():
     usual: Factors = {"allocator": "pinned", "rivals": "gpu", "outside": 0, "inside": 16}
     locks = [a_record("locking", 1000 * (1 + n // 8), {**usual, "gpu_group_threads": n}) for n in (1, 64, 256)]

@@ -230,7 +230,7 @@ class Locking(Experiment):
         findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
         if (comparison := compare(slowest, fastest)).is_clear:
             findings.append(finding(SLOWEST, slowest, comparison=comparison))
-        return [*findings, *_within_groups(records)]
+        return [*findings, *_with_most_outside(usual, fastest), *_within_groups(records)]
 
 
 _SECTION = "with {outside} accesses between sections, a critical section"
@@ -254,12 +254,32 @@ SLOWEST = Claim(
 )
 
 
+MANY_OUTSIDE = Claim(
+    "locking.outside",
+    "with {outside} accesses between sections it is faster on {allocator} memory: {value}, {ratio} times the time on "
+    "{other_allocator} memory ({other_value})",
+    names=("rivals",),
+)
+
+
 IN_GROUPS = Claim(
     "locking.groups",
     "on {allocator} memory, with {outside} accesses between sections, a section of the GPU alone takes {value} with "
     "{gpu_group_threads} competing threads in each group, {ratio} times as long as with one ({other_value})",
     names=("rivals", "gpu_group_threads"),
 )
+
+
+def _with_most_outside(records: Sequence[Record], fastest: Record) -> list[Finding]:
+    """The memory that is clearly faster with the most accesses between sections, where without them `fastest` is."""
+    contended = [r for r in records if r.factors["rivals"] == "both"]
+    most = max(r.count("outside") for r in contended)
+    rows = lowest([r for r in contended if r.count("outside") == most], "allocator")
+    same = [r for r in rows if r.factors["allocator"] == fastest.factors["allocator"]]
+    if not same or most == fastest.count("outside"):
+        return []
+    comparison = compare(rows[0], same[0])
+    return [finding(MANY_OUTSIDE, rows[0], comparison=comparison)] if comparison.is_clear else []
 
 
 def _group_threads(record: Record) -> int:
