@@ -122,6 +122,11 @@ def common_allocator(role: AllocatorRole) -> str:
     return next(name for name, known in SEMANTICS.items() if not known.variant and known.role == role)
 
 
+def is_main_of_device(name: str) -> bool:
+    """Whether it is the usual memory of a device that runs kernels."""
+    return is_common(name) and role(name) == "device"
+
+
 def main_allocator(device: DeviceInfo) -> str:
     """The usual allocator of a device: device memory, or plain memory on the host."""
     return common_allocator("device" if device.capabilities.runs_kernels else "host")

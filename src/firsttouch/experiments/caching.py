@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.allocators.properties import is_main_of_device
 from firsttouch.analysis.caching import is_cached
 from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, finding, quantity
 from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
@@ -291,8 +291,7 @@ class Caching(Experiment):
         most = {
             id(r): max(o.count("threads") for o in rows) for rows in group_by(records, *curve).values() for r in rows
         }
-        own = [r for r in measured(records) if r.factors["allocator"] == common_allocator("device")]
-        in_device = {_apart_from_allocator(r): r for r in own}
+        in_device = {_apart_from_allocator(r): r for r in measured(records) if is_main_of_device(_memory(r))}
         derived = []
         for record in records:
             rows = measured(of_padding[id(record)])
@@ -311,6 +310,10 @@ class Caching(Experiment):
         agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
         cached = [f for rows in agents_of for f in _cached(rows)]
         return [*cached, *(f for rows in agents_of for f in _sharing(rows, line)), *_in_other_memory(records)]
+
+
+def _memory(record: Record) -> str:
+    return str(record.factors["allocator"])
 
 
 def _apart_from_allocator(record: Record) -> tuple[object, ...]:
