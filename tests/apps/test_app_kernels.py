@@ -11,6 +11,7 @@ from tests.matrix import matrix
 from firsttouch import _core
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import GENERATE, shared_kernels
+from firsttouch.workspace.agents import entries
 
 FILES = {
     name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))
@@ -52,3 +53,12 @@ def test_core_contains_the_kernels_without_groups(name: str) -> None:
     file = FILES[name]
     for entry in file.entries.values():
         assert _core.has_host_kernel(f"{file.name}/{entry.name}") != entry.groups
+
+
+def test_a_kernel_with_more_parameters_than_a_gpu_takes_is_refused() -> None:
+    def with_parameters(count: int) -> str:
+        return f"KERNEL many({', '.join(f'uint p{i}' for i in range(count))}) {{}}"
+
+    assert len(entries(with_parameters(24))["many"].codes) == 24
+    with pytest.raises(ValueError, match="kernel many has 25 parameters; a kernel takes at most 24"):
+        entries(with_parameters(25))

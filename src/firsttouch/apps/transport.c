@@ -106,13 +106,12 @@ HELPER uint axis_of(double to_x, double to_y, double to_z, GLOBAL const ulong* p
 /* Tracks each particle until it is absorbed, splits in a fission, reaches census or leaves the block by a face. The box
    reflects. sums: over all cells and groups of the flux, each times its own number, which tells them apart; 64 of them
    for descendants of each source particle that numpy follows, whose number is a multiple of `every`, and 64 before them
-   for all others. ended, begun: particles already at census and already in the next round. slots: for each face, four
-   bits with the number of its queue, of `room` particles. */
+   for all others. slots: for each face, four bits with the number of its queue, of `room` particles. */
 KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulong* census, GLOBAL uint* queue,
                        GLOBAL ulong* control, GLOBAL double* flux, GLOBAL double* sums, GLOBAL const double* edges,
-                       GLOBAL const double* cross, GLOBAL const double* totals, ulong first, ulong count, ulong ended,
-                       ulong begun, ulong capacity, ulong room, ulong extent, ulong origin, ulong cells, double side,
-                       uint reactions, double mass, double yield, uint slots, ulong every, uint facets) {
+                       GLOBAL const double* cross, GLOBAL const double* totals, ulong first, ulong count,
+                       ulong capacity, ulong room, ulong extent, ulong origin, ulong cells, double side, uint reactions,
+                       double mass, double yield, uint slots, ulong every, uint facets) {
     FOR_EACH(k, count) {
         const ulong i = first + k;
         GLOBAL ulong* p = particles + i * WORDS;
@@ -145,13 +144,12 @@ KERNEL transport_track(GLOBAL ulong* particles, GLOBAL ulong* fresh, GLOBAL ulon
             ATOMIC_ADD_F64_DEVICE(flux + place, far * NUMBER(p, WEIGHT));
             ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far * NUMBER(p, WEIGHT) * (1.0 + random_f64(0ul, place)));
             if (collides) {
-                if (collide(p, u, v, w, edges, cross, total, reactions, mass, yield, fresh + begun * WORDS, control,
-                            capacity - begun) != 1)
+                if (collide(p, u, v, w, edges, cross, total, reactions, mass, yield, fresh, control, capacity) != 1)
                     break;
                 continue;
             }
             if (ends) {
-                copy_to(census + (ended + place_for(control, CENSUS, capacity - ended)) * WORDS, p);
+                copy_to(census + place_for(control, CENSUS, capacity) * WORDS, p);
                 break;
             }
             const uint up = (axis == 0 ? u : axis == 1 ? v : w) > 0.0;

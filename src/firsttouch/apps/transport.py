@@ -110,7 +110,7 @@ class Transport(App):
                 first, part = share_of(tracked, self.batches, batch)
                 self.crossings.post()
                 counts = self.track(cpu, gpu, first, part, fresh, block)
-                self.count, fresh = self.count + counts[neutrons.CENSUS], fresh + counts[neutrons.NEXT]
+                self.count, fresh = counts[neutrons.CENSUS], counts[neutrons.NEXT]
                 came = self.crossings.carry(self.now[first : first + part], counts[neutrons.QUEUED], self.fresh, fresh)
                 fresh, arrived = fresh + came, arrived + came
                 became = [a + b for a, b in zip(became, counts, strict=True)]
@@ -124,8 +124,10 @@ class Transport(App):
         """Track some particles, behind so many fresh ones. Returns what became of them."""
         m, written = self.material, (self.fresh, self.census, self.queue)
         data = self.control, self.flux, self.paths, self.edges, self.cross, self.totals
-        sizes = first, count, self.count, fresh, self.capacity, self.room, *block
+        sizes = first, count, self.capacity, self.room, *block
         physics = m.side, m.isotopes * m.reactions, m.mass, m.yield_, self.slots, self.every, int(vars(self)["facets"])
+        words = cpu.updates(self.control)
+        words[neutrons.NEXT], words[neutrons.CENSUS] = fresh, self.count  # the places of the next ones
         into = self.fresh[fresh:], self.census[self.count :], self.queue
         gpu.launch("transport_track", self.now, *written, *data, *sizes, *physics, over=count + 1, writes=into)
         return self.counted(cpu)

@@ -31,6 +31,8 @@ MAX_REPLAYS = 100
 SMALL_LAUNCH = 4096
 """Items up to which one CPU thread is faster than waking all of them."""
 
+MOST_PARAMETERS = 24
+"""Of a kernel (native/device/gpu.hpp)."""
 _CODES = {"int": "i", "uint": "I", "long": "l", "ulong": "L", "uchar": "B", "float": "f", "double": "d"}
 _FUNCTION = re.compile(r"^(?:GROUP_)?(KERNEL|HELPER)\b[^(;]*?(\w+)\(", re.MULTILINE)
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
@@ -54,8 +56,8 @@ _NO_ENTRY = Entry("", "", (), (), False)
 
 
 def entries(text: str) -> dict[str, Entry]:
-    """The kernels of a kernel file, by name. Raises ValueError for a parameter of an unsupported type, and for a name
-    that OpenCL C reserves.
+    """The kernels of a kernel file, by name. Raises ValueError for a parameter of an unsupported type, for too many of
+    them, and for a name that OpenCL C reserves.
     """
     for macro, name in _FUNCTION.findall(text):
         if name in BUILT_IN:
@@ -71,6 +73,8 @@ def entries(text: str) -> dict[str, Entry]:
             codes += kind
             constant.append("const" in words)
             names.append(words[-1])
+        if len(codes) > MOST_PARAMETERS:
+            raise ValueError(f"kernel {name} has {len(codes)} parameters; a kernel takes at most {MOST_PARAMETERS}")
         kernels[name] = Entry(name, codes, tuple(constant), tuple(names), bool(groups))
     return kernels
 
