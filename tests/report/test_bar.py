@@ -46,7 +46,8 @@ def test_a_tuple_of_a_condition_lists_the_series_that_are_shown():
 
 
 @pytest.mark.parametrize(
-    ("experiment", "name", "gpu"), [("bandwidth", "agent", "gpu"), ("pagefault", "scenario", "gpu-major")]
+    ("experiment", "name", "gpu"),
+    [("bandwidth", "agent", "gpu"), ("pagefault", "scenario", "gpu-major"), ("p2p-copy", "engine", "copy-engine")],
 )
 def test_the_threads_of_the_cpu_are_not_told_of_the_gpu(experiment, name, gpu):
     records = [

@@ -105,6 +105,7 @@ class P2pCopy(PairExperiment):
             "threads": {},
             "size": {},
         },
+        only_where={"threads": {"engine": [CPU]}},
         counters=(*WAYS, CounterEntry(name="staged|touched", unit="word")),
         link_shares=(LinkShare(counter="of_peak"),),
     )
