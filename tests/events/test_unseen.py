@@ -9,10 +9,12 @@ from tests.experiments.fake_records import a_record
 from firsttouch.events import unseen
 from firsttouch.outcomes import report
 from firsttouch.outcomes.derive import derive
+from firsttouch.outcomes.findings import of_application
 from firsttouch.papers.claims import Compare, Level
 from firsttouch.papers.comparisons import compared
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.events import event_table
+from firsttouch.report.sentences import sentences
 
 GIB = 1 << 30
 FULL: dict[str, Scalar] = {
@@ -99,3 +101,11 @@ def test_no_fault_among_the_records_is_no_proof_where_some_are_missing(faults: i
     none = Level(experiment="app", where={}, metric="um_gpu_faults", low=0, high=0, exact=True)
     (found,) = compared(none, [record(um_gpu_faults=faults, um_h2d_bytes=GIB // 2)])
     assert found.agrees == agrees
+
+
+def test_runs_that_all_record_events_are_told_as_such_and_not_as_wrong() -> None:
+    apps = [msgspec.structs.replace(record(), factors={**record().factors, "app": app}) for app in ("bfs", "lud")]
+    parts = report.sections(derive(apps), {}, {})
+    assert [part.title for part in parts] == ["bfs", "lud"]  # no overview of nothing
+    said = sentences(of_application(derive(apps[:1])))
+    assert said == ["All runs recorded events, which takes time, so none is compared."]

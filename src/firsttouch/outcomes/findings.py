@@ -46,6 +46,9 @@ _KINDS = (EVENTS, PLACEMENT)
 """Factors of further kinds of points, on which no finding rests: events runs, and candidates of a search."""
 WRONG = Claim("app.wrong", "incorrect results are excluded: {value} of {strategy}", names=(EVERY,))
 NONE = Claim("app.none", "no run produced a correct result", names=(EVERY,))
+ONLY_EVENTS = Claim(
+    "app.only_events", "all runs recorded events, which takes time, so none is compared", names=(EVERY,)
+)
 ONCE = Claim("app.once", "each point was run once, so small differences may be chance", names=(EVERY,))
 ONLY = Claim("app.only", "only {strategy} was measured: a run takes {value}", names=_KINDS)
 _FASTEST = "app.fastest"
@@ -173,7 +176,8 @@ def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
         names = tuple(dict.fromkeys(map(strategy, wrong)))
         findings.append(finding(WRONG, wrong, count(len(wrong), "point"), strategy=names))
     if not good and records:
-        findings.append(finding(NONE, records, "none"))
+        claim = ONLY_EVENTS if any(is_events_run(r) for r in measured(records)) else NONE
+        findings.append(finding(claim, records, "none"))
     return findings, good
 
 

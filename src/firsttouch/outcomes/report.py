@@ -279,10 +279,10 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
     by_application = [
         _section(app, groups[app], about.get(app, ""), sources.get(app, ""), counted) for app in sorted(groups)
     ]
-    if len(groups) < 2:
-        return by_application
     of_strategies = without_candidates(records)
     plain = sorted((r for r in of_strategies if not is_events_run(r)), key=lambda r: (_rank(r), application(r)))
+    if len(groups) < 2 or not plain:
+        return by_application
     overview = ReportSection(
         QUESTION,
         against_fastest(plain),
