@@ -149,7 +149,7 @@ OTHER_NAMES = {
     "srad_v1": "srad",
 }
 """What the papers call applications, and what we do."""
-NOT_NUMBERED = ("mi300a-upm", "cuda-um-2019")
+NOT_NUMBERED = ("mi300a-upm",)
 """Papers of which not every figure and table has a line yet."""
 NOT_MEASURED = {"QMCPack", "iPIC3D"}
 """Applications that a paper only cites."""
