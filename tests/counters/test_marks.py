@@ -8,7 +8,7 @@ from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK, counters
 from firsttouch.counters.tool import KernelCounts, RefusedError
 
 FORMS = {"hw_l2_bytes": {"sectors": 32.0}, "hw_device_read_bytes": {"dram": 1.0}}
-NAMES = {"P": PHASE_MARK, "I": ITERATION_MARK}
+NAMES = {"P": f"{PHASE_MARK}(int)", "I": f"{ITERATION_MARK}.kd"}
 
 
 def listed(text: str) -> list[KernelCounts]:

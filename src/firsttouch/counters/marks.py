@@ -24,14 +24,16 @@ from firsttouch.counters.tool import (
 from firsttouch.records.schema import Scalar
 
 PHASE_MARK, ITERATION_MARK = "firsttouch_mark_phase", "firsttouch_mark_iteration"
-"""The names of the kernels at both ends of the phase, before the first launch of an iteration, and after each."""
+"""How the names of the kernels begin at both ends of the phase, before the first launch of an iteration, and after each.
+Some tools append signatures or ".kd" to names.
+"""
 ITERATIONS = "hw_iterations"
 """The counter that holds how many iterations were marked, several of them together if there are many."""
 
 
 def in_phase(launches: Sequence[KernelCounts]) -> Sequence[KernelCounts]:
     """The launches between the marks of the phase. Raises RefusedError if they are not there."""
-    at = [place for place, launch in enumerate(launches) if launch.kernel == PHASE_MARK]
+    at = [place for place, launch in enumerate(launches) if launch.kernel.startswith(PHASE_MARK)]
     if len(at) != 2:
         raise RefusedError(f"the phase compute has {len(at)} marks of 2 among the launches that were counted")
     return launches[at[0] + 1 : at[1]]
@@ -39,7 +41,7 @@ def in_phase(launches: Sequence[KernelCounts]) -> Sequence[KernelCounts]:
 
 def by_iteration(phase: Sequence[KernelCounts], groups: int) -> list[Sequence[KernelCounts]]:
     """The launches of each of the last `groups` iterations of a phase, or groups of them that were marked together."""
-    at = [place for place, launch in enumerate(phase) if launch.kernel == ITERATION_MARK]
+    at = [place for place, launch in enumerate(phase) if launch.kernel.startswith(ITERATION_MARK)]
     if not groups:
         return []
     if len(at) <= groups:
@@ -66,6 +68,6 @@ def counters(
 
 
 def _sums(forms: Mapping[str, Mapping[str, float]], launches: Sequence[KernelCounts]) -> dict[str, Scalar]:
-    reading = add_up([launch for launch in launches if launch.kernel not in (PHASE_MARK, ITERATION_MARK)])
+    reading = add_up([launch for launch in launches if not launch.kernel.startswith((PHASE_MARK, ITERATION_MARK))])
     time = {} if reading.ms is None else {KERNEL_TIME: reading.ms}
     return {KERNELS: reading.kernels or 0, **time, **evaluate(forms, reading)}
