@@ -152,13 +152,15 @@ def counted(directories: Sequence[Directory]) -> str:
 def by_iteration(directories: Sequence[Directory]) -> str:
     """What the vendor's profiler counted in the first and in the last iteration of applications."""
     rows = []
-    for r in (r for d in directories for r in d.records if "hw_iterations" in r.counters):
+    names = ("hw_l2", "hw_device_read", "hw_device_write", "hw_pcie_read", "um_h2d")
+    for r in (r for d in directories for r in derive(d.records) if "hw_iterations" in r.counters):
         of_point = iterations.rows(r)
         for line in (of_point[0], of_point[-1]):
-            tiers = [exact(line[f"hw_{tier}_bytes"]) for tier in ("l2", "device_read", "device_write", "pcie_read")]
+            sizes = [exact(line[f"{name}_bytes"]) if f"{name}_bytes" in line else "" for name in names]
             time = quantity(line["ms"], "ms")
-            rows.append([r.text("app"), f"`{r.text('strategy')}`", exact(line["iteration"]), time, *tiers])
-    head = ["application", "strategy", "iteration", "time", "L1-L2", "memory, read", "memory, written", "PCIe, read"]
+            rows.append([r.text("app"), f"`{r.text('strategy')}`", exact(line["iteration"]), time, *sizes])
+    tiers = ["L1-L2", "memory, read", "memory, written", "PCIe, read", "moved to the device"]
+    head = ["application", "strategy", "iteration", "time", *tiers]
     return table(head, rows)
 
 

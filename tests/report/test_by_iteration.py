@@ -96,5 +96,11 @@ def test_the_terminal_prints_twelve_lines_at_most_for_each_point(capsys, monkeyp
     (mean,) = (line for line in lines if "11-19" in line)
     assert "976.6 KiB" in mean
     assert "written" not in "".join(lines)
+    monkeypatch.setenv("COLUMNS", "40")
+    in_use = {f"memory_iteration_{i}_device_bytes": MB for i in range(3)}
+    terminal.show(report.summary([counted("managed", MB, **in_use)]))
+    narrow = capsys.readouterr().out
+    assert narrow.count("srad managed") == 2
+    assert narrow.count("  GB/s") == 1  # not where there are no tiers
     terminal.show(report.summary([sample.app("srad", "explicit")]))
     assert capsys.readouterr().out == ""

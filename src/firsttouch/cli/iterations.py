@@ -69,8 +69,8 @@ def _table(rows: Sequence[PointSummary], columns: Sequence[str]) -> Table:
         for label, line in _lines(row):
             cells = [quantity(line[name], "B") if name in line else "" for name in columns]
             table.add_row(f"  {label}", quantity(line["ms"], "ms") if "ms" in line else "", *cells)
-        if row.throughput:
-            rates = {f"hw_{tier}_bytes": number(rate) for tier, rate in row.throughput.items()}
+        rates = {f"hw_{tier}_bytes": number(rate) for tier, rate in row.throughput.items()}
+        if not rates.keys().isdisjoint(columns):
             table.add_row("  GB/s", "", *(rates.get(name, "") for name in columns))
     return table
 

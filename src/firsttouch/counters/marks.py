@@ -24,8 +24,8 @@ from firsttouch.counters.tool import (
 from firsttouch.records.schema import Scalar
 
 PHASE_MARK, ITERATION_MARK = "firsttouch_mark_phase", "firsttouch_mark_iteration"
-"""How the names of the kernels begin at both ends of the phase, before the first launch of an iteration, and after each.
-Some tools append signatures or ".kd" to names.
+"""How the names of the kernels begin that mark both ends of the phase, and the ends of iterations. Some tools append
+signatures or ".kd" to names.
 """
 ITERATIONS = "hw_iterations"
 """The counter that holds how many iterations were marked, several of them together if there are many."""
