@@ -149,8 +149,6 @@ OTHER_NAMES = {
     "srad_v1": "srad",
 }
 """What the papers call applications, and what we do."""
-NOT_NUMBERED = ("mi300a-upm",)
-"""Papers of which not every figure and table has a line yet."""
 NOT_MEASURED = {"QMCPack", "iPIC3D"}
 """Applications that a paper only cites."""
 
@@ -162,9 +160,7 @@ def test_every_figure_table_and_application_of_a_study_has_a_line(paper: str) ->
     published = [row for row in all_rows() if row.paper == paper and not row.cited]
     listed = {figure.id for figure in all_figures()[paper]}
     assert {each for row in published for each in named_in(row.section)} <= listed
-    of_lines = {each for line in lines for each in named_in(line.where)}
-    assert of_lines <= listed
-    assert listed == of_lines or paper in NOT_NUMBERED
+    assert {each for line in lines for each in named_in(line.where)} == listed
     named = {name for row in published for name in as_list(row.conditions.get("app", []))} - NOT_MEASURED
     text = " ".join(
         f"{line.what} {line.command}" for line in lines if line.command.startswith(("firsttouch app", NONE))
