@@ -14,6 +14,7 @@ import pytest
 from tests.calls import call
 from tests.matrix import matrix
 
+from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK
 from firsttouch.counters.perf import Perf
 from firsttouch.counters.tool import COUNTED_ELSEWHERE, NONE, STATE, HwCounter
 from firsttouch.counters.tools import TOOLS
@@ -195,3 +196,21 @@ def test_a_point_that_another_point_counts_for_gives_no_warning() -> None:
     assert missing(request, record) == {}
     record.counters = {STATE: f"{NONE}ncu is not on the PATH"}
     assert missing(request, record) == {"counters": "ncu is not on the PATH"}
+
+
+@pytest.mark.exhaustive
+def test_an_application_under_ncu_is_counted_by_iteration(fake_ncu: Path, tmp_path: Path) -> None:
+    head, units, counted_launch, *_ = [line for line in NCU_CSV.splitlines() if line.startswith('"')]
+    names = [PHASE_MARK, "srad_extract", *[ITERATION_MARK, "srad_reduce"] * 4, ITERATION_MARK, PHASE_MARK, "fill_32"]
+    rows = [counted_launch.replace("counted_stream_triad", name) for name in ["fill_32", *names]]
+    (fake_ncu / "counters.csv").write_text("\n".join([head, units, *rows]) + "\n")
+    words = ["srad", "--device", "opencl:0", "--strategy", "explicit", "--size", "tiny", "--repeat", "1", "--counters"]
+    done = call("app", *words, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    (record,) = load_results(tmp_path / "out").records
+    assert record.counters["hw_counters"] == "ncu (application replay; all kernels of the phase compute)"
+    assert (record.counters["hw_kernels"], record.counters["hw_iterations"]) == (5, 4)
+    assert record.counters["hw_iteration_3_device_write_bytes"] == 1073812992
+    assert record.counters["hw_iteration_3_kernel_ms"] == pytest.approx(0.731456)
+    assert "--kernel-name" not in calls_of(fake_ncu)[0]
+    assert "GB/s: bytes of the phase compute over the time of its kernels" in done.stdout
