@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import sample
+from drawn import drawing_of, texts_of
 
-from firsttouch.figures import Line
+from firsttouch.figures import Heat, Line
 from firsttouch.outcomes import report
+from firsttouch.outcomes.derive import derive
 from firsttouch.records.schema import Record
 
 
@@ -46,3 +48,28 @@ def test_less_and_less_memory_is_an_axis_of_every_application() -> None:
 )
 def test_a_size_or_a_parameter_with_several_values_is_an_axis(factor: str, values: Sequence[Any], drawn: bool) -> None:
     assert lines(runs("quantum_volume", factor, values)) == ([(factor, "median", "")] if drawn else [])
+
+
+def test_an_application_with_several_values_of_its_parameter_is_several_rows_of_the_overview() -> None:
+    """The studies' inputs: each application has parameters of its own, which say nothing about the others."""
+    records = [
+        sample.app(app, strategy, factors=own, counters={f"param_{name}": v for name, v in own.items()})
+        for app, own in (("nw", {"n": 32}), ("hotspot", {"n": 16}), ("qv", {"qubits": 17}), ("qv", {"qubits": 19}))
+        for strategy in ("explicit", "managed")
+    ]
+    section = report.sections(derive(records), {}, {})[0]
+    figure = next(f for f in section.figures if isinstance(f, Heat) and f.z == "relative_time")
+    drawn = texts_of(drawing_of(figure, section.records))
+    assert {"nw", "hotspot", "qv, qubits 17", "qv, qubits 19"} <= set(drawn)
+    assert not {"qubits 17", "no qubits and n"} & set(drawn)
+
+
+def test_a_panel_of_points_without_its_factor_has_them() -> None:
+    records = [
+        sample.app("nw", strategy, factors=pages, counters={"relative_time": time})
+        for strategy, time in (("explicit", 1.0), ("managed", 1.75), ("pinned", 1.6))
+        for pages in ({}, {"pages": "huge"})
+    ]
+    drawn = texts_of(drawing_of(Heat(x="strategy", y="app", z="relative_time", centre=1), records))
+    assert {"no pages", "pages huge"} <= set(drawn)
+    assert drawn.count("1.60") == 2

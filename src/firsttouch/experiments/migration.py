@@ -7,8 +7,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
-from msgspec.structs import replace
-
 from firsttouch import _core
 from firsttouch.allocators.properties import (
     is_charged_to_device,
@@ -49,7 +47,7 @@ from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Tra
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
 from firsttouch.session import Session
 from firsttouch.units import format_size
-from firsttouch.views.migration import RATIO, migration_findings, ratio_findings, ratio_of_record
+from firsttouch.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast
 from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 
@@ -260,7 +258,7 @@ class Migration(Experiment):
     )  # fmt: skip
     ratio_question = "What does it cost that a buffer exceeds the device memory that is free?"
     ratio_figures = (
-        Line(x="ratio_reached", colour="allocator", log_y=True, x_title="bytes of the buffer for each byte left free",
+        Line(x=RATIO, colour="allocator", log_y=True, x_title="bytes of the buffer for each byte left free",
              y_title="all passes with what prepares them, ms",
              title="Time of all passes over the ratio of the buffer to the device memory left free"),
         Line(series="iteration_{}_ms", x="series", y="value", colour=RATIO, facet="allocator", log_y=True,
@@ -412,13 +410,6 @@ class Migration(Experiment):
             counters |= event_counters(window, outcome.repetitions, touch.places(size))
             counters["events_dropped"] = window.dropped + window.unlisted
         return Measurement.of(outcome, counters=counters)
-
-    def derive(self, records: Sequence[Record]) -> list[Record]:
-        """The ratio that came out of ballast, for figures; older records have only what it is made of."""
-        return [
-            replace(r, counters={**r.counters, "ratio_reached": ratio_of_record(r)}) if RATIO in r.factors else r
-            for r in records
-        ]
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         shares_memory = device is not None and device.capabilities.shares_host_memory

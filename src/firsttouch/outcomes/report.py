@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from msgspec import structs
+
 from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.statistics import series, value, varying
 from firsttouch.events import unseen
@@ -40,7 +42,7 @@ from firsttouch.outcomes.placements import (
     without_candidates,
 )
 from firsttouch.records.schema import FAILURES, INTERFACE, RELATIVE_TO, Record, Scalar, Status
-from firsttouch.text import is_size
+from firsttouch.text import condition, is_size
 from firsttouch.workspace.strategies import STRATEGIES
 
 QUESTION = "What does each memory strategy cost an application, in time and in memory?"
@@ -132,7 +134,9 @@ SCALED = 3
 """From so many values of a size or a parameter on, times are drawn over it."""
 FIGURES = (STACK, ITERATIONS, BY_SHARE, BY_RATIO, SHARES, TABLE)
 
-_HEAT = Heat(x="strategy", y="app", centre=1, x_title="strategy", y_title="application")
+CASE = "case"
+"""In figures of several applications: the application, with its own parameters if it ran with several values."""
+_HEAT = Heat(x="strategy", y=CASE, centre=1, x_title="strategy", y_title="application")
 _COMPARED = {
     "time": "Time of a run",
     "without_initialise": "Time without the CPU's initialisation",
@@ -141,7 +145,7 @@ _COMPARED = {
     "kernel": "Kernel time",
     "memory": "Peak memory",
 }
-RUNS = Bar(x="app", colour="strategy", x_title="application", y_title="time of a run, ms", title="Time of a run")
+RUNS = Bar(x=CASE, colour="strategy", x_title="application", y_title="time of a run, ms", title="Time of a run")
 GPU_TIMES = Bar(
     x="app", y="gpu_ms", colour="strategy", x_title="application", y_title="GPU time, ms",
     title="GPU time: prefetches and kernels, without copies to the device",
@@ -285,7 +289,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
         return by_application
     overview = ReportSection(
         QUESTION,
-        against_fastest(plain),
+        with_cases(against_fastest(plain)),
         _overview_figures(plain),
         counted=COUNTED,
         source=SOURCE,
@@ -293,6 +297,23 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
         findings=lambda _good, _device: findings.of_all(of_strategies),  # they also name incorrect results
     )
     return [overview, *by_application]
+
+
+def with_cases(records: Sequence[Record]) -> list[Record]:
+    """The records with their CASE, which an application's parameters belong to: they need no panels of their own."""
+    own: dict[str, list[Record]] = {}
+    for record in records:
+        own.setdefault(application(record), []).append(record)
+    names = {
+        app: [name for name in varying(rows) if any(f"param_{name}" in r.counters for r in rows)]
+        for app, rows in own.items()
+    }
+
+    def case(record: Record) -> str:
+        app = application(record)
+        return ", ".join([app, *filter(None, [condition(record, [n for n in names[app] if n in record.factors])])])
+
+    return [structs.replace(r, counters={**r.counters, CASE: case(r)}) for r in records]
 
 
 def overview(records: Sequence[Record]) -> tuple[Heat, ...]:
@@ -311,7 +332,7 @@ def overview(records: Sequence[Record]) -> tuple[Heat, ...]:
 
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
-    timed = (GPU_TIMES,) if any("kernel_ms" in r.counters for r in records) else ()
+    timed = (replace(GPU_TIMES, x=CASE),) if any("kernel_ms" in r.counters for r in records) else ()
     if len({r.factors.get(BY_RATIO.x) for r in records if BY_RATIO.y in r.counters}) > 1:
         timed = (replace(BY_RATIO, facet="app"), *timed)
     against = overview(records)

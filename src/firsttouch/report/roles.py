@@ -89,6 +89,8 @@ def condition(record: Record, figure: Figure, roles: Roles) -> Spec:
     """The values of colour, dash and panel of one mark."""
     panels = [(n, v) for n in roles.panel if (v := meant(record, n)) is not None]
     panel = ", ".join(named(n, v, called(figure, n)) for n, v in panels)
+    if roles.panel and not panels:  # an empty text would become null in Vega, which no panel's filter equals
+        panel = f"no {join_names([called(figure, n) for n in roles.panel])}"
     line = {key: label(n, meant(record, n)) if n else "" for key, n in (("colour", roles.colour), ("dash", roles.dash))}
     return {**line, "panel": panel}
 
