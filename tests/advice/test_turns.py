@@ -11,6 +11,7 @@ from firsttouch.advice.advisor import ranked
 from firsttouch.advice.costs import ExchangePrice, Price, RecordKey, Time
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
+from firsttouch.advice.pricing import SMALL_COPIES, TURNS
 from firsttouch.advice.terms import Term
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record, Scalar, Summary
@@ -103,3 +104,28 @@ def test_a_block_that_moves_once_is_a_fault() -> None:
     once: Any = program(1)
     without = Program(once.title, once.blocks, once.initialise, once.compute[0].body[:1])
     assert turns_of(without, prices(*MEASURED)) is None
+
+
+@pytest.mark.parametrize("strategy", ["managed", "managed+prefetch", "managed+advise"])
+def test_a_small_block_that_is_copied_has_no_turns(strategy: str) -> None:
+    of, work = prices(*MEASURED), program(100, updates=2048)
+    moved, copied = (estimate(work, STRATEGIES[strategy], of, copy_control=control) for control in (False, True))
+    (small,) = (term for term in copied if term.what == SMALL_COPIES)
+    assert small.phase == "compute"
+    assert 100 <= small.count <= 102  # one to the CPU in each turn
+    assert 0 < small.ms < 5
+    assert not any(term.what == TURNS for term in copied)
+    rest = [term for term in moved if term.what != TURNS]
+    assert sum(t.ms for t in copied) - small.ms == pytest.approx(sum(t.ms for t in rest), rel=0.01)
+
+
+@pytest.mark.parametrize(("us", "is_said"), [(1000.0, True), (0.5, False)])
+def test_copies_of_small_blocks_are_recommended_where_turns_take_long(us: float, is_said: bool) -> None:
+    quick = [exchange("store", turns, gap, us) for turns in (1, 100) for gap in (0, 1000)]
+    answer = ranked(program(100), "turns", WORK, prices(*quick))
+    setting = answer.settings.named().get("control")
+    assert (setting is not None) == is_said
+    if setting is not None:
+        assert "(control=copied): under managed" in setting.text
+        assert setting.value > 10
+        assert setting.grounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -13,8 +14,8 @@ from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
 from firsttouch.advice.costs import Prices, RecordKey, Unmeasured, assumptions
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, estimate
-from firsttouch.advice.pricing import UNMEASURED_TURNS
-from firsttouch.advice.settings import settings
+from firsttouch.advice.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
+from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
 from firsttouch.analysis.statistics import measured
@@ -288,6 +289,7 @@ def ranked(
     advice.assumptions = [*_assumptions(workload, terms), *_of_first_touches(terms, prices)]
     advice.take = chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
+    advice.settings.control = _control(workload, terms, prices)
     advice.turns = turns_of(rows, measure, absent)
     if not runs and (turned := _turned_by_turns(advice.strategies, device.name)):
         advice.fastest_known = False
@@ -378,6 +380,34 @@ def _turned_by_turns(rows: Sequence[StrategyRow], device: str) -> str:
         f"take is not in these results, and with up to {quantity(most, 'ms')} {certain[0].strategy} is faster; "
         f"measure: firsttouch run exchange --device {device}."
     )
+
+
+def _control(workload: Program, terms: Mapping[str, list[Term]], prices: Prices) -> Setting | None:
+    """That small blocks which both agents use in turns should be copied, if that is clearly faster: under the strategy
+    that is then the fastest of those whose pages move.
+    """
+    found: dict[str, list[Term]] = {}
+    for name, rows in terms.items():
+        with suppress(Unmeasured):
+            copied = estimate(workload, STRATEGIES[name], prices, copy_control=True) if _named(TURNS, rows) else rows
+            if _sum(rows)[0] > SIMILAR * _sum(copied)[0]:
+                found[name] = copied
+    if not found:
+        return None
+    name = min(found, key=lambda n: _sum(found[n])[0])
+    turns, copies = _named(TURNS, terms[name]), _named(SMALL_COPIES, found[name])
+    before, after = _sum(turns)[0], _sum(copies)[0]
+    text = (
+        f"copy small blocks that both agents use in turns (control=copied): under {name}, "
+        f"{count(sum(term.count for term in turns), 'turn')} take {quantity(before, 'ms')}, the copies "
+        f"{quantity(after, 'ms')}"
+    )
+    grounds = dict.fromkeys(ground for term in (*turns, *copies) for ground in term.grounds)
+    return Setting(text, before / after if after else math.inf, tuple(grounds))
+
+
+def _named(what: str, terms: Iterable[Term]) -> list[Term]:
+    return [term for term in terms if term.what == what]
 
 
 def _turned_by_rounds(

@@ -39,8 +39,8 @@ class Impossible(Exception):
     """The strategy cannot run this program. The text is the reason."""
 
 
-def estimate(program: Program, strategy: Strategy, prices: Prices) -> list[Term]:
-    """The terms of a strategy.
+def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_control: bool = False) -> list[Term]:
+    """The terms of a strategy. copy_control: small blocks that both agents use in turns are copied under any strategy.
 
     Raises:
         Unmeasured: the records lack a price.
@@ -59,7 +59,7 @@ def estimate(program: Program, strategy: Strategy, prices: Prices) -> list[Term]
     reason = why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has", 3)
     if reason and not (moving or (strategy.duplicated and program.tiled)):
         raise Impossible(reason)
-    pricing = kind(program, strategy, prices, entry)
+    pricing = kind(program, strategy, prices, entry, copy_control=copy_control)
     try:
         pricing.run()
     except Unsupported:

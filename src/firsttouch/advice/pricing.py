@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from firsttouch.advice.costs import Price, Prices, Time, Unmeasured
+from firsttouch.advice.costs import Direction, Price, Prices, Time, Unmeasured
 from firsttouch.advice.terms import Terms
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.harness.division import why_not_at_once
@@ -28,6 +28,8 @@ UNMEASURED_TURNS = (
     "turns of a kernel and the CPU over a small block are not in this run, and are priced as faults; they may take far "
     "longer, and with atomic updates by thread groups milliseconds each (firsttouch run exchange)"
 )
+TURNS = "turns of kernels and the CPU over small blocks"
+SMALL_COPIES = "copies of small blocks"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
 """Nanoseconds that a turn, and an atomic update in it, may take where they are not measured: as on H100s."""
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
@@ -38,15 +40,26 @@ NO_LAUNCH = Launch("cpu", ())
 class Pricing(Replay):
     """Prices what is common to all strategies: allocation, and the CPU's first touch of plain host memory.
 
-    present: the bytes of each buffer's memory on the CPU's side whose pages are there.
+    copy_control: that of the ledger. present: the bytes of each buffer's memory on the CPU's side whose pages are
+    there.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo) -> None:
-        ledger = Ledger(strategy, prices.device, strict=False)
+    def __init__(
+        self,
+        program: Program,
+        strategy: Strategy,
+        prices: Prices,
+        entry: AllocatorInfo,
+        *,
+        copy_control: bool = False,
+    ) -> None:
+        ledger = Ledger(strategy, prices.device, copy_control=copy_control, strict=False)
         super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, prices.device)))
         self.strategy, self.prices, self.entry, self.device = strategy, prices, entry, prices.device
         self.on_apu = prices.device.capabilities.shares_host_memory
-        self.places = [placement(d, strategy, place_scratch=False) for d in program.declarations]
+        self.places = [
+            placement(d, strategy, place_scratch=False, copy_control=copy_control) for d in program.declarations
+        ]
         self.terms = Terms()
         self.present = [Ranges() for _ in program.blocks]
         self.page_maps: list[list[Ranges]] = [self.present]
@@ -103,8 +116,12 @@ class Pricing(Replay):
         """Allocation is priced for buffers that the strategy places; the others' is common to all."""
         if step.file:
             self.present[step.buffer].add(0, step.nbytes)
-        elif self.places[step.buffer] in ("copies", "strategy"):
+        elif self._is_priced(step.buffer):
             self.allocate_placed(step)
+
+    def _is_priced(self, buffer: int) -> bool:
+        """Whether a buffer is placed by the strategy. Blocks that are copied under any are too small to matter."""
+        return self.places[buffer] == ("copies" if self.strategy.duplicated else "strategy")
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         if self.is_up_front(step):
@@ -130,7 +147,12 @@ class Pricing(Replay):
         self.terms.add(self.phase, "copy of a file", self.prices.host_copy(), step.nbytes)
 
     def copy(self, step: steps.Copy) -> None:
-        raise NotImplementedError
+        """Under a strategy that does not copy: of a small block that both agents use in turns."""
+        direction: Direction = "h2d" if step.to == "gpu" else "d2h"
+        price = self.prices.copy(direction, common_allocator("host"))
+        with suppress(Unmeasured):
+            price = self.prices.lone_copy(direction, common_allocator("host"))
+        self.terms.add(self.phase, SMALL_COPIES, price, step.end - step.start)
 
     def wait(self, step: steps.Wait) -> None:
         """Waiting takes no time of its own."""
@@ -142,7 +164,7 @@ class Pricing(Replay):
         place = self.places[step.buffer]
         if place == "cpu" or (place == "gpu" and self.on_apu):
             self.touch_host(step.buffer, step.start, step.end)
-        elif place in ("copies", "strategy"):
+        elif self._is_priced(step.buffer):
             (self.use_by_cpu if step.agent == "cpu" else self.use_by_gpu)(step)
 
     def use_by_cpu(self, step: steps.Use) -> None:
@@ -152,7 +174,7 @@ class Pricing(Replay):
         raise NotImplementedError
 
     def free(self, step: steps.Free) -> None:
-        if self.places[step.buffer] in ("copies", "strategy") and not step.file:
+        if self._is_priced(step.buffer) and not step.file:
             self.free_placed(step)
 
     def free_placed(self, step: steps.Free) -> None:
@@ -174,8 +196,8 @@ class Copies(Pricing):
     on_device: the device memory that is host memory too, and whose pages are there.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo) -> None:
-        super().__init__(program, strategy, prices, entry)
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+        super().__init__(program, strategy, prices, entry, **how)
         self.host = strategy.host_arrays
         self.on_device = [Ranges() for _ in program.blocks]
         self.page_maps.append(self.on_device)
@@ -274,8 +296,8 @@ class Moving(Pricing):
     the advice read-mostly. queued: the pages that kernels use for which the CPU has not waited.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo) -> None:
-        super().__init__(program, strategy, prices, entry)
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+        super().__init__(program, strategy, prices, entry, **how)
         self.name = strategy.allocator
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
         self.on_gpu, self.copied, self.queued, self.read_mostly = ([Ranges() for _ in program.blocks] for _ in range(4))
@@ -304,7 +326,6 @@ class Moving(Pricing):
         counts, isolated = self.terms.counts, self.prices.isolated_fault
         for number, block in enumerate(self.program.blocks):
             turns, faults = counts["turns", number], counts["faults", number] - counts["turns", number]
-            what = "turns of kernels and the CPU over small blocks"
             if turns:
                 try:
                     price, time = self._turns(turns, counts["updates", number])
@@ -314,7 +335,7 @@ class Moving(Pricing):
                     time = cpu.of(block.nbytes).at_least(isolated(self.name)).times(turns)
                     slow = turns * SLOW_TURN + counts["updates", number] * SLOW_UPDATE
                     time = Time(time.value, time.low, max(time.high, slow))
-                self.terms.add("compute", what, price, block.nbytes * turns, time, turns)
+                self.terms.add("compute", TURNS, price, block.nbytes * turns, time, turns)
             if faults > 0:
                 price = self.prices.gpu_fault(self.name, reads_only=False)
                 time = isolated(self.name).times(faults)

@@ -45,6 +45,7 @@ class Settings:
     """Each is None where it makes no clear difference, or where it was not measured."""
 
     allocator: str = ""
+    control: Setting | None = None
     copy_interface: Setting | None = None
     prefetch: Setting | None = None
     prefault: Setting | None = None
@@ -55,6 +56,7 @@ class Settings:
     def named(self) -> dict[str, Setting]:
         """Those that there are, by name, the most important first."""
         every = {
+            "control": self.control,
             "prefetch": self.prefetch,
             "copy_interface": self.copy_interface,
             "prefault": self.prefault,
