@@ -30,9 +30,11 @@ int open_tlb_loads(int thread, bool in_kernel) {
     return static_cast<int>(syscall(SYS_perf_event_open, &attributes, thread, -1, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
-int open_tlb_loads(int thread) {
-    const int everywhere = open_tlb_loads(thread, true);
-    return everywhere >= 0 ? everywhere : open_tlb_loads(thread, false);
+// In the kernel too if that is allowed for this thread.
+bool counts_in_kernel() {
+    const int event = open_tlb_loads(0, true);
+    if (event >= 0) close(event);
+    return event >= 0;
 }
 
 // All interrupts of all processors since the machine started. Other lines of the file count errors.
@@ -51,7 +53,7 @@ double interrupts() {
 }  // namespace
 
 std::string why_no_tlb_loads() {
-    const int event = open_tlb_loads(0);
+    const int event = open_tlb_loads(0, counts_in_kernel());
     if (event >= 0) {
         close(event);
         return "";
@@ -62,10 +64,10 @@ std::string why_no_tlb_loads() {
     return "this processor or virtual machine counts no dTLB-loads (" + why + ")";
 }
 
-HostActivity::HostActivity() {
+HostActivity::HostActivity() : in_kernel_(counts_in_kernel()) {
     std::error_code ignored;
     for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", ignored)) {
-        const int event = open_tlb_loads(std::stoi(thread.path().filename().string()));
+        const int event = open_tlb_loads(std::stoi(thread.path().filename().string()), in_kernel_);
         if (event >= 0) events_.push_back(event);
     }
     for (const int event : events_) ioctl(event, PERF_EVENT_IOC_RESET, 0);
@@ -94,6 +96,7 @@ std::map<std::string, double> HostActivity::end(double bytes) {
         counted = true;
     }
     if (counted && seconds > 0) {
+        counters["tlb_loads_in_kernel"] = in_kernel_;
         counters["tlb_loads_per_s"] = loads / seconds;
         counters["tlb_loads_per_mib"] = loads / (bytes / (1024 * 1024));
     }

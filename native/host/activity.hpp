@@ -19,10 +19,12 @@ class HostActivity {
     HostActivity& operator=(const HostActivity&) = delete;
     ~HostActivity();
 
-    // Returns interrupts_per_s and, where they can be counted, tlb_loads_per_s and tlb_loads_per_mib of `bytes`.
+    // Returns interrupts_per_s and, where they can be counted, tlb_loads_per_s, tlb_loads_per_mib of `bytes`, and
+    // tlb_loads_in_kernel, whether those of the kernel are among them.
     std::map<std::string, double> end(double bytes);
 
   private:
+    bool in_kernel_;
     std::vector<int> events_;
     double interrupts_ = 0, start_ = 0;
 };

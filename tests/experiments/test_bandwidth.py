@@ -16,6 +16,7 @@ from firsttouch import _core
 from firsttouch.engine.planned import Planned
 from firsttouch.experiment.base import Preset
 from firsttouch.experiment.common import MiB, last_level_bytes
+from firsttouch.experiments import bandwidth
 from firsttouch.experiments.bandwidth import ARRAYS, Bandwidth, search_threads, thread_counts
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Scalar
 
@@ -144,6 +145,18 @@ def test_a_thread_for_each_element_is_a_choice_of_the_gpu():
     gpu = preset_helpers.factors_of(experiment, agent="gpu", threads=0) | {"launch": "thread-per-element"}
     assert not experiment.why_meaningless(Factors(gpu), DISCRETE)
     assert "launch=searched" in experiment.why_meaningless(Factors(gpu | {"agent": "cpu"}), DISCRETE)
+
+
+@pytest.mark.parametrize(
+    ("in_kernel", "words"),
+    [
+        (None, "none: "),
+        (1.0, "of the program and the kernel"),
+        (0.0, "of the program; the kernel's may not be counted"),
+    ],
+)
+def test_a_record_says_which_tlb_loads_were_counted_or_why_none_were(in_kernel: float | None, words: str):
+    assert bandwidth._tlb_loads(in_kernel).startswith(words)
 
 
 @pytest.mark.parametrize(("counted", "loads"), [({}, ""), ({"tlb_loads_per_mib": 1770.0}, "1,770 TLB loads")])

@@ -161,7 +161,7 @@ class Bandwidth(Experiment):
               columns=("allocator", "kernel", "agent", "size", "median", "tlb_loads_per_mib", "tlb_loads_per_s",
                        "interrupts_per_s", "tlb_loads"),
               titles={"median": "GB/s", "tlb_loads_per_mib": "TLB loads per MiB", "tlb_loads_per_s": "TLB loads per s",
-                      "interrupts_per_s": "interrupts per s, whole machine", "tlb_loads": "TLB loads"},
+                      "interrupts_per_s": "interrupts per s, whole machine", "tlb_loads": "counted TLB loads"},
               title="What the processors did during the samples"),
         Bar(x="allocator", facet="agent", colour="kernel", y_title="bandwidth, GB/s", title="Bandwidth of the triad",
             where={"arrays": "memory", "kernel": "triad"}),
@@ -309,8 +309,7 @@ class Bandwidth(Experiment):
             counters: dict[str, Scalar] = {"passes": passes, **tried}
             if activity:
                 counters |= {name: value for name, value in outcome.counters.items() if name.endswith(PER)}
-                if reason := _core.why_no_tlb_loads():
-                    counters["tlb_loads"] = f"none: {reason}"
+                counters["tlb_loads"] = _tlb_loads(outcome.counters.get("tlb_loads_in_kernel"))
             if in_memory:
                 counters["size_over_last_cache"] = size / last_level_bytes(session.info)
             if agent == "cpu":
@@ -381,6 +380,13 @@ RANGE = Claim(
     "{other_allocator} memory ({other_value})",
     names=("arrays",),
 )
+
+
+def _tlb_loads(in_kernel: float | None) -> str:
+    """Which loads through data TLBs were counted, or why none were."""
+    if in_kernel is None:
+        return f"none: {_core.why_no_tlb_loads() or 'other programs use all counters of the processor'}"
+    return "of the program and the kernel" if in_kernel else "of the program; the kernel's may not be counted here"
 
 
 def _activity(record: Record) -> Finding:
