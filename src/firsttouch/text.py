@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from firsttouch.analysis.statistics import distinct, value, varying
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.units import format_number, format_seconds, format_size
 
@@ -130,9 +131,18 @@ def fact_title(name: str) -> str:
     return " ".join(_SPELLINGS.get(word, word) for word in name.removesuffix("_bytes").split("_"))
 
 
+def meant(record: Record, name: str) -> Scalar:
+    """The value of a factor or a counter; None if it means nothing for this record, as the CPU's threads for a GPU."""
+    return value(record, name) if _is_meant(record, name) else None
+
+
 def condition(record: Record, names: Sequence[str]) -> str:
-    """One point in words: 'allocator malloc, size 4 KiB'."""
-    return ", ".join(named(name, value(record, name)) for name in names)
+    """One point in words: 'allocator malloc, size 4 KiB', without factors that mean nothing for it."""
+    return ", ".join(named(name, value(record, name)) for name in names if _is_meant(record, name))
+
+
+def _is_meant(record: Record, name: str) -> bool:
+    return codebook_of(record.experiment).applies(name, record.factors)
 
 
 def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], most: int = 6) -> str:

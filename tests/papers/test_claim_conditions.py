@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from firsttouch.papers.evaluate import Verdict, of_results
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import load_results
 from firsttouch.text import named
 
@@ -21,9 +22,10 @@ def test_comparisons_name_the_factors_in_which_their_points_differ(run: str) -> 
     checked = 0
     for verdict in of_results(load_results(RESULTS / run)).claims:
         for comparison in verdict.comparisons:
-            ends = [msgspec.json.decode(point)[2] for point in (comparison.points[0], comparison.points[-1])]
-            for name in {name for factors in ends for name in factors}:
-                texts = {named(name, factors.get(name)) for factors in ends}
+            ends = [msgspec.json.decode(point) for point in (comparison.points[0], comparison.points[-1])]
+            for name in {name for *_, factors in ends for name in factors}:
+                meant = [factors for of, _, factors in ends if codebook_of(of).applies(name, factors)]
+                texts = {named(name, factors.get(name)) for factors in meant}
                 if len(texts) > 1:
                     assert all(text in comparison.about for text in texts), (verdict.id, texts, comparison.about)
                     checked += 1

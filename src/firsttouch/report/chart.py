@@ -14,9 +14,9 @@ from firsttouch.report.naming import called, heading, unit
 from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
 from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
-from firsttouch.report.roles import Roles, condition, labels, meant
+from firsttouch.report.roles import Roles, condition, labels
 from firsttouch.report.vega import constant, field, layer
-from firsttouch.text import label, named, quantity
+from firsttouch.text import label, meant, named, quantity
 
 POINTS = "points"
 """The key in `usermeta` of a specification with the permalink, text, colour and dash of each point. Colour and dash are

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from firsttouch.analysis.statistics import expand, group_by, value, varying
 from firsttouch.figures import Figure
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.report.roles import MOST_PANELS, MOST_SERIES, Roles, meant
-from firsttouch.text import count, named
+from firsttouch.report.roles import MOST_PANELS, MOST_SERIES, Roles
+from firsttouch.text import count, meant, named
 
 MOST_POINTS = 200
 """The most points of one line, and the most bars of a panel."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import distinct, group_by, value, varying
+from firsttouch.analysis.statistics import distinct, group_by, varying
 from firsttouch.figures import Figure
-from firsttouch.records.codebook import codebook_of
-from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.schema import Record
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import DASHES, MOST_COLOURS
-from firsttouch.text import join_names, label, named
+from firsttouch.text import join_names, label, meant, named
 
 MOST_PANELS = 6
 MOST_SERIES = 8
@@ -71,11 +70,6 @@ def assign(
         wider = [*panel, dash]  # rather more panels than series that are left out
         panel, dash = (wider, "") if len(group_by(records, *wider)) <= MOST_PANELS else (panel, dash)
     return Roles(colour, dash, tuple(panel))
-
-
-def meant(record: Record, name: str) -> Scalar:
-    """The value of a factor or a counter; None if it means nothing for this record, as the CPU's threads for a GPU."""
-    return value(record, name) if codebook_of(record.experiment).applies(name, record.factors) else None
 
 
 def labels(records: Sequence[Record], name: str) -> list[str]:
