@@ -14,6 +14,7 @@ from tests.matrix import matrix
 from firsttouch import _core
 from firsttouch.allocators import methods, trials
 from firsttouch.allocators.methods import QUESTIONS, Cell, applies, disagrees, stated_cells, verified_cells, with_result
+from firsttouch.allocators.properties import allows_concurrent_parts
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.allocators.trials import TrialTask
 from firsttouch.engine.discover import discover_devices
@@ -377,6 +378,26 @@ def test_stated_answers_about_concurrent_use_and_the_answers_of_a_crash(
         assert (crashed.value, crashed.origin) == ("no", "measured")
         assert disagrees(crashed) == (stated[p] in ("yes", "both"))
     assert with_result(cells["migrates"], BY_NAME["migrates"], TaskResult("crashed", "opened")).origin != "measured"
+
+
+@pytest.mark.parametrize(
+    ("machine", "allocator", "parts"),
+    [
+        ("mi300a", "pinned-noncoherent", "yes"),  # not coherent while a kernel runs, and used in parts all the same
+        ("kaveri", "svm-fine", "yes"),
+        ("kaveri", "svm-coarse", "no"),
+        ("tk1", "managed", "no"),
+        ("tk1", "pinned", "yes"),
+        ("kaveri-hsa", "malloc", "yes"),
+    ],
+)
+def test_the_stated_use_in_parts_is_what_plans_decide_on(machine: str, allocator: str, parts: str) -> None:
+    device = MACHINES[machine].devices[-1]
+    (cell,) = [c for c in stated_cells(device) if (c.allocator, c.property) == (allocator, "concurrent")]
+    assert cell.value == parts
+    info = device.allocator(allocator)
+    assert info is not None
+    assert allows_concurrent_parts(info) == (parts == "yes")
 
 
 @pytest.mark.parametrize("machine", [name for name in MACHINES if MACHINES[name].devices[-1].kind != "cpu"])

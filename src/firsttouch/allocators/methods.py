@@ -13,7 +13,13 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.allocators.properties import is_plain_host, moves_pages, needs_mapping, requested_pages
+from firsttouch.allocators.properties import (
+    allows_concurrent_parts,
+    is_plain_host,
+    moves_pages,
+    needs_mapping,
+    requested_pages,
+)
 from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.allocators.trials import TrialTask
 from firsttouch.machine.pages import BASE_PAGE, HUGE_PAGE
@@ -141,9 +147,9 @@ def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], State
 
 
 def _concurrent(info: AllocatorInfo) -> StatedValue:
-    """Concurrent use of different parts: the vendor's statement, otherwise the driver's about concurrent use."""
-    stated = str(getattr(SEMANTICS.get(info.name), "concurrent_parts", ""))
-    return (stated, "") if stated else _while_a_kernel_runs("concurrent", "yes")(info)
+    """Concurrent use of different parts, on which applications and experiments decide too."""
+    known = allows_concurrent_parts(info)
+    return ("" if known is None else "yes" if known else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
 
 
 def _migrates(info: AllocatorInfo) -> StatedValue:
