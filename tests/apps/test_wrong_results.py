@@ -160,7 +160,7 @@ def backwards(values: Values) -> Values:
 def in_the_first(values: Values) -> Values:
     """The sum is right, its place is not."""
     added = zeros(values)
-    added[:1] = values.sum()
+    added[:1] = values.sum(dtype=values.dtype)
     return added
 
 
