@@ -237,6 +237,14 @@ def test_streams_load_16_bytes_on_sm_90(unroll: str) -> None:
             assert stores
 
 
+def test_no_pass_of_a_thread_for_each_element_is_dropped() -> None:
+    _, ptx = sm_90("stream_each", ())
+    for entry in entries("stream_each"):
+        body = ptx_of(ptx, entry)
+        kept = r"[^:]*?(?:ld|st)\.global\.f64[^:]*?bra\s+\1;"  # in a loop
+        assert re.search(rf"(\$L\w+):{kept}", body), entry
+
+
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 def test_streams_load_16_bytes_on_amdgpu(target: str) -> None:
     assembly = amdgpu("stream", target, (("UNROLL", "4"),))
