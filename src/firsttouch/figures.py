@@ -22,6 +22,8 @@ class Figure:
     """The caption; without it the caption is composed of the names of the fields."""
     where: Mapping[str, Scalar | tuple[Scalar, ...]] = field(default_factory=dict)
     """Only records whose factors or counters have these values are shown; a tuple lists several."""
+    note: str = ""
+    """A sentence of the caption, in front of those that the figure's kind has."""
     titles: Mapping[str, str] = field(default_factory=dict)
     """Titles of factors and counters on axes, legends and columns, if their names are not clear enough."""
     series: str = ""

@@ -13,7 +13,10 @@ from firsttouch.outcomes.findings import of_application
 from firsttouch.papers.claims import Compare, Level
 from firsttouch.papers.comparisons import compared
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.events import event_table
+from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 
 GIB = 1 << 30
@@ -64,10 +67,17 @@ def test_the_table_gives_lower_bounds_and_the_share() -> None:
 
 
 def test_the_bars_say_what_is_missing() -> None:
-    lossy = record("managed+advise", um_h2d_bytes=GIB // 2)
-    (part,) = report.sections(derive([record(), lossy]), {}, {})
-    titles = [f.title for f in part.figures if f.title.startswith(report.DRIVER.title)]
-    assert titles == [f"{report.DRIVER.title} (managed+advise: at least 50 % of the bytes to the device not seen)"]
+    lossy = [record("managed+advise", um_h2d_bytes=share * GIB // 10, um_least_d2h_bytes=GIB) for share in (5, 8)]
+    lossy[1] = msgspec.structs.replace(lossy[1], factors={**lossy[1].factors, "size": 1})
+    (part,) = report.sections(derive([record(), *lossy]), {}, {})
+    (figure,) = [f for f in part.figures if f.title == report.DRIVER.title]
+    assert figure.note == (
+        "Not seen: of the bytes to the device, at least 20 to 50 % (managed+advise); of the bytes to the host, at "
+        "least 100 % (managed+advise)."
+    )
+    drawing = draw(figure, part.records, DrawingContext(None, Palette()))
+    assert drawing is not None
+    assert drawing.notes[0] == figure.note
 
 
 def test_the_name_that_older_records_have_for_the_rest_is_not_shown() -> None:

@@ -49,7 +49,21 @@ def in_words(record: Record) -> str:
     return f"{' and '.join(parts)} not seen" if parts else ""
 
 
-def lines(records: Iterable[Record], name: str) -> list[str]:
-    """What is missing of each record, after the value of a factor: 'managed: at least 58 % of ... not seen'."""
-    said = ((str(r.factors.get(name, "")), in_words(r)) for r in records)
-    return list(dict.fromkeys(f"{value}: {words}" for value, words in said if words))
+def note(records: Iterable[Record], name: str) -> str:
+    """A sentence on what is missing of records, by the values of a factor; '' if nothing is known to be."""
+    shares: dict[str, dict[str, list[int]]] = {}
+    for record in records:
+        for way, words in WAYS.items():
+            if share := unseen(record, way):
+                of_way = shares.setdefault(words, {})
+                of_way.setdefault(str(record.factors.get(name, "")), []).append(math.floor(100 * share))
+    parts = [
+        f"of the bytes {words}, at least {', '.join(f'{_span(found)} ({value})' for value, found in by_value.items())}"
+        for words, by_value in shares.items()
+    ]
+    return f"Not seen: {'; '.join(parts)}." if parts else ""
+
+
+def _span(percents: list[int]) -> str:
+    low, high = min(percents), max(percents)
+    return f"{low} %" if low == high else f"{low} to {high} %"

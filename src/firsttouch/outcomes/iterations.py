@@ -54,9 +54,7 @@ Row: TypeAlias = dict[str, float]
 
 def figures(records: Sequence[Record]) -> list[ByIteration | Bar]:
     """Those that apply to these records."""
-    missing = "; ".join(unseen.lines(records, MOVED.by))
-    moved = replace(MOVED, title=f"{MOVED.title} ({missing})") if missing else MOVED
-    candidates = (BY_TIER, moved, IN_USE)
+    candidates = (BY_TIER, replace(MOVED, note=unseen.note(records, MOVED.by)), IN_USE)
     of_iterations = [f for f in candidates if any(series_of_parts(record, f.series, f.parts) for record in records)]
     of_tiers = [THROUGHPUT] if any(set(series(record, THROUGHPUT.series)) & set(TIERS) for record in records) else []
     return [*of_iterations, *of_tiers]

@@ -402,11 +402,8 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     if any(len(series(r, ITERATIONS.series)) > 1 for r in ran):
         figures.append(ITERATIONS)
     if any(series(r, DRIVER.series) for r in ran):
-        missing = unseen.lines(ran, "strategy")
-        figures += [
-            replace(f, title=f"{f.title} ({'; '.join(missing)})" if missing else f.title)
-            for f in (DRIVER, SUMS, COURSE)
-        ]
+        note = unseen.note(ran, "strategy")
+        figures += [replace(f, note=note) for f in (DRIVER, SUMS, COURSE)]
     figures[1:1] = iterations.figures(ran)
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
         figures.append(BY_SHARE)

@@ -26,4 +26,5 @@ KINDS: Mapping[type[figures.Figure], Draw] = {
 def draw(figure: figures.Figure, records: Sequence[Record], context: DrawingContext) -> Drawing | None:
     """Draws a figure of ok records. Returns None if no record has what it shows."""
     drawing = KINDS[type(figure)](figure, records, context)
-    return drawing and replace(drawing, title=caption(drawing.title))
+    notes = [figure.note] if figure.note else []
+    return drawing and replace(drawing, title=caption(drawing.title), notes=[*notes, *drawing.notes])
