@@ -219,6 +219,22 @@ def test_all_that_a_line_names_is_measured_on_one_of_its_machines(row: Row) -> N
         assert strategies >= {*named.get("strategy", ())}, (application, strategies)
 
 
+@pytest.mark.parametrize("paper", STUDIES)
+def test_published_values_have_points_among_the_lines_of_their_paper(paper: str) -> None:
+    """What a row corresponds to, and what its ratio is to: results of a study's lines stand beside the study."""
+    lines = [row for row in ROWS if row.study == STUDIES[paper] and row.plans]
+    calls = {(machine, line.planned) for line in lines for machine in machines_of(line) - {*LIKE_ANOTHER}}
+    points = [point for machine, command in calls for point in plan_on(machine, command)["measured"]]
+    for row in all_rows():
+        here = row.here
+        if here is None or row.paper != paper:
+            continue
+        of_it = [p for p in points if here.experiment == ("app" if "app" in p else p.get("experiment"))]
+        first = [point for point in of_it if here.matches(point)]
+        assert first, row.name
+        assert not here.relative_to or any({**point, **here.relative_to} in of_it for point in first), row.name
+
+
 @pytest.mark.parametrize("machine", matrix(MACHINES, 1))
 def test_on_other_machines_a_command_has_a_reason(machine: str) -> None:
     devices = {device.name for device in MACHINES[machine].devices}

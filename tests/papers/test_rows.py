@@ -29,6 +29,7 @@ from firsttouch.papers.rows import (
     read,
     side_names,
     sides,
+    stated_value,
 )
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.schema import Scalar
@@ -141,6 +142,21 @@ def test_a_value_is_given_in_the_unit_of_the_measurement() -> None:
     assert ours("mi300a-upm/allocation.hipmalloc.1g") == (37e6, 37e6)  # 37 ms
     assert ours("mi300a-upm/application.backprop.compute") == pytest.approx((0.65, 0.65))  # 35 % less
     assert ours("mi300a-upm/codegen.gpu.atomics") is None
+    assert ours("integrated-2017/cache.kaveri.coherence-overhead") == (0.75, 0.85)  # 15 to 25 % of the throughput lost
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "qualifier"),
+    [
+        ("integrated-2017/bandwidth.tk1.cpu.hostalloc-loss", 0.5, "below"),  # more than 50 % are lost
+        ("integrated-2017/bandwidth.kaveri.large.hsa-loss", 0.9, "about"),
+        ("mi300a-node/p2p-copy.latency.memcpy-small", 0.1, "below"),
+    ],
+)
+def test_a_hedge_of_a_loss_is_turned_round_with_it(name: str, low: float, qualifier: str) -> None:
+    value = stated_value(next(row for row in all_rows() if row.name == name))
+    assert value is not None
+    assert (value.low, value.qualifier) == (low, qualifier)
 
 
 def test_a_search_finds_words_in_any_field_and_any_order() -> None:

@@ -178,7 +178,7 @@ def _entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity
         paper=row.paper,
         section=row.section,
         source=stated.source,
-        qualifier=row.qualifier,
+        qualifier=stated.qualifier,
         note=row.note,
         assumed=stated.assumed,
     )

@@ -32,6 +32,8 @@ APPLICATIONS = "app"
 """The experiment of records of applications."""
 NONE = "none"
 """The unit of text."""
+_OPPOSITES = {"more-than": "below", "below": "more-than", "up-to": "at-least", "at-least": "up-to"}
+"""What hedges a value does so for what remains of it in the other direction: a loss of more than half leaves less."""
 _DATA = files("firsttouch.papers") / "data"
 _OTHER_FILES = ("reasons.json", "claims.json", "figures.json")
 
@@ -286,7 +288,7 @@ def stated_value(row: PaperRow) -> PublishedValue | None:
         section=row.section,
         machine=row.machine,
         source=f"{cite(row)}, on {row.machine}",
-        qualifier=row.qualifier,
+        qualifier=_OPPOSITES.get(row.qualifier, row.qualifier) if correspondence.scale < 0 else row.qualifier,
         note=row.note,
         assumed=correspondence.assumed,
     )
