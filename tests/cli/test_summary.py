@@ -141,3 +141,12 @@ def test_a_missing_ratio_of_memory_is_explained_where_other_programs_used_the_me
     words = [word for line in shown(quiet, capsys) for word in line]
     assert "~0.60" in words
     assert "changed" not in words
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_a_baseline_without_a_time_is_named(tried: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [replace(row, relative_to="pinned", relative_time=None) for row in of("lud") if row.strategy != "pinned"]
+    show([replace(row, strategy="pinned") if tried and not i else row for i, row in enumerate(rows)])
+    said = capsys.readouterr().out
+    assert "No ratios: pinned has no time" in said
+    assert ("add --strategy pinned" in said) != tried

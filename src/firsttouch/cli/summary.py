@@ -193,6 +193,17 @@ def _relative(line: RankedPlacement) -> str:
 # ---------------------------------------------------------------------------------------------- in words
 
 
+def _without_baseline(rows: Sequence[PointSummary]) -> str:
+    """That no point can be compared with the strategy that --relative-to names."""
+    from firsttouch.outcomes.derive import BASELINE
+
+    baseline = rows[0].relative_to if rows else BASELINE
+    if baseline == BASELINE or any(row.relative_time is not None for row in rows):
+        return ""
+    tried = any(row.strategy == baseline for row in rows)
+    return f"No ratios: {baseline} has no time" + ("." if tried else f" here; add --strategy {baseline}.")
+
+
 def _sentences(rows: Sequence[PointSummary]) -> list[str]:
     """The number of points by outcome, and the reasons of those that are not verified, skipped points last."""
     ends = dict(sorted(Counter(_end(row) for row in rows).items(), key=lambda end: end[0] != "verified"))
@@ -202,7 +213,7 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
         sentences[0] += f" Relative to {baseline}: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
-    sentences += filter(None, [*map(_best_share, rows), _noise(rows)])
+    sentences += filter(None, [_without_baseline(rows), *map(_best_share, rows), _noise(rows)])
     if any(row.kernel_ms is not None for row in rows):
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
     bad: dict[tuple[str, str], list[PointSummary]] = {}
