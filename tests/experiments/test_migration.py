@@ -292,6 +292,16 @@ def test_a_fault_after_a_prefetch_is_a_finding() -> None:
     assert "still raise GPU faults: 3 fault groups with prefetch whole." in answer
 
 
+@pytest.mark.parametrize(("seen", "is_said"), [(64, True), (32, False)])
+def test_no_fault_among_records_is_no_finding_where_some_are_missing(seen: int, is_said: bool) -> None:
+    moved = {"um_h2d_bytes": seen, "um_least_h2d_bytes": 64}
+    rows = [record([1, 1]), record([1, 1], prefetch="whole", events="on", counters=raised(0) | moved)]
+    answer = " ".join(sentences(Migration().findings(rows, gpu())))
+    assert ("passes raise no GPU faults" in answer) == is_said
+    notes = {figure.note for section in Migration().sections(rows, gpu()) for figure in section.figures}
+    assert ("Not seen: of the bytes to the device, at least 50 % (prefetch whole)." in notes) != is_said
+
+
 def test_ratios_are_a_section_of_their_own_with_the_highest_against_the_lowest() -> None:
     usual = record([20, 1, 1, 1])
     rows = [record([time] * 4, ratio=ratio) for ratio, time in ((0.5, 1), (1.0, 1.1), (2.0, 9))]

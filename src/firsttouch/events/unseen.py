@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from firsttouch.analysis.statistics import value
 from firsttouch.records.schema import Record, as_number
 
 WAYS: Mapping[str, str] = {"h2d": "to the device", "d2h": "to the host", "d2d": "between devices"}
@@ -50,13 +51,13 @@ def in_words(record: Record) -> str:
 
 
 def note(records: Iterable[Record], name: str) -> str:
-    """A sentence on what is missing of records, by the values of a factor; '' if nothing is known to be."""
+    """A sentence on what is missing of records, by the values of a factor or counter; '' if nothing is known to be."""
     shares: dict[str, dict[str, list[int]]] = {}
     for record in records:
         for way, words in WAYS.items():
             if share := unseen(record, way):
                 of_way = shares.setdefault(words, {})
-                of_way.setdefault(str(record.factors.get(name, "")), []).append(math.floor(100 * share))
+                of_way.setdefault(str(value(record, name) or ""), []).append(math.floor(100 * share))
     parts = [
         f"of the bytes {words}, at least {', '.join(f'{_span(found)} ({value})' for value, found in by_value.items())}"
         for words, by_value in shares.items()

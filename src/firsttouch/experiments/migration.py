@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,6 +19,7 @@ from firsttouch.allocators.properties import (
 )
 from firsttouch.analysis.findings import Finding
 from firsttouch.counters.tool import COUNTED_ELSEWHERE
+from firsttouch.events import unseen
 from firsttouch.events.log import VARIABLE
 from firsttouch.events.steps import event_counters
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
@@ -50,6 +52,7 @@ from firsttouch.units import format_size
 from firsttouch.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast
 from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
+from firsttouch.workspace.least_moves import IN_PLACE, must_move
 
 
 @dataclass(frozen=True)
@@ -409,6 +412,8 @@ class Migration(Experiment):
         if window is not None:
             counters |= event_counters(window, outcome.repetitions, touch.places(size))
             counters["events_dropped"] = window.dropped + window.unlisted
+            least = least_moves(point.factors, session.info)
+            counters |= {f"um_least_{way}_bytes": n * len(outcome.repetitions) for way, n in least.items()}
         return Measurement.of(outcome, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
@@ -421,7 +426,26 @@ class Migration(Experiment):
         of_ratios = ReportSection(
             self.ratio_question, with_ballast, self.ratio_figures, RATIO, counted=self.counted, source=self.source
         )
-        return [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
+        sections = [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
+        return [dataclasses.replace(each, figures=list(map(_noting(each.records), each.figures))) for each in sections]
+
+
+def _noting(records: Sequence[Record]) -> Callable[[Figure], Figure]:
+    """Adds to figures of events what is known to be missing."""
+    note = unseen.note(records, "case")
+    return lambda figure: dataclasses.replace(figure, note=note) if figure in _EVENTS else figure
+
+
+def least_moves(factors: Factors, device: DeviceInfo) -> dict[str, int]:
+    """The bytes that the driver must move at least each way in a repetition; empty if nothing has to move."""
+    if not must_move(device.allocator(factors.text("allocator")), device):
+        return {}
+    touch, size, advice = TOUCHES[factors.text("touch")], factors.size("size"), factors.text("advice")
+    whole = factors["prefetch"] in _PREFETCHED[:1] + _PREFETCHED[2:] + ("iteration",)
+    moved = size if whole else touch.places(size) * min(touch.stride, 4 * KiB)  # pages have 4 KiB or more
+    from_cpu = factors["starts_on"] == "cpu"
+    to_gpu = 0 if not from_cpu or (IN_PLACE & {*advice.split("+")} and not whole) else moved
+    return {"h2d": to_gpu, "d2h": (moved if from_cpu else size) if advice == "none" else 0}
 
 
 def _left_by_ballast(factors: Factors) -> int | None:

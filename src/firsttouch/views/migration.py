@@ -23,6 +23,7 @@ from firsttouch.analysis.findings import (
 )
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
+from firsttouch.events.unseen import is_complete
 from firsttouch.records.schema import Record, as_number
 from firsttouch.text import count
 from firsttouch.units import format_number, format_size
@@ -210,7 +211,8 @@ def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
     counted = [(r, q) for r in whole if (q := counter(r, "compute_most_gpu_fault_groups", "fault groups"))]
     raised = [(r, q) for r, q in counted if q.value]
     if counted and not raised:
-        return [finding(NO_FAULTS, [r for r, _ in counted], Quantity(0))]
+        complete = [r for r, _ in counted if is_complete(r)]
+        return [finding(NO_FAULTS, complete, Quantity(0))] if complete else []
     return [finding(FAULTS, r, q, case=str(r.counters["case"])) for r, q in raised]
 
 
@@ -219,7 +221,7 @@ def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
     findings = []
     for record in records:
         seen = record.counters
-        if record.factors["order"] == "sequential" and "record_multiple" in seen:
+        if record.factors["order"] == "sequential" and "record_multiple" in seen and is_complete(record):
             causes = tuple(
                 f"{format_size(record.counter(key))} {cause[1].replace('_', ' ')}"
                 for key in seen
