@@ -38,6 +38,15 @@ def test_a_column_for_each_strategy_has_the_time_above_the_bytes_of_each_tier() 
     assert {"strategy managed", "strategy system", "L1-L2", "time, ms"} <= set(texts_of(drawing))
 
 
+def test_all_panels_have_the_scales_of_all_points() -> None:
+    drawing = drawing_of(iterations.BY_TIER, derive([counted("explicit", 0), counted("managed", MB)]))
+    spec = drawing.spec
+    halves = [half["layer"][0]["encoding"]["y"]["scale"] for panel in spec["concat"] for half in panel["vconcat"]]
+    assert len(halves) == 4
+    assert halves[:2] == halves[2:]
+    assert halves[1]["domain"] == [0, 8 * MB]
+
+
 def test_of_many_iterations_few_have_a_dot() -> None:
     drawing = drawing_of(iterations.BY_TIER, derive([counted("managed", MB, n=200)]))
     assert sum(r["dot"] for r in rows_of(drawing) if r["of"] == "time") == 40
@@ -65,13 +74,16 @@ def test_moves_of_the_events_run_stand_beside_the_times_of_the_point() -> None:
         "um_d2h_bytes": 0,
     }
     assert iterations.MOVED in iterations.figures([record])
+    (alone,) = iterations.figures([events])
+    assert alone.title == "Bytes that the driver moved in each iteration, and its time, with events recorded"
 
 
 def test_moves_that_were_not_seen_are_stated_in_the_figure_and_in_the_terminal(capsys) -> None:
     moved = {"um_iteration_0_h2d_bytes": 5 * MB, "um_h2d_bytes": 5 * MB, "um_least_h2d_bytes": 20 * MB}
     (record,) = derive([counted("managed", MB, **moved)])
     missing = "at least 75 % of the bytes to the device not seen"
-    assert [f.title for f in iterations.figures([record])][1].endswith(f"(managed: {missing})")
+    (figure,) = [f for f in iterations.figures([record]) if f.title == iterations.MOVED.title]
+    assert figure.note == "Not seen: of the bytes to the device, at least 75 % (managed)."
     terminal.show(report.summary([record]))
     assert f"Moved under managed of srad: {missing}." in " ".join(capsys.readouterr().out.split())
 

@@ -48,13 +48,17 @@ THROUGHPUT = Bar(
     title="Throughput of each tier: bytes of the phase compute over the time of its kernels, both under the profiler",
 )  # fmt: skip
 FIGURES = (BY_TIER, MOVED, IN_USE)
+_BOTH_WITH = ", and its time, with events recorded"
 
 Row: TypeAlias = dict[str, float]
 
 
 def figures(records: Sequence[Record]) -> list[ByIteration | Bar]:
     """Those that apply to these records."""
-    candidates = (BY_TIER, replace(MOVED, note=unseen.note(records, MOVED.by)), IN_USE)
+    moved = replace(MOVED, note=unseen.note(records, MOVED.by))
+    if all(record.factors.get("events") == "on" for record in records):
+        moved = replace(moved, title=MOVED.title.replace(", with events recorded, and its time without", _BOTH_WITH))
+    candidates = (BY_TIER, moved, IN_USE)
     of_iterations = [f for f in candidates if any(series_of_parts(record, f.series, f.parts) for record in records)]
     of_tiers = [THROUGHPUT] if any(set(series(record, THROUGHPUT.series)) & set(TIERS) for record in records) else []
     return [*of_iterations, *of_tiers]
