@@ -3,11 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.harness.libraries import use_numpy
-from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
+from tests.harness.running import assert_detected, opencl, run_tiny, skip_reason, strategies
 
 from firsttouch.apps.conjugate_gradient import ConjugateGradient
+from firsttouch.harness import measure
 from firsttouch.harness.app import solve
 from firsttouch.harness.random import uniform_f32
+from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.workspace.workspace import Workspace
 
 
 @pytest.mark.parametrize(
@@ -73,3 +76,19 @@ def test_sizes() -> None:
     assert "must be at most" in ConjugateGradient.problem({"n": 2**30, "iterations": 1})
     with pytest.raises(ValueError, match=r"n must be at most 715827883, .* \(for a size of .* bytes\)"):
         solve(ConjugateGradient, 100 * 2**30)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_its_scalars_are_shared_or_copied_and_its_matrix_ends_on_the_cpu(copied: bool) -> None:
+    """um-apps: host variables for the scalars, and a residual that the CPU computes from the matrix."""
+    info, device = opencl()
+    strategy = next(s for s in ("svm-fine", "explicit") if s in strategies())
+    workspace = Workspace(STRATEGIES[strategy], info, device, copy_control=copied)
+    app = ConjugateGradient({"n": 3001, "iterations": 2}, 1)
+    run = measure.run(app, workspace)
+    assert run.error == ""
+    of_sums = [allocator for name, allocator, _ in run.buffers if name == "sums"]
+    assert of_sums == (["malloc", "device"] if copied or strategy == "explicit" else [strategy])
+    ends = [a.name for a in app.arrays.values() if a.declaration.ends_on == "cpu"]
+    assert ends == ["starts", "columns", "values", "x"]
+    assert [a.name for a in app.arrays.values() if a.declaration.is_result] == ["x"]
