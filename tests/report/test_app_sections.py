@@ -350,7 +350,7 @@ def test_the_table_has_what_varies_and_no_empty_columns():
     drawing = drawing_of(report.sections(records, {}, {})[0].figures[-1], records)
     assert drawing.columns[:4] == ["strategy", "n", "total", "relative time"]
     assert "verified" not in drawing.columns  # all are, and the section says so
-    assert "GPU fault groups" not in drawing.columns
+    assert not any("fault groups" in column for column in drawing.columns)
     assert drawing.rows[2][:5] == ["managed", "1", "112 ms", "1.78", "84 ms"]
 
 

@@ -95,7 +95,7 @@ _TITLES = {
     "relative_memory": "relative memory",
     "copied_h2d_bytes": "copied to the device",
     "copied_d2h_bytes": "copied to the host",
-    "um_gpu_fault_groups": "GPU fault groups",
+    "um_gpu_fault_groups": "recorded GPU fault groups",
     **exchanges.COLUMNS,
 }
 STACK = Stack(x="strategy", series="phase_{}_ms", y_title="time, ms", title="Time of each phase")
