@@ -85,6 +85,7 @@ OTHER_RESULTS: Mapping[str, Callable[[Any], Sequence[ByteRange]]] = {
     "backprop": lambda app: [app.changes],
     "gaussian": lambda app: [app.x] if app.steps == app.n - 1 else [],
     "gaussian_concurrent": lambda app: [app.x] if app.steps == app.n - 1 else [],
+    "halo": lambda app: [app.fields],
     "heartwall": lambda app: [app.templates],
     "kmeans": lambda app: [app.squares, app.centres],
     "kmeans_concurrent": lambda app: [app.squares, app.centres],

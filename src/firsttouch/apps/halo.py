@@ -45,7 +45,7 @@ class Halo(App):
     bottom: int
     capacity: int  # numbers in the largest message to one side
 
-    fields = buffer(f64, len(FIELDS), "height + 5", "width + 5", role="inout", starts_on="gpu", ends_on="cpu")
+    fields = buffer(f64, len(FIELDS), "height + 5", "width + 5", role="inout", starts_on="gpu", sides="gpu")
     work = buffer(f64, 4, "height + 5", "width + 5", role="scratch")
     sums = buffer(u64, GROUPS, SUMMED, role="control")
     outgoing = buffer(f64, "2 * capacity", role="exchange")

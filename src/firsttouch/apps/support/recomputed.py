@@ -15,7 +15,7 @@ from firsttouch.workspace.arrays import Array
 
 WHOLE, STEPS = 1 << 20, 64  # cells times steps that are recomputed from the beginning, and steps
 GROWTH = 1.25, 40  # of rounding errors in a step, of cells far from square, and the steps in which they grow
-TILE = 192  # cells along each side of a part of which the last step is recomputed
+TILE = 384  # cells along each side of a part of which the last step is recomputed
 ROUNDING = 1e-10  # of a number of a field; of a sum and of a step a tenth
 VISCOSITY, SWITCHED = FIELDS.index("viscosity"), 10**6
 """A field of squares of small differences, and cells for each that rounding may turn from shrinking to growing."""
