@@ -115,3 +115,23 @@ def test_phases_change_nothing_of_the_other_values(tmp_path: Path, monkeypatch: 
     assert without.phases is None
     assert comparison.differences.groups == without.differences.groups
     assert comparison.regressions == without.regressions
+
+
+def test_applications_with_other_inputs_are_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default size of an application may be another one in another version of firsttouch."""
+
+    def grown(record: dict[str, Any]) -> None:
+        if record["factors"]["app"] == "pathfinder" and "param_cols" in record["counters"]:
+            record["counters"]["param_cols"] *= 2
+            scale(record, 4)
+
+    one, other = copy(tmp_path / "one", source=APPS), copy(tmp_path / "other", grown, source=APPS)
+    comparison = compare([one, other])
+    points = {json.loads(d.column.factors)["app"] for group in comparison.groups for d in comparison.points_of(group)}
+    assert points
+    assert "pathfinder" not in points
+    assert comparison.phases is not None
+    assert not any("pathfinder" in group.experiment for group in comparison.phases.groups)
+    with pytest.raises(typer.Exit):
+        cli.command([one, other])
+    assert "app pathfinder is not compared: its inputs differ (cols" in " ".join(capsys.readouterr().out.split())

@@ -13,7 +13,7 @@ from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, of_phases, read_sides
-from firsttouch.comparison.table import AlignedPoints, Missing, Side, align
+from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
 from firsttouch.errors import UsageError
 from firsttouch.text import count, join_names
 
@@ -149,7 +149,7 @@ def _why_nothing(sides: Sides, table: AlignedPoints) -> str:
     names = join_names([side.name for side in sides.sides][:3])
     if table.redefined:
         name, definitions = next(iter(table.redefined.items()))
-        how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
+        how = what_differs(definitions)
         return (
             f"{names} measured {name} by different definitions ({how}), which are never compared; "
             "measure both with one version of firsttouch"

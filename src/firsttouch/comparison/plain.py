@@ -57,7 +57,7 @@ def plain(comparison: ResultsComparison) -> dict[str, Any]:
 
 
 def _definition(definition: Definition) -> dict[str, Any]:
-    return {name: getattr(definition, name) for name in ("unit", "version", "better")}
+    return {name: getattr(definition, name) for name in ("unit", "version", "better", "inputs")}
 
 
 def _group(group: ExperimentDifference, names: Sequence[str]) -> dict[str, Any]:

@@ -35,6 +35,8 @@ PHASE = "phase"
 """The factor that names the phase of an application of which a point is the time."""
 _PHASE = re.compile(r"phase_((?!context)\w+)_ms")
 """The counters of the phases that are parts of a run; the context is that of a process before it."""
+_PARAMETER = "param_"
+"""How the names of counters with an application's parameters begin."""
 UNCERTAIN = math.sqrt(CLEAR_RATIO)
 """How far the time of a phase may be off in one run."""
 MANY = 16
@@ -45,12 +47,26 @@ Interval: TypeAlias = tuple[float, float, float, int]
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True):
-    """An experiment and what its values mean. Only values of one definition are compared."""
+    """An experiment and what its values mean. Only values of one definition are compared.
+
+    inputs: what an application ran with, such as "n 960, steps 87"; '' for experiments and if that is not known.
+    """
 
     experiment: str
     unit: str
     version: int
     better: str
+    inputs: str = ""
+
+    def is_that_of(self, other: Definition) -> bool:
+        """Whether values of both may be compared."""
+        if self.inputs and other.inputs and self.inputs != other.inputs:
+            return False
+        return self.metric == other.metric
+
+    @property
+    def metric(self) -> tuple[str, str, int, str]:
+        return self.experiment, self.unit, self.version, self.better
 
 
 class ComparedPoint(msgspec.Struct, array_like=True):
@@ -119,14 +135,14 @@ def read(name: str) -> ComparedRun:
 def of_results(name: str, results: Results) -> ComparedRun:
     """As `read`, for results that are already loaded."""
     encode = msgspec.json.Encoder(order="sorted").encode
-    definitions: dict[tuple[str, str, int, str], int] = {}
+    definitions: dict[tuple[str, str, int, str, str], int] = {}
     points, lost, phases = [], [], []
     known = [r for r in results.records if r.others_share is not None]
     busy = 2 * sum(r.is_disturbed for r in known) > len(known)  # decides for points that are too short to tell
     for r in results.records:
         factors = encode(r.factors).decode()
         if r.is_measured:
-            definition = (r.experiment, r.unit, r.metric_version, r.better)
+            definition = (r.experiment, r.unit, r.metric_version, r.better, _inputs(r))
             place = definitions.setdefault(definition, len(definitions))
             disturbed = r.is_disturbed or (busy and r.others_share is None)
             points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
@@ -244,6 +260,13 @@ def _phases(record: Record) -> Iterator[tuple[str, Interval]]:
         value, match = as_number(counted), _PHASE.fullmatch(name)
         if match and value is not None:
             yield match[1], (value, value / UNCERTAIN, value * UNCERTAIN, record.summary.n)
+
+
+def _inputs(record: Record) -> str:
+    if APPLICATION not in record.factors:
+        return ""
+    named = sorted((name, v) for name, v in record.counters.items() if name.startswith(_PARAMETER))
+    return ", ".join(f"{name.removeprefix(_PARAMETER)} {v}" for name, v in named)
 
 
 def _why(record: Record) -> str:

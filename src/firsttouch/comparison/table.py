@@ -22,6 +22,7 @@ from firsttouch.comparison.runs import (
 from firsttouch.encoding import encode_json
 from firsttouch.papers.rows import MEDIAN, PublishedValue, includes
 from firsttouch.records.schema import PEER, Factors
+from firsttouch.text import join_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,13 @@ class Column:
     def group(self) -> tuple[str, str]:
         """The experiment, for an application with its name, and the device."""
         return group_name(self.definition.experiment, self.factors), self.device
+
+
+def what_differs(definitions: Sequence[Definition]) -> str:
+    """In what definitions differ: units and versions, or the inputs of an application."""
+    if len({d.metric for d in definitions}) > 1:
+        return join_names([f"{d.unit}, version {d.version}" for d in definitions])
+    return join_names([d.inputs for d in definitions])
 
 
 def group_name(experiment: str, factors: str) -> str:
@@ -143,12 +151,13 @@ class _Alignment:
             place = self.columns.setdefault(key, len(self.columns))
             if place == len(self.definitions):
                 self.definitions.append(definition)
-            if definition == self.definitions[place]:
+            if definition.is_that_of(self.definitions[place]):
                 values.append((place, point.value))
                 if point.disturbed:
                     disturbed.add(place)
             else:
-                different = self.redefined.setdefault(definition.experiment, {})
+                name = group_name(definition.experiment, point.factors)
+                different = self.redefined.setdefault(name, {})
                 different |= {self.definitions[place]: None, definition: None}
         for lost in run.lost:
             if lost.why in SHOULD_NOT_BE_LOST:

@@ -22,7 +22,7 @@ from firsttouch.comparison.differences import (
 )
 from firsttouch.comparison.headline import ratios_seen, summary
 from firsttouch.comparison.runs import PHASE, factors_of
-from firsttouch.comparison.table import Column, Missing, Side
+from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
 from firsttouch.text import RATIO, compact, count, join_names, label, named, quantity
@@ -274,8 +274,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
     table, short, sentences = comparison.table, short_names(comparison), []
     names = [short[name] for name in comparison.names]
     for name, definitions in table.redefined.items():
-        how = join_names([f"{d.unit}, version {d.version}" for d in definitions])
-        sentences.append(f"{name} is not compared: its values are defined differently ({how}).")
+        what = "its values are defined differently" if len({d.metric for d in definitions}) > 1 else "its inputs differ"
+        sentences.append(f"{name} is not compared: {what} ({what_differs(definitions)}).")
     if comparison.differences.fleet:
         alone: Counter[str] = Counter()
         for tally in table.alone:
