@@ -103,7 +103,7 @@ def test_kernels_are_compiled_before_any_phase_is_timed(monkeypatch: pytest.Monk
     compiled: list[tuple[str, str]] = []
     point: Any = SimpleNamespace(factors=Factors({"strategy": strategies()[0], "size": "tiny", "pyramid": 5}))
     info, device = opencl()
-    session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None, rank=0, ranks=1)
+    session: Any = SimpleNamespace(info=info, device=device, seed=1, events=None, counted=None, rank=0, ranks=1)
     monkeypatch.setattr(KernelFile, "compiled", lambda file, _device, _entry: compiled.extend(file.defines))
     monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail(f"{compiled}"))
     with pytest.raises(pytest.fail.Exception, match=r"^\[\('PYRAMID', '5'\)\]$"):
