@@ -24,8 +24,8 @@ from firsttouch.records.reading import load_results
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reproduce.md"
-LATER, NONE = "later", "none: "
-"""In place of a command: it does not exist yet, or why there is none."""
+NONE = "none: "
+"""In place of a command, before the reason why there is none."""
 WORDS = {"H200", "H100", "VM", "small", "stand-in", "no"}
 """What the last column may say."""
 
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
     @property
     def has_no_command(self) -> bool:
-        return self.command == LATER or self.command.startswith(NONE)
+        return self.command.startswith(NONE)
 
     @property
     def plans(self) -> bool:
