@@ -103,7 +103,7 @@ class ApplicationWork(Work):
 
         require_classes(paths, apps.all_apps().values(), App, self.planning.noun)
 
-    def check_relative_to(self, baseline: str, sets: Mapping[str, Sequence[Scalar]]) -> None:
+    def check_relative_to(self, baseline: str) -> None:
         from firsttouch.workspace.strategies import STRATEGIES
 
         if baseline not in STRATEGIES:

@@ -49,7 +49,7 @@ class Ncu(Tool):
         HwCounter("hw_pcie_write_bytes", "bytes that the GPU wrote over PCIe", [{"pcie__write_bytes.sum": 1}]),
     )  # fmt: skip
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str) -> list[str]:
         return [
             *("--metrics", ",".join([*counters, _DURATION])),
             *("--replay-mode", "application"),  # kernel replay restores memory, and so hides migration

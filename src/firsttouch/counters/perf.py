@@ -36,7 +36,7 @@ class Perf(Tool):
                   [{"LLC-load-misses": 1}]),
     )  # fmt: skip
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str) -> list[str]:
         pipes = _pipes(folder)
         for pipe in pipes:
             os.mkfifo(pipe)

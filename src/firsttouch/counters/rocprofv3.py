@@ -47,7 +47,7 @@ class Rocprofv3(Tool):
                    {"TCC_EA_RDREQ_sum": 1, "TCC_EA_RDREQ_DRAM_sum": -1}]),
     )  # fmt: skip
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str) -> list[str]:
         passes = folder / "passes.txt"
         passes.write_text("".join(f"pmc: {' '.join(names)}\n" for names in groups(counters)))
         return [

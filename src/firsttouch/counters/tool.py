@@ -97,7 +97,7 @@ class Tool:
             raise RefusedError(f"{self.name} is not on the PATH; {self.absent}", lasting=True)
         return path
 
-    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str = "") -> list[str]:
+    def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str) -> list[str]:
         """The arguments that count `counters` while `target` runs, and write what was counted into `folder`.
 
         kernels: how the names begin of those that are counted; all if empty.

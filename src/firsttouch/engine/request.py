@@ -72,7 +72,7 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
     add_modules(options.modules)
     work.check_modules(options.modules)
     if options.relative_to:
-        work.check_relative_to(options.relative_to, options.set)
+        work.check_relative_to(options.relative_to)
     if base.allow_oversubscription and not options.allow_oversubscription:
         warn(f"{options.out} was measured with --allow-oversubscription; this call does not give it")
     selection = options if options.selects_points() else base

@@ -58,8 +58,8 @@ class Work:
     def check_modules(self, paths: Sequence[str]) -> None:
         """Raises UsageError if a file loaded by --module defines nothing of this kind."""
 
-    def check_relative_to(self, baseline: str, sets: Mapping[str, Sequence[Scalar]]) -> None:
-        """Raises UsageError if points of the factors `sets` cannot be compared to `baseline`."""
+    def check_relative_to(self, baseline: str) -> None:
+        """Raises UsageError if points cannot be compared to `baseline`."""
 
     def names(self) -> Mapping[str, object]:
         """The names that a call may use. Raises UsageError for a module that cannot be used."""

@@ -38,7 +38,6 @@ from firsttouch.workspace.strategies import STRATEGIES
 MOST_LISTED = 20
 """The most comparisons of each kind that a verdict lists."""
 ClaimOutcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
-OUTCOMES: Sequence[ClaimOutcome] = ("holds", "does not hold", "no clear difference", "not testable")
 
 
 class Verdict(Struct, kw_only=True):
