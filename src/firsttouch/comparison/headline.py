@@ -22,6 +22,7 @@ from firsttouch.comparison.differences import (
     ExperimentDifference,
     judge,
 )
+from firsttouch.records.codebook import codebook_of
 from firsttouch.text import count, join_names
 from firsttouch.units import format_number
 
@@ -34,30 +35,6 @@ FEW_POINTS = 0.05
 _MOST_NAMES = 3
 _ROLES = {"gpu": "GPU", "host": "CPU", "processor": "CPU-kernel"}
 _ALONE = {"CPU-kernel": "CPU kernels"}
-KINDS = {
-    "latency": "loads",
-    "tlb": "loads",
-    "bandwidth": "bandwidth",
-    "caching": "caching",
-    "concurrency": "concurrent access",
-    "transfer": "copies",
-    "p2p-copy": "copies between GPUs",
-    "p2p-direct": "access to other GPUs",
-    "p2p-latency": "access to other GPUs",
-    "p2p-message": "messages",
-    "collective": "collectives",
-    "allocation": "allocation",
-    "pagefault": "page faults",
-    "faultcount": "counts of faults",
-    "migration": "migration",
-    "atomics": "atomics",
-    "locking": "locks",
-    "accounting": "accounting",
-    "codegen": "compiled code",
-    "context": "start-up",
-    "app": "applications",
-}
-"""What users call an experiment. One that is not here keeps its name."""
 ALIKE, MIXED, UNCLEAR = "the same", "mixed", "not told apart"
 _WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high", LOWER: "as high"}
 """What follows 'times'."""
@@ -101,7 +78,8 @@ def device_names(comparison: ResultsComparison) -> dict[str, str]:
 
 
 def kind_of(group: ExperimentDifference) -> str:
-    return KINDS.get(group.experiment.partition(" ")[0], group.experiment)
+    """What users call an experiment."""
+    return codebook_of(group.experiment.partition(" ")[0]).called or group.experiment
 
 
 def shift_of(group: ExperimentDifference, ratios: Sequence[float]) -> _Shift:

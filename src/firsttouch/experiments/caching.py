@@ -82,6 +82,7 @@ class Caching(Experiment):
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.3 and 6.2.2"
     codebook = Codebook(
+        between_memories=True,
         factors={
             "agent": AGENTS,
             "allocator": {},

@@ -206,6 +206,7 @@ class Codegen(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B4; the vendors' instruction-set manuals"
     codebook = Codebook(
+        called="compiled code",
         factors={
             "operation": {
                 f"{operation}_{scope}": f"{about}, seen by {of}"

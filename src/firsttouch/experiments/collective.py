@@ -109,6 +109,7 @@ class Collective(Experiment):
     )
     source = "OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025"
     codebook = Codebook(
+        called="collectives",
         factors={
             OPERATION: {
                 "all-reduce": "every rank gets the sum",

@@ -64,6 +64,8 @@ class Concurrency(Experiment):
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4"
     codebook = Codebook(
+        called="concurrent access",
+        between_memories=True,
         factors={
             "allocator": {},
             "cpu_half": {},

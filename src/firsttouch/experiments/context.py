@@ -104,7 +104,9 @@ class StartUp(Experiment):
         "device."
     )
     source = "Schieffer et al., Grace Hopper study: the context phase"
-    codebook = Codebook(factors={"phase": PHASES}, counters=(CounterEntry(name="processes", unit=""),))
+    codebook = Codebook(
+        called="start-up", factors={"phase": PHASES}, counters=(CounterEntry(name="processes", unit=""),)
+    )
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
     switches_of = ()

@@ -98,6 +98,7 @@ class FaultCount(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-B3"
     codebook = Codebook(
+        called="counts of faults",
         factors={"allocator": {}, "first_touch": AGENTS, "streamed_by": AGENTS, "size": {}},
         counters=(
             CounterEntry(name="allocate|touch|triad|tlb_shootdowns", unit=""),

@@ -71,6 +71,7 @@ class Latency(Experiment):
     )
     source = "multichase (pointer chase); Wahlgren et al., IISWC 2025, Sec. III-A1"
     codebook = Codebook(
+        called="loads",
         factors={
             "agent": AGENTS,
             "allocator": {},

@@ -63,6 +63,8 @@ class Locking(Experiment):
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
     codebook = Codebook(
+        called="locks",
+        between_memories=True,
         factors={
             "allocator": {},
             "rivals": {"both": "CPU and GPU", "cpu": "threads of the CPU", "gpu": "groups of the GPU"},

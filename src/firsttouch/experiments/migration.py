@@ -199,6 +199,7 @@ class Migration(Experiment):
     )
     source = "Schieffer et al., ICPP 2024, Sec. 6 (12 iterations); Chien et al., MCHPC 2019 (advice and prefetch)"
     codebook = Codebook(
+        between_memories=True,
         factors={
             "allocator": {},
             "touch": {

@@ -89,6 +89,7 @@ class P2pCopy(PairExperiment):
     )
     source = "nvbandwidth; Schieffer et al. 2025"
     codebook = Codebook(
+        called="copies between GPUs",
         factors={
             "engine": {
                 "copy-engine": "a copy of the driver",

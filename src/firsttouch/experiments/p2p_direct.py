@@ -79,6 +79,7 @@ class P2pDirect(PairExperiment):
     )
     source = "STREAM; Schieffer et al. 2025"
     codebook = Codebook(
+        called="access to other GPUs",
         factors={
             "kernel": {
                 "read": "sums an array of the peer",

@@ -46,6 +46,7 @@ class P2pLatency(PairExperiment):
     )
     source = "multichase (pointer chase); Schieffer et al. 2025"
     codebook = Codebook(
+        called="access to other GPUs",
         factors={"agent": AGENTS, NODE: {}, PEER: {}, "allocator": {}, "size": {}},
         counters=(*CHASE, CounterEntry(name="stride", unit="B")),
     )

@@ -78,6 +78,7 @@ class P2pMessage(PairExperiment):
     )
     source = "OSU micro-benchmarks (osu_bw, osu_latency); Schieffer et al. 2025"
     codebook = Codebook(
+        called="messages",
         factors={
             INTERFACE: INTERFACES,
             NODE: {},

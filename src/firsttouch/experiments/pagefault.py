@@ -89,6 +89,7 @@ class PageFault(Experiment):
     )
     source = "Wahlgren et al., IISWC 2025, Sec. III-A6"
     codebook = Codebook(
+        called="page faults",
         factors={
             "allocator": {},
             "scenario": {

@@ -112,6 +112,7 @@ class Tlb(Experiment):
     )
     source = "pointer chase as in multichase; Wahlgren et al., IISWC 2025, Sec. III-B (misses by allocator)"
     codebook = Codebook(
+        called="loads",
         factors={
             "method": {"chase": "timed loads", "counter": "the processor's count of misses"},
             "agent": AGENTS,

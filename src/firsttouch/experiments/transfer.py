@@ -80,6 +80,8 @@ class Transfer(Experiment):
     )
     source = "nvbandwidth; Wahlgren et al., IISWC 2025, Sec. III-A3"
     codebook = Codebook(
+        called="copies",
+        between_memories=True,
         factors={
             "direction": {
                 "h2d": "from the host to the device",

@@ -66,6 +66,8 @@ def applications(known: Mapping[str, type[App]], requested: Mapping[str, Sequenc
 
 
 CODEBOOK = Codebook(
+    called="applications",
+    between_memories=True,
     factors={
         "app": {},
         "strategy": {},

@@ -19,12 +19,10 @@ from firsttouch.papers.rows import (
     papers,
     stated_value,
 )
+from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import key_of, point_key
 from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, as_number
 from firsttouch.text import condition, label, named
-
-_BETWEEN_MEMORIES = (APPLICATIONS, "transfer", "migration", "concurrency", "caching", "locking")
-"""Experiments whose values depend on whether CPU and GPU share one memory, whatever the allocator."""
 
 
 class Beside(Struct, kw_only=True):
@@ -131,7 +129,7 @@ def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:
     shared = papers()[row.paper].platforms[row.platform].memory == "shared"
     if device.role == "host" or shared == device.capabilities.shares_host_memory:
         return True
-    if record.experiment in _BETWEEN_MEMORIES:
+    if codebook_of(record.experiment).between_memories:
         return False
     memory = device.allocator(str(record.factors.get("allocator", "")))
     agent = record.factors.get("agent")

@@ -117,12 +117,15 @@ class PriceSource(CodebookEntry, frozen=True):
 
 
 class Codebook(CodebookEntry, frozen=True):
-    """factors: with their values. only_where: factors that mean something only where others have one of these values;
-    elsewhere they have a value that says nothing. open: whether points may have factors beside these. version: of the
-    metric. base: the point around which conditions are varied, but for its memory and size. The other fields are what
-    readers may conclude; see their types.
+    """called: what users call the experiment, if not by its name. between_memories: its values depend on whether CPU
+    and GPU share one memory, whatever the allocator. factors: with their values. only_where: factors that mean
+    something only where others have one of these values; elsewhere they have a value that says nothing. open: whether
+    points may have factors beside these. version: of the metric. base: the point around which conditions are varied,
+    but for its memory and size. The other fields are what readers may conclude; see their types.
     """
 
+    called: str = ""
+    between_memories: bool = False
     factors: dict[str, Words] = {}
     only_where: dict[str, dict[str, list[Scalar]]] = {}
     counters: tuple[CounterEntry, ...] = ()
