@@ -52,6 +52,19 @@ def test_the_share_is_that_of_what_must_have_moved(counters: dict[str, Scalar], 
     assert unseen.is_complete(record(**counters)) == (share == 0)
 
 
+@pytest.mark.parametrize(("seen", "complete"), [(GIB // 2, False), (GIB, True), (2 * GIB, True)])
+def test_records_of_earlier_versions_are_lower_bounds_where_less_was_seen_than_declared(
+    seen: int, complete: bool
+) -> None:
+    earlier = record(um_h2d_bytes=seen, um_h2d_fault_bytes=seen, copied_h2d_bytes=GIB)
+    known = {name: v for name, v in earlier.counters.items() if not name.startswith("um_least")}
+    earlier = msgspec.structs.replace(earlier, counters=known)
+    assert unseen.is_complete(earlier) == complete
+    table = event_table([earlier])
+    assert table is not None
+    assert any("at least" in str(cell) for row in table.rows for cell in row) != complete
+
+
 def test_a_record_without_events_misses_nothing() -> None:
     assert unseen.in_words(a_record("migration", 3.0, {"app": "bfs"})) == ""
 

@@ -34,8 +34,13 @@ def unseen(record: Record, way: str) -> float:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether all that must have moved was seen. Where nobody knows what must have, nothing is known to be missing."""
-    return not any(unseen(record, way) for way in WAYS)
+    """Whether all that must have moved was seen. Where nobody knows what must have, as in records of earlier versions,
+    nothing is known to be missing unless less was seen than the application declared.
+    """
+    if any(f"um_least_{way}_bytes" in record.counters for way in WAYS):
+        return not any(unseen(record, way) for way in WAYS)
+    seen = [way for way in WAYS if f"um_{way}_bytes" in record.counters]
+    return all(_bytes(record, f"um_{way}_bytes") >= (1 - LEAST) * _bytes(record, f"copied_{way}_bytes") for way in seen)
 
 
 def percent(share: float) -> str:
