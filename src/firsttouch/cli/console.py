@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import rich.console
@@ -30,3 +31,12 @@ class Console(rich.console.Console):
     def width_of(self, table: Table) -> int:
         """The number of terminal columns that a table needs."""
         return table.__rich_measure__(self, self.options.update(max_width=10_000)).maximum
+
+    def print_divided(self, columns: Sequence[str], table_of: Callable[[Sequence[str]], Table]) -> None:
+        """Prints the table of all columns, or several of as many as fit on a narrow terminal."""
+        while columns:
+            part = columns
+            while len(part) > 1 and self.width_of(table_of(part)) > self.width:
+                part = part[:-1]
+            self.print(table_of(part))
+            columns = columns[len(part) :]

@@ -36,18 +36,13 @@ _ASKED_FOR = ("hw_", "memory_")
 
 
 def show(rows: Sequence[PointSummary]) -> None:
-    """Prints a table, or several on a narrow terminal, if the call asked for counters or for memory over time."""
+    """Prints a table if the call asked for counters or for memory over time."""
     shown = [row for row in rows if any(name.startswith(_ASKED_FOR) for line in row.by_iteration for name in line)]
     if not shown:
         return
     console = Console(soft_wrap=False)
     columns = [name for name in _HEADINGS if any(line.get(name) for row in shown for line in row.by_iteration)]
-    while columns:
-        part = columns
-        while len(part) > 1 and console.width_of(_table(shown, part)) > console.width:
-            part = part[:-1]
-        console.print(_table(shown, part))
-        columns = columns[len(part) :]
+    console.print_divided(columns, lambda part: _table(shown, part))
     if any(row.throughput for row in shown):
         console.print("GB/s: bytes of the phase compute over the time of its kernels, both under the profiler.")
     for row in shown:

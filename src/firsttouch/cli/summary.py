@@ -126,14 +126,9 @@ def _table(heading: str, most: int = 40) -> Table:
 
 
 def _by_application(console: Console, groups: Sequence[_Group]) -> None:
-    """Prints a table of times relative to the baseline. On a narrow terminal, the columns are split into tables."""
+    """Prints a table of times relative to the baseline."""
     strategies = list(dict.fromkeys(row.strategy for _, group in groups for row in group))
-    while strategies:
-        part = strategies
-        while len(part) > 1 and console.width_of(_times(groups, part)) > console.width:
-            part = part[:-1]
-        console.print(_times(groups, part))
-        strategies = strategies[len(part) :]
+    console.print_divided(strategies, lambda part: _times(groups, part))
 
 
 def _times(groups: Sequence[_Group], strategies: Sequence[str]) -> Table:
