@@ -333,8 +333,7 @@ def overview(records: Sequence[Record]) -> tuple[Heat, ...]:
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
     timed = (replace(GPU_TIMES, x=CASE),) if any("kernel_ms" in r.counters for r in records) else ()
-    if len({r.factors.get(BY_RATIO.x) for r in records if BY_RATIO.y in r.counters}) > 1:
-        timed = (replace(BY_RATIO, facet="app"), *timed)
+    timed = (*(replace(f, facet="app") for f in _over_ratios(records)), *timed)
     against = overview(records)
     apps: dict[str, set[str]] = {}
     for record in records:
@@ -375,10 +374,14 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     return [*findings.of_application(without_candidates(records)), *of_searches(records)]
 
 
+def _over_ratios(ran: Sequence[Record]) -> list[Line]:
+    """The time over the ratio of less and less memory, if there are several."""
+    return [BY_RATIO] if len({r.factors.get(BY_RATIO.x) for r in ran if BY_RATIO.y in r.counters}) > 1 else []
+
+
 def _over_numbers(ran: Sequence[Record]) -> list[Figure]:
     """The time over the ratio of less and less memory, and over a size or a parameter with several values."""
-    ratios = len({r.factors.get(BY_RATIO.x) for r in ran if BY_RATIO.y in r.counters}) > 1
-    figures: list[Figure] = [BY_RATIO] if ratios else []
+    figures: list[Figure] = [*_over_ratios(ran)]
     for name in varying(ran):
         if name != "size" and not any(f"param_{name}" in r.counters for r in ran):
             continue
