@@ -34,7 +34,7 @@ from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment
 from firsttouch.experiment.contract import why_not_counted
 from firsttouch.machine.backends import BACKENDS, HOST
-from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
+from firsttouch.records.schema import ITERATION_TIME, DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.process import run_program, run_under
 
 TIMEOUT = 300.0
@@ -44,8 +44,6 @@ itself may take longer.
 LIST_TIMEOUT = 60.0
 _UNDISTURBED = {events.VARIABLE: "0", "LC_ALL": "C"}
 """Recording events would slow a point down, and only one tool can use the driver's interface for both."""
-ITERATION_TIME = "iteration_{}_ms"
-"""The counters of a record by which the iterations, or the groups of them, are told that were marked."""
 Forms: TypeAlias = Mapping[str, Mapping[str, float]]
 GIVE_UP_AFTER = 3
 """The number of points in a row that a tool failed to count, after which it is not started again."""

@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,7 @@ from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
-LEAVING: Mapping[Agent, str] = {"gpu": "h2d", "cpu": "d2h"}
+WAY_TO: Mapping[Agent, str] = {"gpu": "h2d", "cpu": "d2h"}
 """The direction of moves to each agent, as the counters of events name it."""
 PHASES = ("context", "allocate", "input", "initialise", "compute", "readback", "output", "free")
 """The phases of a run. Applications without files have no input and no output."""
@@ -165,7 +165,7 @@ def run(
         if window is not None:
             moved = moved_by_iteration(window, active.run.iteration_ends, active.gpu.marks.numbers())
             parts = {f"um_compute_{part}_ms": ms for part, ms in window.shares("compute").items()}
-            least = {f"um_least_{LEAVING[to]}_bytes": nbytes for to, nbytes in workspace.least.items()}
+            least = {f"um_least_{WAY_TO[to]}_bytes": nbytes for to, nbytes in workspace.least.items()}
             active.run.events = window.totals() | parts | least | moved
         active.run.transferred = dict(workspace.transferred)
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
@@ -257,10 +257,7 @@ def _phases(
     meter.read("allocate")
     fill_with_nonsense(active, on_demand=False)
     app.prepare(gpu)
-    if app.has_files():
-        with active.phase("input"):
-            app.read_files(cpu)
-        meter.read("input")
+    _with_files(active, meter, "input", app.read_files)
     with active.phase("initialise"):
         cpu.threads = threads
         app.initialise(cpu, gpu)
@@ -286,7 +283,11 @@ def _phases(
     with active.phase("readback"):
         workspace.read_back([a for a in arrays if a.declaration.ends_on == "cpu"])
     meter.read("readback")
-    if app.has_files():
-        with active.phase("output"):
-            app.write_files(cpu)
-        meter.read("output")
+    _with_files(active, meter, "output", app.write_files)
+
+
+def _with_files(active: ActiveRun, meter: Meter, phase: str, use: Callable[[Cpu], None]) -> None:
+    if active.app.has_files():
+        with active.phase(phase):
+            use(active.cpu)
+        meter.read(phase)

@@ -13,9 +13,8 @@ import msgspec
 from firsttouch.analysis.statistics import series, series_of_parts
 from firsttouch.events import unseen
 from firsttouch.figures import Bar, ByIteration
-from firsttouch.records.schema import Record, as_number
+from firsttouch.records.schema import ITERATION_TIME, Record, as_number
 
-TIME = "iteration_{}_ms"
 TIERS: Mapping[str, str] = {
     "l2": "L1-L2",
     "device_read": "device memory, read",
@@ -29,16 +28,16 @@ TIERS: Mapping[str, str] = {
 }
 """The tiers by the part of a counter's name, as in hw_l2_bytes and hw_iteration_0_l2_bytes, in words."""
 BY_TIER = ByIteration(
-    by="strategy", time=TIME, series="hw_iteration_{}_{}_bytes", parts=TIERS, y_title="bytes",
+    by="strategy", time=ITERATION_TIME, series="hw_iteration_{}_{}_bytes", parts=TIERS, y_title="bytes",
     title="Bytes of each iteration by tier, under the profiler, and its time without",
 )  # fmt: skip
 MOVED = ByIteration(
-    by="strategy", time=TIME, series="um_iteration_{}_{}_bytes",
+    by="strategy", time=ITERATION_TIME, series="um_iteration_{}_{}_bytes",
     parts={"h2d": "to the device", "d2h": "to the host"}, y_title="bytes moved",
     title="Bytes that the driver moved in each iteration, with events recorded, and its time without",
 )  # fmt: skip
 IN_USE = ByIteration(
-    by="strategy", time=TIME, series="memory_iteration_{}_{}_bytes",
+    by="strategy", time=ITERATION_TIME, series="memory_iteration_{}_{}_bytes",
     parts={"host": "host memory of the process", "device": "device memory"}, y_title="memory in use",
     title="Memory in use at the end of each iteration, and its time",
 )  # fmt: skip
@@ -91,7 +90,7 @@ def rows(record: Record) -> list[Row]:
             size = as_number(v)
             if isinstance(number, int) and size is not None and size >= 0:
                 made.setdefault(number, {"iteration": number})[f"{prefix}_{part}_bytes"] = size
-    times = series(record, TIME)
+    times = series(record, ITERATION_TIME)
     for number, row in made.items():
         if (ms := as_number(times.get(number))) is not None:
             row["ms"] = ms

@@ -41,7 +41,7 @@ from firsttouch.outcomes.placements import (
     ranked_first,
     without_candidates,
 )
-from firsttouch.records.schema import FAILURES, INTERFACE, RELATIVE_TO, Record, Scalar, Status
+from firsttouch.records.schema import FAILURES, INTERFACE, ITERATION_TIME, RELATIVE_TO, Record, Scalar, Status
 from firsttouch.text import condition, is_size
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -112,7 +112,7 @@ SUMS = Stack(
 COURSE = Timeline(by="strategy", title="Bytes moved by the driver over time, in the last repetition")
 MEMORY = MemoryTimeline(by="strategy", title="Memory in use over time, in the last repetition")
 ITERATIONS = Line(
-    x="series", y="value", series="iteration_{}_ms", colour="strategy", order=tuple(STRATEGIES),
+    x="series", y="value", series=ITERATION_TIME, colour="strategy", order=tuple(STRATEGIES),
     log_y=True, x_title="iteration", y_title="ms per iteration", title="Time of each iteration",
 )  # fmt: skip
 TABLE = Table(

@@ -21,7 +21,7 @@ from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
 from firsttouch.records.reading import key_of
-from firsttouch.records.schema import Record, Scalar, Struct, as_number
+from firsttouch.records.schema import ITERATION_TIME, Record, Scalar, Struct, as_number
 from firsttouch.text import condition, named
 
 LEAST = 1.05
@@ -349,7 +349,7 @@ def _word(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
 
 def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
-    times = {n: float(v) for n, v in series(record, "iteration_{}_ms").items() if isinstance(v, int | float)}
+    times = {n: float(v) for n, v in series(record, ITERATION_TIME).items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
     if 0 not in times or not later or min(later) <= 0:
         return None

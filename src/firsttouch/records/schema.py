@@ -39,6 +39,8 @@ BUSY = 0.1
 """The part of the processors' time from which on other programs disturb what is measured."""
 RANKS = "ranks"
 """The factor with the number of processes that carry out a point together."""
+ITERATION_TIME = "iteration_{}_ms"
+"""The pattern of the counters with the times of iterations, or of groups of them that were timed together."""
 RELATIVE_TO = "relative_to"
 """The counter that names the strategy to which applications are compared, if the call chose one."""
 INTERFACE = "interface"
