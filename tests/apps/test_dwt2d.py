@@ -116,7 +116,7 @@ def test_what_is_read_or_written_wrongly_is_found(method: str, monkeypatch: pyte
 
     monkeypatch.setattr(Dwt2d, method, wrong)
     error = run_tiny(Dwt2d, options={"files": "used"}).error
-    assert error in ("image is not what its file holds", "the file of bands does not hold it")
+    assert error in ("image differs from its file", "the file of bands differs from it")
 
 
 def test_too_many_levels_are_rejected() -> None:

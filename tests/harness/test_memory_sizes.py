@@ -21,7 +21,7 @@ from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 MiB, GiB = 2**20, 2**30
 HINT = "; use --allow-oversubscription to run it anyway"
-LEFT_AT_3 = "170.7 MiB left free: 682.7 MiB less 512 MiB that are kept for other processes"
+LEFT_AT_3 = "170.7 MiB left free: 682.7 MiB less 512 MiB kept for other processes"
 """Of 2 GiB at a ratio of 3."""
 _HOST = {"cpu": "direct", "gpu": "direct", "host_memory": True}
 ALLOCATORS = [

@@ -60,7 +60,7 @@ def command(
         typer.Option(
             "--relative-to",
             metavar="STRATEGY",
-            help="The strategy that ratios are to; default: explicit. With --resume nothing is measured again for it.",
+            help="The strategy that ratios are relative to, by default explicit. With --resume nothing is measured.",
         ),
     ] = None,
     timeline: Annotated[

@@ -26,7 +26,7 @@ _MOST_REASONS = 5
 def command(
     directories: Annotated[
         list[Path],
-        typer.Argument(parser=path, metavar="DIR...", help="Results of `firsttouch run` or `app`, of one machine."),
+        typer.Argument(parser=path, metavar="DIR...", help="Results of `firsttouch run` or `app`, all of one machine."),
     ],
     everything: Annotated[
         bool, typer.Option("--all", help="Print every claim, and what would test the others.")

@@ -121,8 +121,8 @@ class Bandwidth(Experiment):
         "Bytes that the kernel reads plus bytes that it writes, per second; 10^9 bytes are one GB. Write-allocate "
         "traffic is not counted. size is one array: copy, scale 2 arrays, add, triad 3, read, write 1. threads: all is "
         "threads=0; best is the fastest of several numbers. With activity=on samples are taken until the point's time "
-        "is spent; meanwhile interrupts_per_s are those of the whole machine, tlb_loads this process's loads through "
-        "the data TLBs of the processors (perf), in all and for each MiB that the kernel streams."
+        "is spent; interrupts_per_s are then those of the whole machine, tlb_loads_... this process's loads through "
+        "the data TLBs of the processors (perf), a second and for each MiB that the kernel streams."
     )
     source = "STREAM; BabelStream; Wahlgren et al., IISWC 2025, Sec. III-A2"
     codebook = Codebook(
@@ -143,7 +143,7 @@ class Bandwidth(Experiment):
             "threads": {},
             "size": {},
             "launch": {SEARCHED: "the fastest of several", PER_ELEMENT: "a thread for each element of 8 bytes"},
-            "activity": {"off": "is not counted", "on": "what the processors do meanwhile is counted"},
+            "activity": {"off": "not counted", "on": "TLB loads and interrupts of the processors are counted"},
         },
         only_where={"stores": {"agent": ["cpu"]}, "threads": {"agent": ["cpu"]}, "launch": {"agent": ["gpu"]}},
         counters=(
@@ -275,7 +275,7 @@ class Bandwidth(Experiment):
         if factors["agent"] == "gpu" and (factors["stores"] != "normal" or factors["threads"] != 0):
             return "stores and threads are choices of the CPU; the GPU's are stores=normal and threads=0"
         if factors["agent"] == "cpu" and factors.get("launch") == PER_ELEMENT:
-            return "the CPU's threads take a part of the array each, so that is launch=searched"
+            return "the CPU has launch=searched only: each of its threads takes a part of the array"
         if factors["kernel"] == "read" and factors["stores"] == "nontemporal":
             return "the kernel read makes no stores"
         return ""

@@ -58,8 +58,8 @@ class Locking(Experiment):
         "private words, takes its agent's test-and-set lock, as leader takes the Peterson lock between the agents, "
         "adds one to each of `inside` words of a shared region, each on a separate line, and releases both locks. "
         "rivals says who competes. The Peterson lock is always in memory in which each agent sees the other's stores; "
-        "allocator is that of the region and of the private words. The fences of a section may write caches back: with "
-        "flush=fence memory is used that the driver keeps coherent at synchronisation only, and lost stores are found."
+        "allocator is that of the region and of the private words. The fences of a section may write caches back: "
+        "flush=fence also measures memory that the driver keeps coherent at synchronisation only; lost stores show."
     )
     source = "Dashti and Fedorova, ISMM 2017, Sec. 4.2.4; Peterson, Information Processing Letters 12(3), 1981"
     codebook = Codebook(
@@ -74,7 +74,7 @@ class Locking(Experiment):
             "gpu_groups": {},
             "gpu_group_threads": {},
             "sections": {},
-            FLUSH: {NEVER: "on the driver's coherence alone", FENCE: "on fences that write caches back"},
+            FLUSH: {NEVER: "the driver's coherence alone", FENCE: "fences that write caches back"},
         },
         counters=(
             CounterEntry(name="cpu_share", unit="", at_most=1),
@@ -172,7 +172,7 @@ class Locking(Experiment):
         ]
 
     def optional(self) -> Sequence[Factor]:
-        return [Factor(FLUSH, (NEVER, FENCE), doc="on what it relies that stores become visible")]
+        return [Factor(FLUSH, (NEVER, FENCE), doc="what makes stores visible to the other agent")]
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         allocator, rivals = factors.text("allocator"), factors.text("rivals")

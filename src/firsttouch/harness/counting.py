@@ -48,7 +48,7 @@ def why_not(app: type[App], factors: Factors, requested: Mapping[str, Sequence[S
     if factors.get(EVENTS) == ON:
         return COUNTED_ELSEWHERE
     if app.exchanges and ranks_of(factors) > 1:
-        return "a profiler counts one process, and several carry out the point"
+        return "--counters profiles one process, and several carry out this point"
     if BEST in requested.get(PLACEMENT, ()) or (app.divided and share_of(factors) is None):
-        return "a search runs the application many times; count it with what the search found"
+        return "a search runs the application many times; name the values that it found, and no search, to count them"
     return ""

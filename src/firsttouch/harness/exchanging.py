@@ -73,9 +73,9 @@ def why_meaningless(factors: Factors) -> str:
             else "several processes need an interface"
         )
     if ranks_of(factors) == 1 and any(factors.get(name, words[0]) != words[0] for name, words in WAYS.items()):
-        return "one process alone sends no messages of any size"
+        return "one process alone sends no messages; --ranks 2 starts two"
     if factors.get(RECEIVES) == "posted" and factors[INTERFACE] == XCCL:
-        return "NCCL and RCCL receive exactly as many bytes as they are told"
+        return "NCCL and RCCL receive messages of known size only; use receives=sized"
     return ""
 
 

@@ -388,7 +388,9 @@ class _AppRunner:
     def peak(self, params: Params, strategy: Strategy) -> int:
         """The highest use of device memory of a run under a strategy, in bytes. Raises Unsupported if none is seen."""
         if not (peak := self.run(params, strategy=strategy, known=())[1].memory.get("peak_device_bytes")):
-            raise Unsupported(f"no device memory of {self._app.name} was seen, so that its peak is unknown")
+            raise Unsupported(
+                f"no device memory of {self._app.name} was seen, so its peak is unknown; use peak=declared"
+            )
         return peak
 
 

@@ -108,7 +108,7 @@ def why_not_placed(app: type[App], strategy: Strategy, factors: Factors, device:
     for declared in app.declarations(app.sizes["tiny"]):
         if declared.name in names and not _is_placed(declared, strategy, factors):
             if declared.role == "control":
-                return f"buffer {declared.name} of {app.name} is copied with control=copied; there is no advice for it"
+                return f"buffer {declared.name} of {app.name} is copied (control=copied) and takes no advice"
             return (
                 f"buffer {declared.name} of {app.name} is scratch in device memory, for which there is no advice; "
                 "--set scratch=strategy places it with the others"

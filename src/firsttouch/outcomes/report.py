@@ -54,22 +54,20 @@ COUNTED = (
     "are transferred to the CPU, which reads one byte of each page; output: files are written; free. Each phase ends "
     "when all queued work has ended. Times of phases and iterations are those of the repetition of median time (the "
     "mean of the two in the middle), so that they add up to it. The time without the CPU's initialisation leaves the "
-    "phase initialise out where the CPU generates the "
-    "data. The result of the first repetition is checked, outside all phases. Iterations are timed by the "
-    "device's clock, starting with the first launch. GPU time lasts from the first prefetch or launch of the phase "
-    "compute until the device is idle, without copies to it. Kernel time is that between the events around each "
-    "launch, replay or library call of the phase compute, with page faults of the kernels. It is the mean of separate "
-    "runs, which are not samples. Peak memory is the maximum in use, minus the use before the first allocation. Where "
-    "a page may be in the counts of both sides, as in the one memory of an APU, that of the whole machine is compared, "
-    "if its noise, which is what other programs changed, is at most a tenth. Copied bytes are those that the strategy "
-    "copies or is expected to move. Relative values are "
-    "ratios under the same conditions: to explicit, which copies from pageable host arrays, or to what --relative-to "
-    "names, and to explicit+pinned, which copies from page-locked ones. Events come from a separate run, since "
-    "recording them takes time. The figure of what the driver did divides the compute time of that run: moments with a "
-    "move to the device; of the others those with a move to the host; of the others those in which a GPU fault was "
-    "handled; of the rest nothing is recorded. The driver drops records while busy; what must have moved says how "
-    "many bytes at least are missing. "
-    "Where several processes share the work, the time of a run is that of the process that takes longest, "
+    "phase initialise out where the CPU generates the data. The result of every repetition is checked, outside all "
+    "phases. Iterations are timed by the device's clock, starting with the first launch. GPU time lasts from the "
+    "first prefetch or launch of the phase compute until the device is idle, without copies to it. Kernel time is "
+    "that between the events around each launch, replay or library call of the phase compute, including page faults "
+    "of the kernels. It is the mean of separate runs, which are not samples. Peak memory is the maximum in use, minus "
+    "the use before the first allocation. Where a page may be in the counts of both sides, as in the one memory of an "
+    "APU, that of the whole machine is compared, if its noise, such as what other programs changed, is at most a "
+    "tenth. Copied bytes are those that the strategy copies or is expected to move. Relative values are ratios under "
+    "the same conditions: to explicit, which copies from pageable host arrays, or to what --relative-to names, and to "
+    "explicit+pinned, which copies from page-locked ones. Events come from a separate run, since recording them takes "
+    "time. The figure of what the driver did divides the compute time of that run into time with a move to the "
+    "device; of the remainder, time with a move to the host; then time in which a GPU fault was handled; and time "
+    "without any record. The driver drops records while busy; what must have moved shows how many bytes are missing "
+    "at least. Where several processes share the work, the time of a run is that of the process that takes longest, "
     "and everything else is that of process 0. An exchange lasts from the beginning of packing until all is unpacked, "
     "by the device's clock; send and receive alone by the processor's."
 )
@@ -91,7 +89,7 @@ _TITLES = {
     "peak_host_bytes": "peak host",
     "peak_device_bytes": "peak device",
     MACHINE_PEAK: "peak of the machine",
-    MACHINE_NOISE: "noise of it",
+    MACHINE_NOISE: "noise of the machine's peak",
     "relative_memory": "relative memory",
     "copied_h2d_bytes": "copied to the device",
     "copied_d2h_bytes": "copied to the host",

@@ -98,7 +98,9 @@ def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[Dev
 def _moves_by_itself(device: DeviceInfo, machine: Machine) -> str:
     why = why_plain_memory_moves(machine.facts, device)
     return (
-        f"the driver moves memory of malloc by itself here, which the study had off ({why}; set it to 0)" if why else ""
+        f"the driver migrates memory of malloc by itself, which the study had switched off ({why}; set it to 0)"
+        if why
+        else ""
     )
 
 

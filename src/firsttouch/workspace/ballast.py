@@ -43,7 +43,7 @@ def why_not_beside_ballast(
     hint = "; use --allow-oversubscription to run it anyway" if moves and fixed <= usable else ""
     return (
         f"{subject} {format_size(needed)} of device memory, more than the {format_size(max(0, usable))} left free: "
-        f"{format_size(left)} less {format_size(_reserve(device))} that are kept for other processes{hint}"
+        f"{format_size(left)} less {format_size(_reserve(device))} kept for other processes{hint}"
     )
 
 

@@ -79,10 +79,10 @@ class WithFiles:
         right = np.empty(source.nbytes, np.uint8)
         self.generate(right)
         if (view(source).reshape(-1).view(np.uint8) != right).any():
-            return f"{source.name} is not what its file holds"
+            return f"{source.name} differs from its file"
         with mmap.mmap(self._written, target.nbytes, prot=mmap.PROT_READ) as mapping:
             same = np.array_equal(np.frombuffer(mapping, np.uint8), view(target).reshape(-1).view(np.uint8))
-        return "" if same else f"the file of {target.name} does not hold it"
+        return "" if same else f"the file of {target.name} differs from it"
 
 
 def _some(count: int) -> int:
