@@ -357,15 +357,16 @@ _WHERE = "with {threads} threads of the {agent} on {allocator} memory, an update
 _LINES = ("pattern", "padding", "loads")
 SHARING = tuple(Claim("caching.sharing", f"{_WHERE} {text}", names=_LINES) for text in _TEXTS)
 _PASS = "in a single pass of the {agent} over {size} of {allocator} memory, an entry"
-SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}", names=(*_LINES, "threads")) for text in _TEXTS)
+SINGLE_PASSES = tuple(Claim("caching.single_pass", f"{_PASS} {text}", names=_LINES) for text in _TEXTS)
 
 
-OTHER_MEMORY = Claim(
+_OVER = "takes {ratio} times as long in {allocator} memory ({value}) as in {other_allocator} memory ({other_value})"
+ONE_ENTRY = Claim(
     "caching.over_device",
-    "{updates} takes {ratio} times as long in {allocator} memory ({value}) as in {other_allocator} memory "
-    "({other_value})",
-    names=("agent", "pattern", "padding", "threads", "loads"),
+    f"with {{threads}} threads on one entry, an update {_OVER}",
+    names=("pattern", "padding"),
 )
+PASSES = Claim("caching.over_device", f"a single pass over {{entries}} {_OVER}", names=("pattern", "padding"))
 
 
 def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
@@ -376,11 +377,11 @@ def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
     for rows in group_by(others, "allocator", "pattern").values():
         most = max(rows, key=lambda r: r.counter("over_device"))
         if (comparison := compare(most, base[_apart_from_allocator(most)])).is_clear:
-            apart = most.count("padding")
-            updates = f"a single pass over entries {format_size(apart)} apart" if apart else "a single pass"
-            if most.factors["pattern"] == "one":
-                updates = f"with {most.count('threads')} threads on one entry, an update"
-            findings.append(finding(OTHER_MEMORY, most, comparison=comparison, updates=updates))
+            claim = ONE_ENTRY if most.factors["pattern"] == "one" else PASSES
+            entries = "every second entry" if most.factors["pattern"] == "single-pass-even" else "all entries"
+            if apart := most.count("padding"):
+                entries += f", {format_size(apart)} apart,"
+            findings.append(finding(claim, most, comparison=comparison, entries=entries))
     return findings
 
 
