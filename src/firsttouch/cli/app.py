@@ -60,7 +60,7 @@ def command(
         typer.Option(
             "--relative-to",
             metavar="STRATEGY",
-            help="The strategy that ratios are relative to, by default explicit. With --resume nothing is measured.",
+            help="The strategy that ratios are to, by default explicit. With --resume nothing is measured again.",
         ),
     ] = None,
     timeline: Annotated[
