@@ -75,7 +75,7 @@ def test_moves_of_the_events_run_stand_beside_the_times_of_the_point() -> None:
     }
     assert iterations.MOVED in iterations.figures([record])
     (alone,) = iterations.figures([events])
-    assert alone.title == "Bytes that the driver moved in each iteration, and its time, with events recorded"
+    assert alone.title == "Bytes that the driver moved in each iteration and its time, with events recorded"
 
 
 def test_moves_that_were_not_seen_are_stated_in_the_figure_and_in_the_terminal(capsys) -> None:

@@ -64,7 +64,7 @@ def test_strategies_are_side_by_side_with_common_scales() -> None:
     assert {"explicit, 1 s", "managed, 2 s", "Host", "Device", "compute", "peak 128 MiB", "peak 64 MiB"} <= {*texts}
     assert texts.count("Host") == texts.count("Device") == 2
     assert texts.count("128 MiB") == 2  # on the host's axis of both
-    assert "All have the same scales." in drawing.notes
+    assert "All panels have the same scales." in drawing.notes
     ends = [row["x"] for row in rows_of(drawing, part="line") if row["panel"] == "c0-host"]
     assert ends[-1] == 1.0  # the line ends with its phases
 
@@ -90,7 +90,7 @@ def test_without_a_source_the_device_has_no_panel_but_a_reason() -> None:
 
 def test_a_much_longer_strategy_does_not_squash_the_others() -> None:
     drawing = draw_courses({"explicit": course(seconds=0.8), "managed": course(seconds=20.0)})
-    assert "Each has a scale of time of its own." in drawing.notes
+    assert "Each panel has its own scale of time." in drawing.notes
     assert "time in phases, ms" in texts_of(drawing)  # of the short one
 
 

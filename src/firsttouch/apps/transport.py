@@ -20,7 +20,7 @@ class Transport(App):
 
     name = "transport"
     source = "Quicksilver (Richards et al., IEEE Cluster 2017), CORAL-2 problems 1 and 2, with cubes for cells"
-    pattern = "particles gather and scatter; those that leave a block go to the neighbour, in messages of any size"
+    pattern = "particles gather and scatter; those that leave a block go to the neighbour, in messages of varying size"
     sizes = {
         "tiny": {"particles": 1280, "cells": 4, "steps": 3, "batches": 1},
         "default": {"particles": 163_840, "cells": 16, "steps": 10, "batches": 1},

@@ -29,17 +29,17 @@ TIERS: Mapping[str, str] = {
 """The tiers by the part of a counter's name, as in hw_l2_bytes and hw_iteration_0_l2_bytes, in words."""
 BY_TIER = ByIteration(
     by="strategy", time=ITERATION_TIME, series="hw_iteration_{}_{}_bytes", parts=TIERS, y_title="bytes",
-    title="Bytes of each iteration by tier, under the profiler, and its time without",
+    title="Bytes of each iteration by tier (under the profiler) and its time (without it)",
 )  # fmt: skip
 MOVED = ByIteration(
     by="strategy", time=ITERATION_TIME, series="um_iteration_{}_{}_bytes",
     parts={"h2d": "to the device", "d2h": "to the host"}, y_title="bytes moved",
-    title="Bytes that the driver moved in each iteration, with events recorded, and its time without",
+    title="Bytes that the driver moved in each iteration (with events recorded) and its time (without)",
 )  # fmt: skip
 IN_USE = ByIteration(
     by="strategy", time=ITERATION_TIME, series="memory_iteration_{}_{}_bytes",
     parts={"host": "host memory of the process", "device": "device memory"}, y_title="memory in use",
-    title="Memory in use at the end of each iteration, and its time",
+    title="Memory in use at the end of each iteration, and the time that it takes",
 )  # fmt: skip
 THROUGHPUT = Bar(
     x="strategy", y="value", series="throughput_{}_gbs", parts=TIERS, colour="part",
@@ -47,7 +47,7 @@ THROUGHPUT = Bar(
     title="Throughput of each tier: bytes of the phase compute over the time of its kernels, both under the profiler",
 )  # fmt: skip
 FIGURES = (BY_TIER, MOVED, IN_USE)
-_BOTH_WITH = ", and its time, with events recorded"
+_BOTH_WITH = " and its time, with events recorded"
 
 Row: TypeAlias = dict[str, float]
 
@@ -56,7 +56,7 @@ def figures(records: Sequence[Record]) -> list[ByIteration | Bar]:
     """Those that apply to these records."""
     moved = replace(MOVED, note=unseen.note(records, MOVED.by))
     if all(record.factors.get("events") == "on" for record in records):
-        moved = replace(moved, title=MOVED.title.replace(", with events recorded, and its time without", _BOTH_WITH))
+        moved = replace(moved, title=MOVED.title.replace(" (with events recorded) and its time (without)", _BOTH_WITH))
     candidates = (BY_TIER, moved, IN_USE)
     of_iterations = [f for f in candidates if any(series_of_parts(record, f.series, f.parts) for record in records)]
     of_tiers = [THROUGHPUT] if any(set(series(record, THROUGHPUT.series)) & set(TIERS) for record in records) else []

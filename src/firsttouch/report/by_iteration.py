@@ -35,7 +35,7 @@ def draw(figure: ByIteration, records: Sequence[Record], context: DrawingContext
     unused = [words for words in figure.parts.values() if any(r.factors["part"] == words for r in parts)]
     zero = [words for words in unused if all(r.factors["part"] != words for r in shown)]
     notes = [f"Always zero, and not drawn: {'; '.join(zero)}."] if zero and shown else []
-    notes += ["All have the same scales."] if len(group_by(parts, *roles.panel)) > 1 else []
+    notes += ["All panels have the same scales."] if len(group_by(parts, *roles.panel)) > 1 else []
     spec = _chart(figure, roles, shown or parts, times, context)
     title = figure.title + channels(figure, replace(roles, colour=""), "for each")
     return Drawing(title, spec, notes=[*notes, *held, *more, *points.flaws(parts)], wrong=points.wrong(parts))

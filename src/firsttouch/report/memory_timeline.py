@@ -87,7 +87,7 @@ def _about(shown: Courses, *, one_scale: bool) -> list[str]:
     notes += [f"The device's memory is not shown: {plain(why, 300)}." for why in reasons]
     notes += [plain(apart, 300) for apart in dict.fromkeys(course.apart for course in courses if course.apart)]
     if len(courses) > 1:
-        notes.append("All have the same scales." if one_scale else "Each has a scale of time of its own.")
+        notes.append("All panels have the same scales." if one_scale else "Each panel has its own scale of time.")
     return notes
 
 
