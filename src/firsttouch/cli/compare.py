@@ -13,6 +13,8 @@ from firsttouch.cli.output import print_error, print_json, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
 
     from firsttouch.cli.console import Console
@@ -151,15 +153,16 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
 
 
 def _experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
-    from firsttouch.comparison.words import GROUP_HEADS, group_cells, short_names
+    from firsttouch.comparison.words import group_table
 
-    differing = [g for g in comparison.groups if (g.differs if comparison.differences.fleet else g.apart)]
+    differing = [g for g in comparison.groups if comparison.is_shown(g)]
     if not differing:
         return
     several = comparison.differences.fleet or len({g.side for g in differing}) > 1
-    table, short = _table((*(("side",) if several else ()), noun, *GROUP_HEADS[1:])), short_names(comparison)
-    for group in differing[:MOST_EXPERIMENTS]:
-        table.add_row(*([short[comparison.names[group.side]]] if several else []), *group_cells(group))
+    heads, rows = group_table(comparison, differing[:MOST_EXPERIMENTS], noun, sides=several)
+    table = _table(heads)
+    for cells in rows:
+        table.add_row(*cells)
     console.print()
     console.print(table)
     _more(console, len(differing) - MOST_EXPERIMENTS, noun)
@@ -191,7 +194,7 @@ def _more(console: Console, n: int, noun: str) -> None:
         console.print(f"  ({count(n, f'more {noun}')} with --json)")
 
 
-def _table(heads: tuple[str, ...]) -> Table:
+def _table(heads: Iterable[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

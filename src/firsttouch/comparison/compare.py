@@ -75,6 +75,10 @@ class ResultsComparison:
         """The points of an experiment, those that differ clearly and most first."""
         return self._points.get((group.experiment, group.device, group.side), [])
 
+    def is_shown(self, group: ExperimentDifference) -> bool:
+        """Whether some of its points differ; of many sides, whether it differs as a whole."""
+        return group.differs if self.differences.fleet else bool(group.apart)
+
     @property
     def cannot_tell(self) -> list[int]:
         """The sides of which points are apart, but which too few runs cannot tell from what differs between runs."""

@@ -193,7 +193,14 @@ def group_cells(group: ExperimentDifference) -> list[str]:
     ]
 
 
-GROUP_HEADS = ("experiment", "device", "points", "that differ", "median ratio", "interval", "as a whole")
+def group_table(
+    comparison: ResultsComparison, groups: Iterable[ExperimentDifference], noun: str = "experiment", *, sides: bool
+) -> tuple[list[str], list[list[str]]]:
+    """The headings and the rows of experiments, or of phases; sides: with the side of each."""
+    short = short_names(comparison)
+    heads = [noun, "device", "points", "that differ", "median ratio", "interval", "as a whole"]
+    rows = [[*([short[comparison.names[g.side]]] if sides else []), *group_cells(g)] for g in groups]
+    return [*(["side"] if sides else []), *heads], rows
 
 
 def point_cells(difference: Difference, conditions: str) -> list[str]:

@@ -19,11 +19,11 @@ from firsttouch.comparison.differences import ExperimentDifference, SideValue
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, with_peer
 from firsttouch.comparison.words import (
-    GROUP_HEADS,
     answers,
     condition_rows,
     conditions_by_column,
     group_cells,
+    group_table,
     group_title,
     not_judged,
     notes,
@@ -68,8 +68,8 @@ class ComparedExperiment:
     tables: list[tuple[str, list[str], list[list[str]], list[str], int]]
     """For each side: its name, the headings, the rows, their ids, and how many more points there are."""
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
-    phases: list[list[str]] = field(default_factory=list)
-    """The rows of the phases of an application, if some differ."""
+    phases: tuple[list[str], list[list[str]]] | None = None
+    """The headings and the rows of the phases of an application, if some differ."""
 
 
 def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment]) -> str:
@@ -79,22 +79,21 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     for group in comparison.groups:
         by_experiment.setdefault((group.experiment, group.device), []).append(group)
     records, phases = _records(comparison, short), _phases(comparison)
+    several = len({group.side for group in comparison.groups}) > 1
     palette = Palette()
     sections: list[ComparedExperiment] = []
     keys: list[tuple[str, str]] = []
     ids: dict[Column, str] = {}
     taken = {"experiments", "conditions", "notes", "ratios"}
     for key, groups in by_experiment.items():
-        if len(sections) == MOST_SECTIONS or not (
-            any(_is_shown(group, comparison) for group in groups) or key in phases
-        ):
+        if len(sections) == MOST_SECTIONS or not (any(comparison.is_shown(group) for group in groups) or key in phases):
             continue
         section = _section(section_id(key, "", taken), comparison, groups, short, conditions, experiments, taken)
         ids |= {d.column: _id(d.column) for g in groups for d in comparison.points_of(g)[:MOST_POINTS]}
         keys.append(key)
         section.drawings = [(drawing, "") for drawing in _drawings(records.get(key, []), experiments, palette)]
         if of_it := phases.get(key):
-            section.phases = [_cells(g, short, comparison) for g in of_it]
+            section.phases = group_table(comparison, of_it, "phase", sides=several)
         sections.append(section)
     anchors = {key: section.anchor for section, key in zip(sections, keys, strict=True)}
     plots = dot_plots(comparison, conditions, anchors, ids)
@@ -102,7 +101,8 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     drawn = [(drawing, next(images)) for drawing in plots]
     for section in sections:
         section.drawings = [(drawing, next(images)) for drawing, _ in section.drawings]
-    rows = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
+    shown = [g for g in comparison.groups if not comparison.differences.fleet or g.differing]
+    heads, rows = group_table(comparison, shown[:MOST_POINTS], sides=several)
     return environment().from_string(packaged("comparison.html.j2")).render(
         **assets(),
         title=_title(comparison, short),
@@ -110,12 +110,11 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         limit=comparison.limit,
         not_judged=not_judged(comparison),
         regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
-        heads=_heads(comparison),
-        rows=[_cells(g, short, comparison) for g in rows[:MOST_POINTS]],
-        more=max(0, len(rows) - MOST_POINTS),
+        heads=heads,
+        rows=rows,
+        more=max(0, len(shown) - MOST_POINTS),
         plots=drawn,
         calls=what_to_type(comparison),
-        phase_heads=_heads(comparison, "phase"),
         sections=sections,
         conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
@@ -129,24 +128,7 @@ def _phases(comparison: ResultsComparison) -> dict[tuple[str, str], list[Experim
     by_application: dict[tuple[str, str], list[ExperimentDifference]] = {}
     for group in comparison.phases.groups:
         by_application.setdefault((group.experiment.partition(":")[0], group.device), []).append(group)
-    return {key: groups for key, groups in by_application.items() if any(_is_shown(g, comparison) for g in groups)}
-
-
-def _heads(comparison: ResultsComparison, noun: str = GROUP_HEADS[0]) -> list[str]:
-    return [*(["side"] if _several(comparison) else []), noun, *GROUP_HEADS[1:]]
-
-
-def _cells(group: ExperimentDifference, short: Mapping[str, str], comparison: ResultsComparison) -> list[str]:
-    return [*([short[comparison.names[group.side]]] if _several(comparison) else []), *group_cells(group)]
-
-
-def _several(comparison: ResultsComparison) -> bool:
-    return len({group.side for group in comparison.groups}) > 1
-
-
-def _is_shown(group: ExperimentDifference, comparison: ResultsComparison) -> bool:
-    """Whether an experiment has a section: if some of its points differ; of many sides, if it differs as a whole."""
-    return group.differs if comparison.differences.fleet else bool(group.apart)
+    return {key: groups for key, groups in by_application.items() if any(comparison.is_shown(g) for g in groups)}
 
 
 def _title(comparison: ResultsComparison, short: Mapping[str, str]) -> str:
@@ -180,7 +162,7 @@ def _section(
     return ComparedExperiment(
         anchor,
         group_title(groups[0]),
-        _says([group for group in groups if _is_shown(group, comparison)], comparison, short),
+        _says([group for group in groups if comparison.is_shown(group)], comparison, short),
         experiment.question if experiment else "",
         tables,
     )
