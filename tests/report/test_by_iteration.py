@@ -85,7 +85,7 @@ def test_moves_that_were_not_seen_are_stated_in_the_figure_and_in_the_terminal(c
     (figure,) = [f for f in iterations.figures([record]) if f.title == iterations.MOVED.title]
     assert figure.note == "Not seen: of the bytes to the device, at least 75 % (managed)."
     terminal.show(report.summary([record]))
-    assert f"Moved under managed of srad: {missing}." in " ".join(capsys.readouterr().out.split())
+    assert f"What moved for srad under managed: {missing}." in " ".join(capsys.readouterr().out.split())
 
 
 def test_throughput_is_of_the_run_under_the_profiler() -> None:

@@ -47,7 +47,7 @@ def show(rows: Sequence[PointSummary]) -> None:
         console.print("GB/s: bytes of the phase compute over the time of its kernels, both under the profiler.")
     for row in shown:
         if row.not_seen:
-            console.print(f"Moved under {row.strategy} of {row.application}: {row.not_seen}.")
+            console.print(f"What moved for {row.application} under {row.strategy}: {row.not_seen}.")
     console.print()
 
 

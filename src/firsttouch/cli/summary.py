@@ -230,7 +230,7 @@ def _noise(rows: Sequence[PointSummary]) -> str:
         return ""
     return (
         f"No relative memory: the machine's memory in use also changed by up to {_bytes(max(known))} without the "
-        "application, more than a tenth of a peak; close other programs, or take a larger --size."
+        "application, more than a tenth of a peak; close other programs, or use a larger --size."
     )
 
 

@@ -1,6 +1,6 @@
 """What of the pages that must have moved no record of the driver shows.
 
-The driver drops records while it is busy, without telling. Where it is known how many bytes must have moved at least
+While busy, the driver drops records without reporting it. Where it is known how many bytes must have moved at least
 (um_least_h2d_bytes and um_least_d2h_bytes: workspace/least_moves.py), a record says how much of them is missing.
 """
 

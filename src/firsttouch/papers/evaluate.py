@@ -91,7 +91,7 @@ def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> 
 
 
 def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
-    """The sentence about a device that has not a property, otherwise ''."""
+    """The sentence about a device that lacks a property, otherwise ''."""
     return lambda device, machine: "" if has(device) else sentence.format(device=device.name)
 
 
