@@ -35,7 +35,9 @@ def in_phase(launches: Sequence[KernelCounts]) -> Sequence[KernelCounts]:
     """The launches between the marks of the phase. Raises RefusedError if they are not there."""
     at = [place for place, launch in enumerate(launches) if launch.kernel.startswith(PHASE_MARK)]
     if len(at) != 2:
-        raise RefusedError(f"the phase compute has {len(at)} marks of 2 among the launches that were counted")
+        raise RefusedError(
+            f"the profiler counted {len(at)} of the 2 marks around the phase compute, so its launches are not known"
+        )
     return launches[at[0] + 1 : at[1]]
 
 
@@ -45,7 +47,9 @@ def by_iteration(phase: Sequence[KernelCounts], groups: int) -> list[Sequence[Ke
     if not groups:
         return []
     if len(at) <= groups:
-        raise RefusedError(f"{groups} iterations have {len(at)} marks among the launches that were counted")
+        raise RefusedError(
+            f"the profiler counted {len(at)} marks for {groups} iterations, so their launches are not known"
+        )
     return [phase[a + 1 : b] for a, b in pairwise(at[-groups - 1 :])]
 
 

@@ -101,9 +101,9 @@ class Concurrency(Experiment):
         leave_out("shared memory is measured for one way of obtaining it", STANDARD, role="shared", variant="call"),
         leave_out("each kind of memory is measured for one way of obtaining it", QUICK, variant="call"),
         leave_out("shared memory that must be mapped is left to longer presets", QUICK, role="shared", mapped=True),
-        exclude("strategy=copying applies to memory that the CPU cannot use in place", strategy=COPYING, apart=False),
-        leave_out("strategy=copying is measured on the main allocator only", SHORT, strategy=COPYING, main=False),
-        leave_out("copies from and to pageable memory are left to longer presets",
+        exclude("copying strategies apply to memory that the CPU cannot use in place", strategy=COPYING, apart=False),
+        leave_out("copying strategies are measured on the main allocator only", SHORT, strategy=COPYING, main=False),
+        leave_out("copies from and to pageable memory are measured from preset standard on",
                   QUICK, strategy="copying-pageable"),
         leave_out("the reason is recorded with strategy=concurrent", strategy="lockstep", skipped=True),
     )  # fmt: skip

@@ -68,14 +68,14 @@ def guided_buffers(app: type[App]) -> list[str]:
 
 
 BY_BUFFER: Mapping[str, Mapping[str, str]] = {
-    f"{ADVICE_OF}BUFFER": {"accepts": ", ".join(ADVICE), "doc": "what the driver is told about a buffer"},
+    f"{ADVICE_OF}BUFFER": {"accepts": ", ".join(ADVICE), "doc": "advice to the driver about a buffer"},
     f"{PREFETCH_OF}BUFFER": {
         "accepts": "none, gpu; cpu, gpu+cpu for results",
         "doc": "before the first launch to the GPU, before results are read to the CPU",
     },
     PLACEMENT: {
         "accepts": f"{AS_IS}, {PAPER}, {PAPER_TEXT}",
-        "doc": "advice and prefetches as the strategy's or as published",
+        "doc": "advice and prefetches of the strategy, or as published",
     },
 }
 """The same factors for any buffer, for --list."""
