@@ -27,6 +27,7 @@ from firsttouch.experiment.meanings import AGENTS, HARDWARE
 from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
 from firsttouch.figures import Line, Table
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -292,7 +293,7 @@ class Caching(Experiment):
         most = {
             id(r): max(o.count("threads") for o in rows) for rows in group_by(records, *curve).values() for r in rows
         }
-        in_device = {_apart_from_allocator(r): r for r in measured(records) if is_main_of_device(_memory(r))}
+        in_device = {key_of(r, "allocator"): r for r in measured(records) if is_main_of_device(_memory(r))}
         derived = []
         for record in records:
             rows = measured(of_padding[id(record)])
@@ -304,7 +305,7 @@ class Caching(Experiment):
                 }
                 record = msgspec.structs.replace(record, counters={**record.counters, **counters})
             derived.append(record)
-        return [_over_device(record, in_device.get(_apart_from_allocator(record))) for record in derived]
+        return [_over_device(record, in_device.get(key_of(record, "allocator"))) for record in derived]
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
@@ -315,11 +316,6 @@ class Caching(Experiment):
 
 def _memory(record: Record) -> str:
     return str(record.factors["allocator"])
-
-
-def _apart_from_allocator(record: Record) -> tuple[object, ...]:
-    """The conditions of a point apart from its memory."""
-    return record.device, *sorted((name, repr(v)) for name, v in record.factors.items() if name != "allocator")
 
 
 def _over_device(record: Record, base: Record | None) -> Record:
@@ -371,12 +367,12 @@ PASSES = Claim("caching.over_device", f"a single pass over {{entries}} {_OVER}",
 
 def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
     """Where updates of one entry, and single passes, take most in other memory against the device's own."""
-    base = {_apart_from_allocator(r): r for r in records if "over_device" not in r.counters}
+    base = {key_of(r, "allocator"): r for r in records if "over_device" not in r.counters}
     others = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
     findings = []
     for rows in group_by(others, "allocator", "pattern").values():
         most = max(rows, key=lambda r: r.counter("over_device"))
-        if (comparison := compare(most, base[_apart_from_allocator(most)])).is_clear:
+        if (comparison := compare(most, base[key_of(most, "allocator")])).is_clear:
             claim = ONE_ENTRY if most.factors["pattern"] == "one" else PASSES
             entries = "every second entry" if most.factors["pattern"] == "single-pass-even" else "all entries"
             if apart := most.count("padding"):

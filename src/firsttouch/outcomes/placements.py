@@ -14,6 +14,7 @@ import msgspec
 from firsttouch.analysis.findings import Claim, Finding, are_apart, compare, finding, quantity, ratio_of
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.outcomes.derive import EVENTS, application, is_events_run, strategy
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record
 from firsttouch.text import count
 from firsttouch.workspace.guidance import ADVICE_OF, PREFETCH_OF
@@ -67,7 +68,7 @@ class PlacementSearch:
 
 def searches(records: Iterable[Record]) -> list[PlacementSearch]:
     """The searches in a directory: one for each device, application and size."""
-    groups: dict[tuple[str, ...], list[Record]] = {}
+    groups: dict[str, list[Record]] = {}
     for record in records:
         if word_of(record) and not is_events_run(record):
             groups.setdefault(conditions_of(record), []).append(record)
@@ -92,9 +93,8 @@ def word_of(record: Record) -> str:
     return str(record.factors.get(PLACEMENT, ""))
 
 
-def conditions_of(record: Record) -> tuple[str, ...]:
-    left_out = ("strategy", PLACEMENT, "repeat", EVENTS)
-    return (record.device, *sorted(f"{name}={v!r}" for name, v in record.factors.items() if name not in left_out))
+def conditions_of(record: Record) -> str:
+    return key_of(record, "strategy", PLACEMENT, "repeat", EVENTS)
 
 
 def finalists_of(tried: Mapping[str, Record], base: Record) -> list[str]:

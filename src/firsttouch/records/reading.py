@@ -29,8 +29,10 @@ def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> st
     return encode_json([experiment, device, factors], order="sorted").decode()
 
 
-def key_of(record: Record) -> str:
-    return point_key(record.experiment, record.device, record.factors)
+def key_of(record: Record, *without: str) -> str:
+    """The identity of a record's point; or that of all points which differ in some factors alone."""
+    factors = {name: v for name, v in record.factors.items() if name not in without} if without else record.factors
+    return point_key(record.experiment, record.device, factors)
 
 
 def latest(lines: Iterable[Record]) -> dict[str, Record]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from firsttouch.analysis.statistics import expand, group_by, value
+from firsttouch.analysis.statistics import expand, group_by
 from firsttouch.figures import ByIteration
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
@@ -49,9 +50,8 @@ def _used(parts: Sequence[Record]) -> list[Record]:
 
 def _points_of(parts: Sequence[Record], records: Sequence[Record]) -> list[Record]:
     """The points that the parts are of."""
-    names = [n for n in parts[0].factors if n not in points.OF_SERIES]
-    keys = {(r.device, *(repr(value(r, n)) for n in names)) for r in parts}
-    return [r for r in records if (r.device, *(repr(value(r, n)) for n in names)) in keys]
+    keys = {key_of(r, *points.OF_SERIES, "value") for r in parts}
+    return [r for r in records if key_of(r, "value") in keys]
 
 
 def _chart(

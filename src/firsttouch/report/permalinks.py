@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from firsttouch.records.reading import point_key
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record
 
 SIDE = "side"
@@ -18,8 +18,7 @@ DERIVED = ("series", "part", "value", SIDE)
 
 def point_id(record: Record) -> str:
     """The id of a point: a digest of its experiment, device and factors."""
-    factors = {name: value for name, value in record.factors.items() if name not in DERIVED}
-    return id_of(point_key(record.experiment, record.device, factors))
+    return id_of(key_of(record, *DERIVED))
 
 
 def id_of(key: str) -> str:

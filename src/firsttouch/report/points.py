@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from firsttouch.analysis.statistics import expand, group_by, value, varying
 from firsttouch.figures import Figure
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.roles import MOST_PANELS, MOST_SERIES, Roles
 from firsttouch.text import count, meant, named
@@ -120,5 +121,4 @@ def wrong(records: Sequence[Record]) -> int:
 def counted(records: Sequence[Record]) -> int:
     """The number of measured points. All records of one series are one point."""
     of_series = [r for r in records if not r.factors.keys().isdisjoint(OF_SERIES)]
-    points = {(r.device, repr({n: v for n, v in r.factors.items() if n not in OF_SERIES})) for r in of_series}
-    return len(records) - len(of_series) + len(points)
+    return len(records) - len(of_series) + len({key_of(r, *OF_SERIES) for r in of_series})

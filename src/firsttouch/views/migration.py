@@ -24,6 +24,7 @@ from firsttouch.analysis.findings import (
 from firsttouch.analysis.passes import behaviour, settled_at
 from firsttouch.analysis.statistics import median_of
 from firsttouch.events.unseen import is_complete
+from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, as_number
 from firsttouch.text import count
 from firsttouch.units import format_number, format_size
@@ -129,7 +130,7 @@ def ratio_findings(records: Sequence[Record]) -> list[Finding]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if RATIO in record.factors and record.factors["events"] == "off":
-            groups[repr({name: v for name, v in record.factors.items() if name != RATIO})].append(record)
+            groups[key_of(record, RATIO)].append(record)
     findings = []
     for rows in groups.values():
         lowest, highest = min(rows, key=ratio_of_record), max(rows, key=ratio_of_record)
@@ -248,8 +249,7 @@ def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
     """Compares points with and without recording that have the same other factors."""
     pairs_by_factors: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in records:
-        key = repr({name: value for name, value in record.factors.items() if name != "events"})
-        pairs_by_factors[key][record.text("events")] = record
+        pairs_by_factors[key_of(record, "events")][record.text("events")] = record
     pairs = [
         (pair["on"], pair["off"]) for pair in pairs_by_factors.values() if len(pair) == 2 and median_of(pair["off"]) > 0
     ]
