@@ -360,8 +360,8 @@ def test_a_ratio_above_one_needs_permission_for_managed_memory(monkeypatch: pyte
     assert experiment.skip(beyond, device) == "cuda:0 does not state its free memory, which oversubscription needs"
     device.facts["memory_free_bytes"] = 256 * MIB
     needs = (
-        "the buffer needs 64 MiB of device memory, more than the 32 MiB left free: 32 MiB less 0 B that are kept for "
-        "other processes"
+        "the buffer needs 64 MiB of device memory, more than the 32 MiB left free: 32 MiB less 0 B kept for other "
+        "processes"
     )
     assert experiment.skip(beyond, device) == f"{needs}; use --allow-oversubscription to run it anyway"
     assert experiment.skip(point(ratio=0.5), device) is None

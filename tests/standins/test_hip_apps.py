@@ -149,7 +149,7 @@ def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_
 
 
 def test_memory_of_an_apu_is_shown_by_each_counter_and_not_added(tmp_path: Path) -> None:
-    options = ("--strategy", "unified", "--size", "tiny", "--repeat", "1")
+    options = ("--strategy", "unified", "--size", "32MiB", "--repeat", "1")
     (record,) = app(tmp_path / "out", "hotspot", *options, **APU)
     buffers = sum(b.bytes for b in record.buffers)
     assert record.counters["peak_device_bytes"] == buffers
@@ -214,9 +214,7 @@ def test_managed_data_exceed_what_ballast_leaves_where_that_is_allowed(xnack: st
     options += [*SHORT, "--size", "18MiB", "--oversubscribe", "1.5", "--allow-oversubscription"]
     records = app(tmp_path / "out", "black_scholes", *options, STANDIN_MEMORY=str(MEMORY), HSA_XNACK=xnack)
     results = {str(r.factors["strategy"]): r for r in records}
-    needs = (
-        "black_scholes needs 18 MiB of device memory, more than the 4 MiB left free: 12 MiB less 8 MiB that are kept"
-    )
+    needs = "black_scholes needs 18 MiB of device memory, more than the 4 MiB left free: 12 MiB less 8 MiB kept"
     assert results["explicit"].reason.startswith(needs)
     for strategy in ("managed", "managed+both", "pinned"):
         record = results[strategy]
