@@ -78,15 +78,15 @@ def _show_papers(rows: Sequence[PaperRow]) -> None:
     from firsttouch.papers.rows import authors, papers
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("paper", "rows", "measured", "what"):
-        table.add_column(heading, justify="right" if heading in ("rows", "measured") else "left", overflow="fold")
+    for heading in ("paper", "rows", "comparable", "what"):
+        table.add_column(heading, justify="right" if heading in ("rows", "comparable") else "left", overflow="fold")
     for name, paper in papers().items():
         own = [row for row in rows if row.paper == name]
         what = f"{paper.source.title} ({authors(name)})"
         table.add_row(name, str(len(own)), str(sum(row.here is not None for row in own)), what)
     Console().print(table)
     print_stdout("")
-    print_stdout("measured: rows that correspond to something that firsttouch measures")
+    print_stdout("comparable: rows whose values firsttouch measures too; they stand beside those of a run")
     print_stdout("--search WORD prints rows; --json prints all of them with their conditions.")
 
 
