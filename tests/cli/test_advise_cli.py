@@ -129,7 +129,7 @@ def test_what_is_slower_even_at_least_leaves_the_advice_as_it_is() -> None:
     [
         ("transport", "64MiB", False),
         ("bfs_concurrent", "2GiB", True),
-        ("conjugate_gradient", "2GiB", True),
+        ("conjugate_gradient", "4GiB", True),
         ("kmeans", "64MiB", True),
     ],
 )

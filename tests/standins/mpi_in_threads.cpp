@@ -36,7 +36,7 @@ int receive(void* to, int count, int from, int tag, void* status) {
     arrived.wait(lock, [&] { return !queue.empty(); });
     const int bytes = static_cast<int>(queue.front().size());
     if (bytes > count) return 15;
-    std::memcpy(to, queue.front().data(), queue.front().size());
+    if (bytes > 0) std::memcpy(to, queue.front().data(), queue.front().size());
     std::memcpy(status, &bytes, sizeof bytes);
     queue.pop_front();
     return 0;

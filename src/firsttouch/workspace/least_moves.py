@@ -12,11 +12,14 @@ once, and of buffers whose advice lets the GPU use them where they are.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
-from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.guidance import Guidance
 from firsttouch.workspace.ranges import Ranges
+
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent  # loads numpy
 
 IN_PLACE = {"preferred-cpu", "accessed-by-gpu"}
 """Advice by which a kernel may use pages that stay on the CPU."""
