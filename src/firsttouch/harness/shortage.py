@@ -108,7 +108,7 @@ def why_not_left(
 
     reason, placed = refusal(factors), Factors({**factors, "scratch": "strategy"})
     if reason and not places_scratch(factors) and refusal(placed) is None:
-        reason += "; with --set scratch=strategy, its scratch buffers are memory of the strategy"
+        reason += "; it fits with --set scratch=strategy, which takes memory of the strategy for scratch buffers"
     return reason
 
 

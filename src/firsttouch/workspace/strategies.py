@@ -120,8 +120,8 @@ _ALL = (
     Strategy(
         "pinned-noncoherent",
         "pinned-noncoherent",
-        "as pinned, in memory that the GPU may cache; both may use parts at once; the CPU waits for all queued work "
-        "before it reads what a kernel has written",
+        "as pinned, in memory that the GPU may cache; both may use different parts at once; the CPU waits for all "
+        "queued work before it reads what a kernel has written",
         on_request=True,
     ),
     Strategy("registered", "registered", "malloc, then page-locked, used in place by both sides"),
