@@ -49,8 +49,8 @@ def test_the_first_numbers_are_those_of_one_process_and_of_several(records: list
 def test_the_first_figure_compares_interfaces_and_memory(records: list[Record]) -> None:
     overview, halo, transport = report.sections(records, {}, {})
     assert [section.figures[0].title for section in (overview, halo)] == [
-        "Time of a run by memory of the messages and interface",
-        "Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
+        "Time of a run by memory of the messages",
+        "Time of all exchanges of a run, from packing to unpacked, by memory of the messages",
     ]
     for section in (halo, transport):  # both panels of the study's figures of its applications
         assert [figure.y for figure in section.figures[:2]] == ["exchange_ms", "median"]

@@ -26,11 +26,11 @@ COLUMNS = {
 """Titles of the counters of what process 0 exchanged in a run."""
 RUNS = Bar(
     x=BUFFERS, colour=INTERFACE, facet="app", x_title="messages in", y_title="time of a run, ms",
-    title="Time of a run by memory of the messages and interface",
+    title="Time of a run by memory of the messages",
 )  # fmt: skip
 FIGURE = Bar(
     x=BUFFERS, y=EXCHANGED, colour=INTERFACE, facet=RANKS, x_title="messages in", y_title="exchanges, ms",
-    title="Time of all exchanges of a run, from packing to unpacked, by memory of the messages and interface",
+    title="Time of all exchanges of a run, from packing to unpacked, by memory of the messages",
 )  # fmt: skip
 OF_ONE = replace(RUNS, facet=RANKS)
 """The same of one application."""
