@@ -67,7 +67,7 @@ PAIR = {"ranks": 2, "interface": "mpi", "buffers": "device"}
         (PAIR | {"packing": "cpu", "receives": "posted"}, ""),
         (ALONE | {"packing": "gpu", "receives": "sized"}, ""),
         (ALONE | {"packing": "cpu"}, "sends no messages"),
-        (PAIR | {"interface": "xccl", "receives": "posted"}, "NCCL and RCCL receive exactly"),
+        (PAIR | {"interface": "xccl", "receives": "posted"}, "NCCL and RCCL receive messages of known size"),
     ],
 )
 def test_ways_of_messages_that_mean_nothing_are_not_planned(factors: Mapping[str, Scalar], why: str) -> None:
