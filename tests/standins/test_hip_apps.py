@@ -149,7 +149,7 @@ def test_concurrent_applications_work_on_device_memory_of_an_apu(name: str, tmp_
 
 
 def test_memory_of_an_apu_is_shown_by_each_counter_and_not_added(tmp_path: Path) -> None:
-    options = ("--strategy", "unified", "--size", "32MiB", "--repeat", "1")
+    options = ("--strategy", "unified", "--size", "4MiB", "--repeat", "1")
     (record,) = app(tmp_path / "out", "hotspot", *options, **APU)
     buffers = sum(b.bytes for b in record.buffers)
     assert record.counters["peak_device_bytes"] == buffers
