@@ -108,6 +108,12 @@ def join_names(names: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
+def first_few(words: Sequence[str], most: int, comma: str = ", ") -> str:
+    """The first words, and how many more there are."""
+    more = len(words) - most
+    return comma.join(words[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def caption(text: str) -> str:
     """A title that begins with a capital letter, unless its first word contains capital letters, as dTLB does."""
     first = text.split(" ", 1)[0]

@@ -18,7 +18,7 @@ from firsttouch.advice.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
 from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
-from firsttouch.analysis.statistics import measured
+from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
@@ -329,8 +329,8 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
     both = [name for name in terms if name in runs]
     common = 0.0
     if both:
-        common = max(0.0, median(_median(runs[name]) - _sum(terms[name])[0] for name in both))
-    errors = [0.0, *(_median(runs[name]) - _sum(terms[name])[0] - common for name in both)]
+        common = max(0.0, median(median_of(runs[name]) - _sum(terms[name])[0] for name in both))
+    errors = [0.0, *(median_of(runs[name]) - _sum(terms[name])[0] - common for name in both)]
     rows = []
     for name in [*terms, *(name for name in runs if name not in terms)]:
         known = terms.get(name, [])
@@ -349,11 +349,6 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
         return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
     scale = "the whole time; of strategies that were not measured, the estimate plus what all have in common"
     return rows, scale, common
-
-
-def _median(record: Record) -> float:
-    assert record.summary is not None
-    return record.summary.median
 
 
 def _assumptions(workload: Program, terms: Mapping[str, list[Term]]) -> list[str]:

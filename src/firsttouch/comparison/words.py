@@ -25,7 +25,7 @@ from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
-from firsttouch.text import RATIO, compact, count, join_names, label, named, quantity
+from firsttouch.text import RATIO, compact, count, first_few, join_names, label, named, quantity
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
@@ -54,8 +54,7 @@ def answers(comparison: ResultsComparison) -> list[str]:
         differ = "none differs clearly in an experiment as a whole"
     sentences.append(f"{points}: {differ}.")
     for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
-        more = f" and {len(differing) - _MOST_VALUES} more" if len(differing) > _MOST_VALUES else ""
-        sentences.append(f"{short[comparison.names[side]]}: {'; '.join(differing[:_MOST_VALUES])}{more}.")
+        sentences.append(f"{short[comparison.names[side]]}: {first_few(differing, _MOST_VALUES, '; ')}.")
     untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
     if untold:
         names = list(dict.fromkeys(short[comparison.names[g.side]] for g in untold))
@@ -106,8 +105,7 @@ def phase_answers(comparison: ResultsComparison) -> list[str]:
     sentences = []
     for side, some in by_side.items():
         times = f"time of {short[comparison.names[side]]} over that of {short[comparison.base]}"
-        more = f" and {len(some) - _MOST_PHASES} more" if len(some) > _MOST_PHASES else ""
-        sentences.append(f"Phases of applications, {times}: {', '.join(some[:_MOST_PHASES])}{more}.")
+        sentences.append(f"Phases of applications, {times}: {first_few(some, _MOST_PHASES)}.")
     return sentences
 
 

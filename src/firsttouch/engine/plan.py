@@ -16,6 +16,7 @@ from firsttouch.errors import UsageError, unknown
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Preset, describe_factors
 from firsttouch.records.schema import DeviceInfo, Request, Scalar
+from firsttouch.text import first_few
 from firsttouch.units import format_size, parse_size
 
 _MOST_NAMED = 4
@@ -124,7 +125,9 @@ def _nothing_supported(names: Sequence[str], pairs: Sequence[ExperimentOnDevice]
     reasons = list(dict.fromkeys(pair.reason for pair in pairs))
     absent = [f"{d.name} is not available: {d.reason:.200}" for d in devices if not d.available]
     chosen = ", ".join(dict.fromkeys(pair.device.name for pair in pairs)) or "no device"
-    return f"nothing to measure: {_first_few(names)} can't run on {chosen}: {'; '.join([*reasons, *absent])}"
+    return (
+        f"nothing to measure: {first_few(names, _MOST_NAMED)} can't run on {chosen}: {'; '.join([*reasons, *absent])}"
+    )
 
 
 def _refusals(pairs: Iterable[ExperimentOnDevice]) -> list[str]:
@@ -136,15 +139,9 @@ def _refusals(pairs: Iterable[ExperimentOnDevice]) -> list[str]:
             where.append(f"{pair.name} on {pair.device.name}")
             what += points
     return [
-        f"left out of {_first_few(where)}: {_first_few(list(dict.fromkeys(what)))} ({reason})"
+        f"left out of {first_few(where, _MOST_NAMED)}: {first_few(list(dict.fromkeys(what)), _MOST_NAMED)} ({reason})"
         for reason, (where, what) in by_reason.items()
     ]
-
-
-def _first_few(words: Sequence[str]) -> str:
-    """The first few words, and how many more there are."""
-    more = len(words) - _MOST_NAMED
-    return ", ".join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host
-from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
-from firsttouch.analysis.statistics import group_by
+from firsttouch.analysis.findings import Claim, Finding
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
     GiB,
@@ -47,9 +46,9 @@ from firsttouch.views.pairs import (
     SIDES,
     between_devices,
     by_kind,
+    fastest_pairs,
     is_own,
-    pairs_not_told_apart,
-    parties_of,
+    shortest_alone,
 )
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
@@ -236,8 +235,8 @@ class P2pCopy(PairExperiment):
         outward = [r for r in records if r.factors["direction"] == OUT]
         kinds = by_kind(outward).values()
         return [
-            *(_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "engine").values()),
-            *(f for of in kinds for f in _alone(of)),
+            *(f for of in kinds for f in fastest_pairs(between_devices(of), "engine", BEST, RANGE)),
+            *(f for of in kinds for f in shortest_alone([r for r in of if not is_own(r)], ALONE)),
         ]
 
 
@@ -248,27 +247,6 @@ def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
     if preset == "quick" or not device.capabilities.runs_kernels:
         return factor
     return replace(factor, values=list(dict.fromkeys([*factor.values, *moving])))
-
-
-def _fastest(records: Sequence[Record]) -> Finding:
-    """The finding about one engine between parties of one kind."""
-    slowest, fastest = extremes(records)
-    differ = compare(fastest, slowest)
-    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
-    parties["unclear"] = pairs_not_told_apart(records, fastest)
-    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
-
-
-def _alone(records: Sequence[Record]) -> list[Finding]:
-    """The shortest single copy of the smallest size between two."""
-    timed = [
-        (q.value, i, r, q) for i, r in enumerate(records) if not is_own(r) and (q := counter(r, "latency_us", "us"))
-    ]
-    if not timed:
-        return []
-    least = min(number(r, "size") for _, _, r, _ in timed)
-    _, _, record, value = min(entry for entry in timed if number(entry[2], "size") == least)
-    return [finding(ALONE, record, value, **parties_of(record))]
 
 
 _HEAD = "fastest copies to {target} memory of another {party}, over {size}:"

@@ -8,8 +8,7 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, compare, extremes, finding
-from firsttouch.analysis.statistics import group_by
+from firsttouch.analysis.findings import Claim, Finding
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiment.meanings import STREAM, WAYS
@@ -19,15 +18,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import (
-    BY,
-    OWNER,
-    PARTIES,
-    between_devices,
-    by_kind,
-    pairs_not_told_apart,
-    parties_of,
-)
+from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, fastest_pairs
 
 
 @dataclass(frozen=True)
@@ -142,16 +133,7 @@ class P2pDirect(PairExperiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()
-        return [_fastest(rows) for of in kinds for rows in group_by(between_devices(of), "kernel").values()]
-
-
-def _fastest(records: Sequence[Record]) -> Finding:
-    """The finding about one kernel of pairs of one kind."""
-    slowest, fastest = extremes(records)
-    differ = compare(fastest, slowest)
-    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
-    parties["unclear"] = pairs_not_told_apart(records, fastest)
-    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
+        return [f for of in kinds for f in fastest_pairs(between_devices(of), "kernel", BEST, RANGE)]
 
 
 _HEAD = "fastest kernels in {allocator} memory of another {party}, over {size}:"

@@ -10,8 +10,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_device_side
-from firsttouch.analysis.findings import Claim, Finding, compare, counter, extremes, finding, number
-from firsttouch.analysis.statistics import group_by
+from firsttouch.analysis.findings import Claim, Finding, extremes, finding, number
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiment.interfaces import (
@@ -51,11 +50,12 @@ from firsttouch.views.pairs import (
     SIDES,
     between_devices,
     by_kind,
+    fastest_pairs,
     is_own,
     matrix,
     owner,
-    pairs_not_told_apart,
     parties_of,
+    shortest_alone,
 )
 
 
@@ -190,8 +190,8 @@ class P2pMessage(PairExperiment):
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
-            *(_fastest(rows) for of in kinds for rows in group_by(_shown(of), INTERFACE).values()),
-            *(f for of in kinds for f in _alone(_shown_at_any_size(of))),
+            *(f for of in kinds for f in fastest_pairs(_shown(of), INTERFACE, BEST, RANGE)),
+            *(f for of in kinds for f in shortest_alone(_shown_at_any_size(of), ALONE)),
             *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
 
@@ -221,25 +221,6 @@ def _to_itself(records: Sequence[Record]) -> list[Finding]:
     largest = max(number(r, "size") for r in records)
     _, fastest = extremes([r for r in records if number(r, "size") == largest])
     return [finding(ITSELF, fastest, **parties_of(fastest))]
-
-
-def _fastest(records: Sequence[Record]) -> Finding:
-    """The finding about one interface between parties of one kind."""
-    slowest, fastest = extremes(records)
-    differ = compare(fastest, slowest)
-    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
-    parties["unclear"] = pairs_not_told_apart(records, fastest)
-    return finding(RANGE if differ.is_clear else BEST, fastest, comparison=differ, **parties)
-
-
-def _alone(records: Sequence[Record]) -> list[Finding]:
-    """The shortest single message of the smallest size."""
-    timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
-    if not timed:
-        return []
-    least = min(number(r, "size") for _, _, r, _ in timed)
-    _, _, record, value = min(entry for entry in timed if number(entry[2], "size") == least)
-    return [finding(ALONE, record, value, **parties_of(record))]
 
 
 _HEAD = "fastest messages of {size} between two processes:"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 from firsttouch.records.schema import SHARED, Record
+from firsttouch.text import first_few
 
 _MOST_NAMED = 4
 
@@ -16,8 +16,8 @@ def processes(record: Record) -> str | None:
     if record.status != "ok" or len({party.rank for party in parties}) < 2:
         return None
     devices = Counter(party.device for party in parties)
-    on = _first_few([f"{name} ({number})" if number > 1 else name for name, number in devices.items()])
-    hosts = _first_few(list(dict.fromkeys(party.host for party in parties if party.host)))
+    on = first_few([f"{name} ({number})" if number > 1 else name for name, number in devices.items()], _MOST_NAMED)
+    hosts = first_few(list(dict.fromkeys(party.host for party in parties if party.host)), _MOST_NAMED)
     at = f" at {hosts}" if hosts else ""
     alike = f"; some share a {', a '.join(words)}" if (words := _shared(record)) else ""
     return f"{len(parties)} processes on {on}{at}{alike}"
@@ -25,8 +25,3 @@ def processes(record: Record) -> str | None:
 
 def _shared(record: Record) -> list[str]:
     return [word for word in str(record.counters.get(SHARED) or "").split(", ") if word]
-
-
-def _first_few(words: Sequence[str]) -> str:
-    more = len(words) - _MOST_NAMED
-    return ", ".join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -12,7 +12,7 @@ from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, Pr
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
 from firsttouch.report.memory import plain, when
-from firsttouch.text import compact, count, join_names
+from firsttouch.text import compact, count, join_names, percent
 from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
@@ -428,10 +428,6 @@ def cost(summary: ProfileSummary) -> str:
         f"{format_seconds(spent.cpu)} of processor time{helper}{busy}; {format_seconds(spent.lock)} in reads that hold "
         f"the target's memory lock{locked}; {count(spent.ticks, 'tick')}{late}."
     )
-
-
-def percent(part: float) -> str:
-    return f"{format_number(100 * part, 2)} %"
 
 
 # ---------------------------------------------------------------------------------------------------------- overlays

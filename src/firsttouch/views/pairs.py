@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from firsttouch.analysis.findings import at_shared
+from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, counter, extremes, finding, number
 from firsttouch.analysis.statistics import group_by
 from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
 from firsttouch.views.ranking import overlapping, some
@@ -75,6 +75,26 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
     """
     others = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
     return f", not told apart from {some(others)}" if others else ""
+
+
+def fastest_pairs(records: Sequence[Record], name: str, best: Claim, between: Claim) -> list[Finding]:
+    """The fastest pair for each value of a factor; `between` names the slowest too, if it is clearly slower."""
+    return [_fastest(rows, best, between) for rows in group_by(records, name).values()]
+
+
+def _fastest(records: Sequence[Record], best: Claim, between: Claim) -> Finding:
+    slowest, fastest = extremes(records)
+    differ = compare(fastest, slowest)
+    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
+    parties["unclear"] = pairs_not_told_apart(records, fastest)
+    return finding(between if differ.is_clear else best, fastest, comparison=differ, **parties)
+
+
+def shortest_alone(records: Sequence[Record], claim: Claim) -> list[Finding]:
+    """The shortest copy or message that was timed alone, of the smallest size."""
+    timed = [(number(r, "size"), q.value, r, q) for r in records if (q := counter(r, "latency_us", "us"))]
+    shortest = min(timed, key=lambda entry: entry[:2], default=None)
+    return [finding(claim, shortest[2], shortest[3], **parties_of(shortest[2]))] if shortest else []
 
 
 def memory_of(factors: Mapping[str, Scalar]) -> str:
