@@ -20,7 +20,7 @@ from firsttouch.comparison.runs import (
     factors_of,
 )
 from firsttouch.encoding import encode_json
-from firsttouch.papers.rows import MEDIAN, PublishedValue, includes
+from firsttouch.papers.rows import MEDIAN, PublishedValue, are_met
 from firsttouch.records.schema import PEER, Factors
 from firsttouch.text import join_names
 
@@ -252,7 +252,7 @@ def _stated(
     for value in values:
         places: dict[tuple[object, ...], int] = {}
         for place, point in by_experiment.get(value.experiment, ()):
-            matches = all(includes(wanted, point.get(name)) for name, wanted in value.factors.items())
+            matches = are_met(value.factors, point)
             meant = value.metric == MEDIAN and (value.unit, value.metric_version) == (
                 definitions[place].unit,
                 definitions[place].version,

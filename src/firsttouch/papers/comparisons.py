@@ -19,7 +19,7 @@ from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.events import unseen
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
-from firsttouch.papers.rows import MEDIAN, FactorValues, includes, is_exception
+from firsttouch.papers.rows import MEDIAN, FactorValues, are_met
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import ITERATION_TIME, Record, Scalar, Struct, as_number
 from firsttouch.text import condition, named
@@ -67,26 +67,11 @@ class PointSelection:
     factors: Mapping[str, FactorValues]
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
-        return all(_includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
-
-
-def _includes(wanted: FactorValues, value: Scalar) -> bool:
-    if isinstance(wanted, list):
-        return any(_includes(each, value) for each in wanted)
-    if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
-        return value > float(wanted[1:])
-    if is_exception(wanted):
-        return includes(wanted, value)
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+        return are_met(self.factors, factors)
 
 
 def values_of(wanted: FactorValues) -> list[Scalar]:
     return wanted if isinstance(wanted, list) else [wanted]
-
-
-def is_bound(value: Scalar) -> bool:
-    """True for a condition that any number above one meets, such as ">64"."""
-    return isinstance(value, str) and value.startswith(">")
 
 
 def sides_of(test: Check) -> Iterator[PointSelection]:

@@ -20,14 +20,13 @@ from firsttouch.papers.comparisons import (
     ComparedValue,
     PointSelection,
     compared,
-    is_bound,
     repeated,
     sides_of,
     values_of,
 )
 from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.pooled import CONDITIONS, pooled
-from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_exception
+from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_bound, is_exception
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
 from firsttouch.text import count, is_size, named

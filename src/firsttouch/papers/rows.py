@@ -84,16 +84,29 @@ class Correspondence(Struct):
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
         """True if a point with these factors is one that the row corresponds to."""
-        return all(includes(wanted, factors.get(name)) for name, wanted in self.factors.items())
+        return are_met(self.factors, factors)
 
 
-def includes(wanted: FactorValues, value: Scalar) -> bool:
-    """True if a factor's value is the wanted one, or one of those wanted, or for "!self" any other than self."""
+def are_met(wanted: Mapping[str, FactorValues], factors: Mapping[str, Scalar]) -> bool:
+    """Whether each factor has the value that is wanted, or one of those; for ">64" any number above it, for "!self" any
+    other than self.
+    """
+    return all(_includes(values, factors.get(name)) for name, values in wanted.items())
+
+
+def _includes(wanted: FactorValues, value: Scalar) -> bool:
     if isinstance(wanted, list):
-        return any(includes(each, value) for each in wanted)
+        return any(_includes(each, value) for each in wanted)
+    if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
+        return value > float(wanted[1:])
     if is_exception(wanted):
         return value is not None and value != str(wanted)[1:]
-    return value == wanted
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def is_bound(wanted: FactorValues) -> bool:
+    """True for a condition that any number above one meets, such as ">64"."""
+    return isinstance(wanted, str) and wanted.startswith(">")
 
 
 def is_exception(wanted: FactorValues) -> bool:
