@@ -167,7 +167,7 @@ def test_threads_and_switches_are_a_part_of_the_interface() -> None:
         ]
     )
     (row,) = found.rows
-    assert [one.interface for one in row.measured] == ["cpu", "copy-engine, sdma 0", "cpu, threads 1"]
+    assert [one.interface for one in row.measured] == ["cpu", "copy-engine (sdma 0)", "cpu (threads 1)"]
 
 
 def message(interface: str, rate: float, ranks: int, **factors: Scalar) -> Record:
@@ -187,7 +187,7 @@ def test_a_message_to_itself_is_not_one_between_two() -> None:
 
 def test_a_route_is_an_interface() -> None:
     (row,) = interfaces([message("mpi", 5.0, 2), message("mpi", 8.0, 2, route="direct")]).rows
-    assert row.fastest == ("mpi, route direct",)
+    assert row.fastest == ("mpi (route direct)",)
 
 
 def collective(interface: str, alone: float, interval: float) -> Record:

@@ -230,7 +230,8 @@ def _named_by(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
         more = {name: derive(record) for name, derive in derived.items()}
         if (hosts := len({party.host for party in record.parties})) > 1:
             more[HOSTS] = hosts
-        return ", ".join([str(factors.get(factor)), *unusual]), {"device": record.device, **others, **more}
+        name = f"{factors.get(factor)} ({', '.join(unusual)})" if unusual else str(factors.get(factor))
+        return name, {"device": record.device, **others, **more}
 
     return describe
 
