@@ -18,6 +18,7 @@ from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 from tests.planning import plan_on
 
+from firsttouch.papers.comparisons import values_of
 from firsttouch.papers.figures import all_figures, named_in
 from firsttouch.papers.rows import all_rows
 from firsttouch.records.reading import load_results
@@ -161,15 +162,11 @@ def test_every_figure_table_and_application_of_a_study_has_a_line(paper: str) ->
     listed = {figure.id for figure in all_figures()[paper]}
     assert {each for row in published for each in named_in(row.section)} <= listed
     assert {each for line in lines for each in named_in(line.where)} == listed
-    named = {name for row in published for name in as_list(row.conditions.get("app", []))} - NOT_MEASURED
+    named = {name for row in published for name in values_of(row.conditions.get("app", []))} - NOT_MEASURED
     text = " ".join(
         f"{line.what} {line.command}" for line in lines if line.command.startswith(("firsttouch app", NONE))
     )
     assert not {name for name in named if OTHER_NAMES.get(name, name) not in text}
-
-
-def as_list(value: Any) -> list[str]:
-    return value if isinstance(value, list) else [value]
 
 
 LIKE_ANOTHER = ("gh200-64k", "volta")

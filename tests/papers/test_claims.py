@@ -10,12 +10,13 @@ import msgspec
 import pytest
 from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
-from tests.papers.test_rows import accepts, counters_of_results, factors_of, values_of
+from tests.papers.test_rows import accepts, counters_of_results, factors_of
 
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Level, PaperClaim, Trend, Untestable, Word, all_claims
+from firsttouch.papers.comparisons import values_of
 from firsttouch.papers.evaluate import MOST_LISTED, Claims, Verdict, claims, of_results
 from firsttouch.papers.rows import APPLICATIONS, all_rows
 from firsttouch.records.reading import Results, load_results

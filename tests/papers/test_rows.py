@@ -16,6 +16,7 @@ from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Factor
 from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
+from firsttouch.papers.comparisons import values_of
 from firsttouch.papers.rows import (
     APPLICATIONS,
     MEDIAN,
@@ -37,10 +38,6 @@ from firsttouch.work import APP
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 MAPPED = [row for row in all_rows() if row.here is not None]
-
-
-def values_of(wanted: Scalar | list[Scalar]) -> list[Scalar]:
-    return wanted if isinstance(wanted, list) else [wanted]
 
 
 def factors_of(experiment: str) -> Iterator[Mapping[str, Factor]]:

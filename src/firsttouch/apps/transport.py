@@ -11,7 +11,7 @@ from firsttouch.apps.support.crossings import Crossings, arrange
 from firsttouch.apps.support.domains import blocks_along, extent_of, neighbours, packed, share_of
 from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories, every_of
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
-from firsttouch.harness.exchanging import WAYS
+from firsttouch.harness.exchanging import OPTIONS
 from firsttouch.harness.random import unit_f64
 
 
@@ -26,7 +26,7 @@ class Transport(App):
         "default": {"particles": 163_840, "cells": 16, "steps": 10, "batches": 1},
     }
     grows = "particles"
-    options = {"problem": tuple(PROBLEMS), "facets": ("6", "24"), **WAYS}
+    options = {"problem": tuple(PROBLEMS), "facets": ("6", "24"), **OPTIONS}
     more_kernels = ("population", "crossing")
     exchanges = True
     particles: int

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from firsttouch.events.log import Window
 from firsttouch.events.sums import EventKind
 
-WAYS: tuple[EventKind, ...] = ("h2d", "d2h")
+_BOTH_WAYS: tuple[EventKind, ...] = ("h2d", "d2h")
 
 
 def moved_by_iteration(window: Window, ends: Sequence[float], numbers: Sequence[int]) -> dict[str, float]:
@@ -21,9 +21,9 @@ def moved_by_iteration(window: Window, ends: Sequence[float], numbers: Sequence[
         ends: Where iterations begin and end, in seconds of time.monotonic(): one more than there are.
         numbers: How many iterations each is that were timed together. Their bytes are means.
     """
-    if window.unlisted or len(ends) < 2 or not set(WAYS) <= set(window.kinds):
+    if window.unlisted or len(ends) < 2 or not set(_BOTH_WAYS) <= set(window.kinds):
         return {}
-    sums = {way: [0] * len(numbers) for way in WAYS}
+    sums = {way: [0] * len(numbers) for way in _BOTH_WAYS}
     for event in window.events:
         at = bisect_right(ends, event.start) - 1
         if event.kind in sums and 0 <= at < len(numbers):

@@ -45,7 +45,7 @@ FACTORS = (
 )
 """Without what a device restricts."""
 PACKING, SEND_BUFFERS, RECEIVES = "packing", "send_buffers", "receives"
-WAYS = {PACKING: ("gpu", "cpu"), SEND_BUFFERS: ("reused", "allocated"), RECEIVES: ("sized", "posted")}
+OPTIONS = {PACKING: ("gpu", "cpu"), SEND_BUFFERS: ("reused", "allocated"), RECEIVES: ("sized", "posted")}
 """Options of applications whose messages have any size: which agent packs and unpacks; whether memory is allocated for
 each message that is sent; and whether receives begin before the work, or when their size is known."""
 
@@ -72,7 +72,7 @@ def why_meaningless(factors: Factors) -> str:
             if ranks_of(factors) == 1
             else "several processes need an interface"
         )
-    if ranks_of(factors) == 1 and any(factors.get(name, words[0]) != words[0] for name, words in WAYS.items()):
+    if ranks_of(factors) == 1 and any(factors.get(name, words[0]) != words[0] for name, words in OPTIONS.items()):
         return "one process alone sends no messages; --ranks 2 starts two"
     if factors.get(RECEIVES) == "posted" and factors[INTERFACE] == XCCL:
         return "NCCL and RCCL receive messages of known size only; use receives=sized"

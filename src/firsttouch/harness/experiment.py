@@ -73,7 +73,7 @@ CODEBOOK = Codebook(
         "strategy": {},
         "size": {},
         "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
-        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS), *exchanging.WAYS)},
+        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS), *exchanging.OPTIONS)},
     },
     open=True,  # to parameters and options of the application
     counters=(
