@@ -6,6 +6,7 @@ claim; report/sentences.py fills it in for the report, the terminal and --json.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -24,6 +25,8 @@ MOST_NOISE = 0.1
 """The largest noise of a counter with which it is compared, as a part of it."""
 CLEAR_RATIO = 1.25
 """The least ratio of two values that is reported as a difference, and the most of two that are called alike."""
+ONE_COUNTER = math.sqrt(CLEAR_RATIO)
+"""How far a counter without an interval may be off."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import msgspec
 
-from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.schema import Record, Scalar, as_number
+
+_HUGE = 1e300
+"""Integers in a result file may be too large for a float; larger values are clamped to this."""
 
 
 def measured(records: Iterable[Record]) -> list[Record]:
@@ -29,6 +33,17 @@ def median_of(record: Record) -> float:
     """The median of a record, which must have a summary, in the record's unit."""
     assert record.summary is not None
     return record.summary.median
+
+
+def non_negative(record: Record, name: str) -> float | None:
+    """Returns a value if it is zero or positive, otherwise None."""
+    v = as_number(value(record, name))
+    return None if v is None or not 0 <= v < math.inf else min(v, _HUGE)
+
+
+def positive(record: Record, name: str) -> float | None:
+    """Returns a value if it is positive, otherwise None."""
+    return non_negative(record, name) or None
 
 
 def distinct(records: Iterable[Record], name: str) -> list[Scalar]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import math
 import os
 import re
 import shlex
@@ -19,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.findings import CLEAR_RATIO
+from firsttouch.analysis.findings import ONE_COUNTER
 from firsttouch.comparison.conditions import of_run
 from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
@@ -37,8 +36,6 @@ _PHASE = re.compile(r"phase_((?!context)\w+)_ms")
 """The counters of the phases that are parts of a run; the context is that of a process before it."""
 _PARAMETER = "param_"
 """How the names of counters with an application's parameters begin."""
-UNCERTAIN = math.sqrt(CLEAR_RATIO)
-"""How far the time of a phase may be off in one run."""
 MANY = 16
 """From this many directories on, several processes read them."""
 
@@ -259,7 +256,7 @@ def _phases(record: Record) -> Iterator[tuple[str, Interval]]:
     for name, counted in record.counters.items():
         value, match = as_number(counted), _PHASE.fullmatch(name)
         if match and value is not None:
-            yield match[1], (value, value / UNCERTAIN, value * UNCERTAIN, record.summary.n)
+            yield match[1], (value, value / ONE_COUNTER, value * ONE_COUNTER, record.summary.n)
 
 
 def _inputs(record: Record) -> str:

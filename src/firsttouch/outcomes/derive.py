@@ -14,9 +14,9 @@ from typing import TypeAlias
 import msgspec
 
 from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
-from firsttouch.analysis.statistics import measured, value
+from firsttouch.analysis.statistics import measured, positive
 from firsttouch.outcomes.iterations import with_throughput
-from firsttouch.records.schema import RELATIVE_TO, Record, as_number
+from firsttouch.records.schema import RELATIVE_TO, Record
 from firsttouch.workspace.strategies import STRATEGIES
 
 BASELINE, PINNED = "explicit", "explicit+pinned"
@@ -46,9 +46,6 @@ both medians' intervals, relative_memory_low and _high those that follow from th
 """
 FASTEST = "relative_fastest_time"
 
-_HUGE = 1e300
-"""Integers in a result file may be too large for a float; larger values are clamped to this."""
-
 _Key: TypeAlias = tuple[str, ...]
 
 
@@ -64,17 +61,6 @@ def setting(record: Record) -> _Key:
 
 def is_events_run(record: Record) -> bool:
     return record.factors.get(EVENTS) == ON
-
-
-def non_negative(record: Record, name: str) -> float | None:
-    """Returns a value if it is zero or positive, otherwise None."""
-    v = as_number(value(record, name))
-    return None if v is None or not 0 <= v < math.inf else min(v, _HUGE)
-
-
-def positive(record: Record, name: str) -> float | None:
-    """Returns a value if it is positive, otherwise None."""
-    return non_negative(record, name) or None
 
 
 def application(record: Record) -> str:

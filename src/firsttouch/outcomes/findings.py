@@ -18,7 +18,7 @@ from firsttouch.analysis.findings import (
     finding,
     quantity,
 )
-from firsttouch.analysis.statistics import measured, median_of, varying
+from firsttouch.analysis.statistics import measured, median_of, non_negative, positive, varying
 from firsttouch.experiment.shares import best_found
 from firsttouch.outcomes import exchanges
 from firsttouch.outcomes.derive import (
@@ -27,8 +27,6 @@ from firsttouch.outcomes.derive import (
     application,
     baseline_of,
     is_events_run,
-    non_negative,
-    positive,
     setting,
     strategy,
 )

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.statistics import series, series_of_parts
+from firsttouch.analysis.statistics import non_negative, series, series_of_parts
 from firsttouch.events import unseen
 from firsttouch.figures import Bar, ByIteration
 from firsttouch.records.schema import ITERATION_TIME, Record, as_number
@@ -66,16 +66,16 @@ def figures(records: Sequence[Record]) -> list[ByIteration | Bar]:
 def with_throughput(record: Record) -> Record:
     """The record with the throughput of each tier in GB/s, if a profiler counted its bytes and the kernels' time."""
     counters = {name: v for name, v in record.counters.items() if not name.startswith("throughput_")}
-    if (ms := _amount(record, "hw_kernel_ms")) is not None and ms > 0:
+    if (ms := non_negative(record, "hw_kernel_ms")) is not None and ms > 0:
         for tier in TIERS:
-            if (size := _amount(record, f"hw_{tier}_bytes")) is not None:
+            if (size := non_negative(record, f"hw_{tier}_bytes")) is not None:
                 counters[f"throughput_{tier}_gbs"] = size / ms / 1e6
     return msgspec.structs.replace(record, counters=counters)
 
 
 def throughput(record: Record) -> dict[str, float]:
     """GB/s by tier."""
-    values = {tier: _amount(record, f"throughput_{tier}_gbs") for tier in TIERS}
+    values = {tier: non_negative(record, f"throughput_{tier}_gbs") for tier in TIERS}
     return {tier: v for tier, v in values.items() if v is not None}
 
 
@@ -95,8 +95,3 @@ def rows(record: Record) -> list[Row]:
         if (ms := as_number(times.get(number))) is not None:
             row["ms"] = ms
     return [made[number] for number in sorted(made)]
-
-
-def _amount(record: Record, name: str) -> float | None:
-    v = as_number(record.counters.get(name))
-    return v if v is not None and v >= 0 else None

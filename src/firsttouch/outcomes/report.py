@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from msgspec import structs
 
 from firsttouch.analysis.findings import Finding
-from firsttouch.analysis.statistics import series, value, varying
+from firsttouch.analysis.statistics import non_negative, positive, series, value, varying
 from firsttouch.events import unseen
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ReportSection
@@ -28,8 +28,6 @@ from firsttouch.outcomes.derive import (
     baseline_of,
     derive,
     is_events_run,
-    non_negative,
-    positive,
     prefixes,
     strategy,
 )

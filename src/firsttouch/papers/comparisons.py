@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from firsttouch.analysis.findings import CLEAR_RATIO, Quantity, are_apart, counter, number, quantity, ratio_of
+from firsttouch.analysis.findings import (
+    CLEAR_RATIO,
+    ONE_COUNTER,
+    Quantity,
+    are_apart,
+    counter,
+    number,
+    quantity,
+    ratio_of,
+)
 from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.events import unseen
 from firsttouch.machine.switches import SWITCHES
@@ -30,8 +39,6 @@ machine differ by about as much.
 """
 ALIKE = 1.1
 """The largest ratio of values that are the same."""
-_ONE_COUNTER = math.sqrt(CLEAR_RATIO)
-"""How far a counter without an interval may be off."""
 
 Agreement: TypeAlias = Literal["yes", "no", "unclear"]
 
@@ -107,7 +114,7 @@ def _value(test: Check, record: Record) -> Quantity | None:
         return noisy
     if (deviation := _deviation(record, test.metric)) is not None:
         return Quantity(value, unit, value - deviation, value + deviation)
-    return Quantity(value, unit, *sorted((value / _ONE_COUNTER, value * _ONE_COUNTER)))
+    return Quantity(value, unit, *sorted((value / ONE_COUNTER, value * ONE_COUNTER)))
 
 
 def _is_complete(test: Check, record: Record) -> bool:
