@@ -16,13 +16,13 @@ from tests.matrix import matrix
 
 from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK
 from firsttouch.counters.perf import Perf
-from firsttouch.counters.tool import COUNTED_ELSEWHERE, NONE, STATE, HwCounter
+from firsttouch.counters.tool import COUNTED_ELSEWHERE, STATE, HwCounter
 from firsttouch.counters.tools import TOOLS
 from firsttouch.engine import counted
 from firsttouch.engine.runner import missing
 from firsttouch.machine.backends import BACKENDS
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import SCHEMA, Record, Request
+from firsttouch.records.schema import NONE, SCHEMA, Record, Request
 
 HERE = Path(__file__).parent
 NCU_CSV = (HERE / "recorded/ncu.csv").read_text()

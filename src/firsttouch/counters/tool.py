@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Record, reason_in
 
 PREFIX = "hw_"
 """How the names of all counters begin that the run under a tool adds to a record."""
-STATE, NONE = "hw_counters", "none: "
+STATE = "hw_counters"
 """The counter of a record that names the tool, or says NONE and why nothing was counted."""
 KERNELS, KERNEL_TIME = "hw_kernels", "hw_kernel_ms"
 """The counters that hold the number of kernels over which the others are sums, and their time under the tool."""
@@ -183,8 +183,7 @@ def evaluate(forms: Mapping[str, Mapping[str, float]], reading: Reading) -> dict
 
 def why_none(record: Record) -> str | None:
     """Why a point for which counters were requested has none; None for other points."""
-    state = record.counters.get(STATE)
-    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
+    return reason_in(record.counters.get(STATE))
 
 
 def why_lacking(record: Record) -> str | None:

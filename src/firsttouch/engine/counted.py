@@ -18,7 +18,6 @@ from firsttouch.counters import marks
 from firsttouch.counters.tool import (
     COUNTED,
     KERNELS,
-    NONE,
     PREFIX,
     STATE,
     RefusedError,
@@ -34,7 +33,7 @@ from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment
 from firsttouch.experiment.contract import why_not_counted
 from firsttouch.machine.backends import BACKENDS, HOST
-from firsttouch.records.schema import ITERATION_TIME, DeviceInfo, Factors, Record, Scalar
+from firsttouch.records.schema import ITERATION_TIME, NONE, DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.process import run_program, run_under
 
 TIMEOUT = 300.0

@@ -23,6 +23,7 @@ from firsttouch.machine.processor_time import ProcessorUse, shortest_period, use
 from firsttouch.machine.switches import optimistic_device
 from firsttouch.records.schema import (
     NODE,
+    NONE,
     PEER,
     SCHEMA,
     AllocatorInfo,
@@ -336,7 +337,7 @@ def _add_events(record: Record, session: Session, started: float, ended: float) 
     except _core.VendorError as error:
         reason = one_line(str(error))
     if window is None:
-        record.counters.setdefault(events.STATE, events.NONE + reason)
+        record.counters.setdefault(events.STATE, NONE + reason)
         return None
     counters: dict[str, Scalar] = {events.STATE: events.RECORDED, **window.totals()}
     record.counters = counters | record.counters

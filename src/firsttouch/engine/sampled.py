@@ -24,8 +24,8 @@ from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.nvml import FLUSH
 from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
-from firsttouch.profile.timelines import COUNTER, FOLDER, NONE, SOURCE, read_course
-from firsttouch.records.schema import DeviceInfo, Record, Scalar
+from firsttouch.profile.timelines import COUNTER, FOLDER, SOURCE, read_course
+from firsttouch.records.schema import NONE, DeviceInfo, Record, Scalar
 from firsttouch.records.timeline import MemoryCourse, NamedInterval, peak, peak_of_both
 from firsttouch.workers.protocol import Reply, describe
 

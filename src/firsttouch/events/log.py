@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from firsttouch.events.sums import KINDS, CauseSums, Course, EventKind, PhaseTotals, add_up, counters, shares
-from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct
+from firsttouch.records.schema import DeviceInfo, Record, Scalar, Struct, reason_in
 from firsttouch.records.timeline import NamedInterval
 
 VARIABLE = "FIRSTTOUCH_EVENTS"
@@ -23,7 +23,7 @@ VARIABLE = "FIRSTTOUCH_EVENTS"
 
 STATE = "um_events"
 """The counter of a record that says whether events were recorded: RECORDED, or NONE followed by the reason."""
-RECORDED, NONE = "recorded", "none: "
+RECORDED = "recorded"
 MOST_LISTED = 1 << 19
 """The most events that a log holds one by one: a few hundred MiB. Totals have all of them."""
 MOST_SENT = 20_000
@@ -252,8 +252,7 @@ def why_not_offered(device: DeviceInfo) -> str:
 
 def why_none(record: Record) -> str | None:
     """Why a point for which events were requested has none; None for other points."""
-    state = record.counters.get(STATE)
-    return state.removeprefix(NONE) if isinstance(state, str) and state.startswith(NONE) else None
+    return reason_in(record.counters.get(STATE))
 
 
 def start(device: DeviceInfo) -> tuple[EventLog | None, str]:

@@ -44,7 +44,7 @@ from firsttouch.experiment.presets import (
 )
 from firsttouch.figures import Bar, Line, Table
 from firsttouch.records.codebook import Codebook, CounterEntry, Traffic
-from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import NONE, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.text import ALL
 from firsttouch.units import format_number
@@ -385,7 +385,7 @@ RANGE = Claim(
 def _tlb_loads(in_kernel: float | None) -> str:
     """Which loads through data TLBs were counted, or why none were."""
     if in_kernel is None:
-        return f"none: {_core.why_no_tlb_loads() or 'other programs use all counters of the processor'}"
+        return f"{NONE}{_core.why_no_tlb_loads() or 'other programs use all counters of the processor'}"
     return "of the program and the kernel" if in_kernel else "of the program; the kernel's may not be counted here"
 
 

@@ -13,16 +13,14 @@ from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import why_not_added
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, read
-from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.schema import DeviceInfo, Record, reason_in
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings
 
 FOLDER = "timelines"
 COUNTER, SOURCE = "timeline", "timeline_source"
 """The counters of a record with the folder of its profile in the results directory, and with what states the memory of
-its device.
+its device, or NONE and why nothing does.
 """
-NONE = "none: "
-"""How the second counter begins if nothing states it."""
 MOST_PROBLEMS = 3
 """The most timelines that can't be read of which each has a warning."""
 _NAME = re.compile(rf"{FOLDER}/[0-9]{{4,9}}")
@@ -37,8 +35,7 @@ def folder_of(record: Record) -> str:
 
 def why_no_device(record: Record) -> str | None:
     """Why the memory of the device is not known over time; None if it is, or if it was not asked for."""
-    source = record.counters.get(SOURCE)
-    return source.removeprefix(NONE) if isinstance(source, str) and source.startswith(NONE) else None
+    return reason_in(record.counters.get(SOURCE))
 
 
 def gpu_of(gpus: Sequence[schema.ProfiledGpu], device: DeviceInfo) -> schema.ProfiledGpu | None:

@@ -120,6 +120,15 @@ def as_number(value: Scalar) -> float | None:
     return None if isinstance(value, bool | str | None) else float(value)
 
 
+NONE = "none: "
+"""How a counter begins that says why something is not known."""
+
+
+def reason_in(counter: Scalar) -> str | None:
+    """The reason in a counter that says why something is not known; None for others."""
+    return counter.removeprefix(NONE) if isinstance(counter, str) and counter.startswith(NONE) else None
+
+
 Better: TypeAlias = Literal["lower", "higher", "neither"]
 """Whether a lower or a higher value is better, or neither."""
 
