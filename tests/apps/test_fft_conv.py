@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.harness.libraries import use_numpy
 from tests.harness.running import assert_detected, run_tiny, skip_reason, strategies
+from tests.matrix import matrix
 
 from firsttouch.apps.fft_conv import FftConvC2C, FftConvFused, FftConvR2C
 from firsttouch.apps.support import fft
@@ -104,7 +105,7 @@ def test_the_sizes_of_table_1_are_reached(card: int, app: type[App], in_memory: 
         assert not app.problem(params)
 
 
-@pytest.mark.parametrize("strategy", strategies())
+@pytest.mark.parametrize("strategy", matrix(strategies(), 2))
 @every_variant
 def test_library_is_used_if_available(app: type[App], strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if reason := skip_reason(app, strategy):
