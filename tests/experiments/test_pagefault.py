@@ -181,6 +181,9 @@ def test_single_faults_have_a_distribution_if_they_have_enough_samples() -> None
     found, *plain = PAGEFAULT.derive([many, few, others])
     assert [found.counters[f"p{k}_ns"] for k in (1, 50, 99)] == [1010, 1500, 1990]
     assert plain == [few, others]
+    (low,) = PAGEFAULT.derive([replace(many, samples=[t - 1100 for t in many.samples])])
+    assert "p1_ns" not in low.counters, "the difference of two times is below zero there"
+    assert low.counters["p50_ns"] == 400
     assert any(f.series == "p{}_ns" and f.where == {"pages": 1} for f in PAGEFAULT.figures)
 
 

@@ -62,6 +62,18 @@ def test_a_point_of_several_runs_has_the_interval_of_all() -> None:
     assert (record.summary.ci_low, record.summary.ci_high, record.summary.n) == (99, 303, 27)
 
 
+@pytest.mark.parametrize(("inputs", "points"), [({"n": 960}, 1), ({"n": 480}, 2), ({"nx": 960, "ny": 960}, 2)])
+def test_an_application_that_ran_with_other_parameters_is_another_point(inputs: dict[str, int], points: int) -> None:
+    def ran(ms: float, **parameters: int) -> Results:
+        record = a_record("latency", ms, {"app": "halo", "size": "default", "strategy": "explicit"})
+        counters = {f"param_{name}": v for name, v in parameters.items()}
+        return run_of(replace(record, experiment="app", unit="ms", counters=counters))
+
+    records = pooled({"one": ran(10, n=960), "other": ran(30, **inputs)}).records
+    assert len(records) == points
+    assert all(("n" in r.factors or "nx" in r.factors) == (points > 1) for r in records)
+
+
 @pytest.mark.parametrize(
     ("topic", "fact", "factor"),
     [("memory", "page_bytes", "page_bytes"), ("nvidia", "driver", "cuda_driver"), ("huge_pages", "thp_enabled", "thp")],

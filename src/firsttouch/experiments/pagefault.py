@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -244,9 +244,11 @@ class PageFault(Experiment):
         return Measurement.of(outcome, keep=kept, counters=counters)
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
-        """Adds more percentiles of single first touches, for the figure of their distribution."""
+        """Adds more percentiles of single first touches, for the figure of their distribution, without those at which
+        the difference of two times is not above zero.
+        """
         return [
-            msgspec.structs.replace(r, counters={**r.counters, **_distribution(r.samples, PERCENTILES)})
+            msgspec.structs.replace(r, counters={**r.counters, **_above_zero(_distribution(r.samples, PERCENTILES))})
             if r.factors.get("pages") == 1 and len(r.samples) >= LEAST_DISTRIBUTED
             else r
             for r in records
@@ -294,6 +296,10 @@ def _resolved_median(outcome: _core.Outcome) -> float:
 def _distribution(samples: Sequence[float], percentiles: Sequence[int] = (50, 95, 99)) -> dict[str, Scalar]:
     percentile = statistics.quantiles(samples, n=100, method="inclusive")
     return {"mean_ns": statistics.fmean(samples), **{f"p{k}_ns": percentile[k - 1] for k in percentiles}}
+
+
+def _above_zero(times: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {name: v for name, v in times.items() if isinstance(v, float) and v > 0}
 
 
 def _ns(nanoseconds: float) -> str:

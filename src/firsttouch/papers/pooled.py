@@ -21,15 +21,16 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     **{name: ("nvidia_uvm", name) for name in PARAMETERS},
 }
 """What runs of one machine may differ in, and the topic and the name of the fact that states it."""
-
-
+_INPUT = "param_"
+"""How the names of counters with an application's parameters begin."""
 _ALIKE = (("cpu", "model"), ("cpu", "sockets"), ("cpu", "cores_online"), ("nvidia", "gpus"))
 """Facts that runs of one machine have in common."""
 
 
 def pooled(runs: Mapping[str, Results]) -> Results:
-    """The records of all runs. Where the runs differ in a condition, it is a factor of their records. A point that
-    several runs measured under the same conditions has the median of them and an interval that holds all of theirs.
+    """The records of all runs. Where the runs differ in a condition, or in the parameters of an application, it is a
+    factor of their records. A point that several runs measured under the same conditions has the median of them and an
+    interval that holds all of theirs.
 
     runs: by the name of the directory.
 
@@ -44,16 +45,41 @@ def pooled(runs: Mapping[str, Results]) -> Results:
                 "with `firsttouch compare`"
             )
     differing = [name for name in CONDITIONS if len({_condition(name, r.machine) for r in runs.values()}) > 1]
+    inputs = _differing_inputs([record for results in runs.values() for record in results.records])
     points: dict[str, list[Record]] = {}
     for results in runs.values():
         conditions = {name: _condition(name, results.machine) for name in differing}
         for record in results.records:
-            record = replace(record, factors=type(record.factors)({**record.factors, **conditions}))
+            own = {name: v for name, v in _inputs(record).items() if name in inputs.get(_problem(record), ())}
+            record = replace(record, factors=type(record.factors)({**own, **record.factors, **conditions}))
             points.setdefault(key_of(record), []).append(record)
     devices = {device.name: device for results in reversed([*runs.values()]) for device in results.machine.devices}
     machine = replace(first.machine, devices=list(devices.values()))
     warnings = [warning for results in runs.values() for warning in results.warnings]
     return Results(machine, first.request, [_joined(records) for records in points.values()], warnings)
+
+
+def _inputs(record: Record) -> dict[str, Scalar]:
+    """The parameters with which an application ran; none of an experiment."""
+    return {name.removeprefix(_INPUT): v for name, v in record.counters.items() if name.startswith(_INPUT)}
+
+
+def _problem(record: Record) -> tuple[object, ...]:
+    """What an application was asked to solve: its parameters follow from that in one version of it."""
+    given = frozenset((name, v) for name, v in record.factors.items() if name in _inputs(record))
+    return record.experiment, record.factors.get("app"), record.factors.get("size"), given
+
+
+def _differing_inputs(records: Sequence[Record]) -> dict[tuple[object, ...], set[str]]:
+    """The parameters in which the runs of one problem differ, as those of two versions of an application may."""
+    ran: dict[tuple[object, ...], list[dict[str, Scalar]]] = {}
+    for record in records:
+        if inputs := _inputs(record):
+            ran.setdefault(_problem(record), []).append(inputs)
+    return {
+        problem: {name for one in some for name in one if len({other.get(name) for other in some}) > 1}
+        for problem, some in ran.items()
+    }
 
 
 def _condition(name: str, machine: Machine) -> Scalar:
