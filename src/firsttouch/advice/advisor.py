@@ -175,7 +175,7 @@ def _params(
     except ValueError as error:
         raise UsageError(str(error)) from None
     for run in (r for r in runs if r.factors["size"] == nbytes):
-        used = {name: run.counters.get(f"param_{name}") for name in params}
+        used = {name: run.parameters.get(name) for name in params}
         return {name: v if type(v) is int else params[name] for name, v in used.items()}, nbytes
     return params, nbytes
 

@@ -34,8 +34,6 @@ PHASE = "phase"
 """The factor that names the phase of an application of which a point is the time."""
 _PHASE = re.compile(r"phase_((?!context)\w+)_ms")
 """The counters of the phases that are parts of a run; the context is that of a process before it."""
-_PARAMETER = "param_"
-"""How the names of counters with an application's parameters begin."""
 MANY = 16
 """From this many directories on, several processes read them."""
 
@@ -262,8 +260,7 @@ def _phases(record: Record) -> Iterator[tuple[str, Interval]]:
 def _inputs(record: Record) -> str:
     if APPLICATION not in record.factors:
         return ""
-    named = sorted((name, v) for name, v in record.counters.items() if name.startswith(_PARAMETER))
-    return ", ".join(f"{name.removeprefix(_PARAMETER)} {v}" for name, v in named)
+    return ", ".join(f"{name} {v}" for name, v in sorted(record.parameters.items()))
 
 
 def _why(record: Record) -> str:

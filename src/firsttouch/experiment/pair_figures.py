@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from firsttouch.analysis.findings import number
 from firsttouch.analysis.statistics import distinct, group_by, measured, value
 from firsttouch.figures import Bar, Figure, Heat, Line
 from firsttouch.records.schema import Record, Scalar
@@ -42,7 +43,7 @@ def _by_memory(figure: Heat, rows: Sequence[Record]) -> list[Figure]:
     """Bars and a matrix of the memory of one pair, at the size at which most allocators were measured."""
     found: list[Figure] = []
     pairs = group_by(_shown(figure, rows), BY, OWNER, "size").values()
-    fullest = max(pairs, key=lambda some: (len(_names(some, BETWEEN)), _bytes(some[0])), default=[])
+    fullest = max(pairs, key=lambda some: (len(_names(some, BETWEEN)), number(some[0], "size")), default=[])
     alike = [r for r in fullest if " to " not in str(value(r, BETWEEN))]
     if len(_names(alike, BETWEEN)) > 1:
         colour = next((n for n in ("first_touch", "sdma", figure.facet) if len(_names(alike, n)) > 1), "")
@@ -71,8 +72,3 @@ def _shown(figure: Figure, rows: Sequence[Record]) -> list[Record]:
 
 def _names(rows: Sequence[Record], name: str) -> list[Scalar]:
     return distinct(rows, name) if name else []
-
-
-def _bytes(record: Record) -> float:
-    size = record.factors.get("size")
-    return size if isinstance(size, int | float) else 0.0

@@ -35,7 +35,7 @@ from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.outcomes.placements import PLACEMENT
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
-from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import PARAMETER, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.workspace.ballast import why_not_oversubscribed
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
@@ -307,7 +307,7 @@ class Application(Applications):
         counters["process_ms"] = process_seconds() * 1e3
         counters["footprint_bytes"] = app.footprint(params)
         counters["copied_h2d_bytes"], counters["copied_d2h_bytes"] = last.transferred["gpu"], last.transferred["cpu"]
-        counters |= {f"param_{name}": value for name, value in params.items()}
+        counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
         counters |= {name: mean(run.exchanged[name] for run in middle) for name in last.exchanged}
         counters |= {**app.used, **last.events, **division.facts(app)}
         return Measurement(

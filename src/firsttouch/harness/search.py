@@ -86,11 +86,7 @@ def further(request: Request, records: Sequence[Record], known: Mapping[str, typ
 
 
 def _changes_from(base: Record, app: type[App]) -> list[str]:
-    params: Params = {
-        name.removeprefix("param_"): int(v)
-        for name, v in base.counters.items()
-        if name.startswith("param_") and isinstance(v, int)
-    }
+    params: Params = {name: int(v) for name, v in base.parameters.items() if isinstance(v, int)}
     words = changes(
         app.declarations(params), STRATEGIES[strategy(base)], place_scratch=base.factors.get("scratch") == AS_IS
     )

@@ -301,8 +301,7 @@ def with_cases(records: Sequence[Record]) -> list[Record]:
     for record in records:
         own.setdefault(application(record), []).append(record)
     names = {
-        app: [name for name in varying(rows) if any(f"param_{name}" in r.counters for r in rows)]
-        for app, rows in own.items()
+        app: [name for name in varying(rows) if any(name in r.parameters for r in rows)] for app, rows in own.items()
     }
 
     def case(record: Record) -> str:
@@ -379,7 +378,7 @@ def _over_numbers(ran: Sequence[Record]) -> list[Figure]:
     """The time over the ratio of less and less memory, and over a size or a parameter with several values."""
     figures: list[Figure] = [*_over_ratios(ran)]
     for name in varying(ran):
-        if name != "size" and not any(f"param_{name}" in r.counters for r in ran):
+        if name != "size" and not any(name in r.parameters for r in ran):
             continue
         values = [r.factors.get(name) for r in ran]
         if all(type(v) is int for v in values) and len(set(values)) >= SCALED:

@@ -88,7 +88,7 @@ def _corresponds(row: PaperRow, here: Correspondence, record: Record, device: De
     if here.experiment != APPLICATIONS:
         return True
     of_events = record.factors.get("events") == "on"
-    input_stated = bool(here.relative_to) or any(f"param_{name}" in record.counters for name in here.factors)
+    input_stated = bool(here.relative_to) or any(name in record.parameters for name in here.factors)
     return input_stated and not of_events and exceeds_memory(record, device) == here.exceeds_memory
 
 

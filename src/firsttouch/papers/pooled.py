@@ -21,8 +21,6 @@ CONDITIONS: Mapping[str, tuple[str, str]] = {
     **{name: ("nvidia_uvm", name) for name in PARAMETERS},
 }
 """What runs of one machine may differ in, and the topic and the name of the fact that states it."""
-_INPUT = "param_"
-"""How the names of counters with an application's parameters begin."""
 _ALIKE = (("cpu", "model"), ("cpu", "sockets"), ("cpu", "cores_online"), ("nvidia", "gpus"))
 """Facts that runs of one machine have in common."""
 
@@ -50,7 +48,7 @@ def pooled(runs: Mapping[str, Results]) -> Results:
     for results in runs.values():
         conditions = {name: _condition(name, results.machine) for name in differing}
         for record in results.records:
-            own = {name: v for name, v in _inputs(record).items() if name in inputs.get(_problem(record), ())}
+            own = {name: v for name, v in record.parameters.items() if name in inputs.get(_problem(record), ())}
             record = replace(record, factors=type(record.factors)({**own, **record.factors, **conditions}))
             points.setdefault(key_of(record), []).append(record)
     devices = {device.name: device for results in reversed([*runs.values()]) for device in results.machine.devices}
@@ -59,14 +57,9 @@ def pooled(runs: Mapping[str, Results]) -> Results:
     return Results(machine, first.request, [_joined(records) for records in points.values()], warnings)
 
 
-def _inputs(record: Record) -> dict[str, Scalar]:
-    """The parameters with which an application ran; none of an experiment."""
-    return {name.removeprefix(_INPUT): v for name, v in record.counters.items() if name.startswith(_INPUT)}
-
-
 def _problem(record: Record) -> tuple[object, ...]:
     """What an application was asked to solve: its parameters follow from that in one version of it."""
-    given = frozenset((name, v) for name, v in record.factors.items() if name in _inputs(record))
+    given = frozenset((name, v) for name, v in record.factors.items() if name in record.parameters)
     return record.experiment, record.factors.get("app"), record.factors.get("size"), given
 
 
@@ -74,7 +67,7 @@ def _differing_inputs(records: Sequence[Record]) -> dict[tuple[object, ...], set
     """The parameters in which the runs of one problem differ, as those of two versions of an application may."""
     ran: dict[tuple[object, ...], list[dict[str, Scalar]]] = {}
     for record in records:
-        if inputs := _inputs(record):
+        if inputs := record.parameters:
             ran.setdefault(_problem(record), []).append(inputs)
     return {
         problem: {name for one in some for name in one if len({other.get(name) for other in some}) > 1}

@@ -37,6 +37,8 @@ PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
 BUSY = 0.1
 """The part of the processors' time from which on other programs disturb what is measured."""
+PARAMETER = "param_"
+"""How the names of counters with an application's parameters begin."""
 RANKS = "ranks"
 """The factor with the number of processes that carry out a point together."""
 ITERATION_TIME = "iteration_{}_ms"
@@ -283,6 +285,11 @@ class Record(Stored):
 
     def __post_init__(self) -> None:
         check_integers((*self.factors.values(), *self.counters.values()))
+
+    @property
+    def parameters(self) -> dict[str, Scalar]:
+        """The parameters with which an application ran, by name; none of an experiment."""
+        return {name.removeprefix(PARAMETER): v for name, v in self.counters.items() if name.startswith(PARAMETER)}
 
     @property
     def is_measured(self) -> bool:
