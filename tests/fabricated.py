@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -258,6 +260,25 @@ def _mi300a_node(apus: int) -> Machine:
     return Machine(96, 480 * GIB, [cpu(96, 384 * MIB, infinity_cache_bytes=256 * MIB), *devices])
 
 
+def _h100_node(gpus: int) -> Machine:
+    """H100 that reach each other over a switch of NVLink."""
+    one = cuda("NVIDIA H100 80GB HBM3", 80 * GIB, multiprocessors=132, l2_bytes=50 * MIB)
+    names = [f"cuda:{index}" for index in range(gpus)]
+    link: dict[str, Any] = {"access": "direct", "link": "NVLink switch", "peak_source": "NVML, 18 x NVLink"}
+    link |= {"peak_in_gbs": 478.1, "peak_out_gbs": 478.1}
+    facts = {**one.facts, "copies_between_devices": True}
+    devices = [
+        msgspec.structs.replace(
+            one,
+            name=name,
+            facts={**facts, "uuid": f"GPU-0000000{index}"},
+            peers=[Peer(name=other, **link) for other in names if other != name],
+        )
+        for index, name in enumerate(names)
+    ]
+    return Machine(96, 1800 * GIB, [cpu(96, 210 * MIB, 2 * MIB), *devices])
+
+
 def _gh200(base_page: int, huge_page: int) -> Machine:
     gpu = cuda(
         "NVIDIA GH200 480GB",
@@ -290,6 +311,7 @@ MACHINES: Mapping[str, Machine] = {
     "mi300a": _mi300a(xnack=False),
     "mi300a-xnack": _mi300a(xnack=True),
     "mi300a-node": _mi300a_node(4),
+    "h100-node": _h100_node(8),
     "gh200": _gh200(4 * KIB, 2 * MIB),
     "gh200-64k": _gh200(64 * KIB, 512 * MIB),
     "tk1": Machine(4, 1900 * MIB, [cpu(4, 0, 2 * MIB), _TK1]),
