@@ -127,10 +127,15 @@ class ApplicationWork(Work):
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """The devices on which an application can run; if there are none, all, so that the plan has the reasons. Where
-        there is a GPU, kernels on the host's processor run only if --device names it.
+        there is a GPU, kernels on the host's processor run only if --device names it. Where several processes share the
+        work, they have all devices of a driver, so its first one stands for them.
         """
+        from firsttouch.experiment.interfaces import devices_of
+
         known = self.experiments({}).values()
         usable = [device for device in devices if any(app.supports(device) is None for app in known)]
+        if (request.ranks or 1) > 1:
+            usable = [device for device in usable if device.name == devices_of(device)[0]]
         return super().default_devices(without_processors(usable) or devices, request)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:

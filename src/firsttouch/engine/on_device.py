@@ -29,6 +29,7 @@ from firsttouch.experiment.contract import (
 from firsttouch.experiment.presets import Candidate, excluded, left_out
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Point, Request, Scalar
+from firsttouch.text import join_names
 
 _MOST_COMBINATIONS = 10_000_000
 """The most combinations of the values of an experiment's factors on a device."""
@@ -37,6 +38,8 @@ _MOST_SKIPPED = 100
 first is recorded."""
 _Placed: TypeAlias = tuple[Candidate, tuple[str, ...]]
 """A combination of factors with the device of each rank."""
+_FROM_FIRST = "ranks are dealt out among the driver's devices from {0} on; --device {0} measures them"
+"""Why a point is not this device's. Points that several devices carry out belong to that of the first rank."""
 SHORTEST = 2e-3
 """The least sampling time of a point, in seconds."""
 
@@ -63,7 +66,9 @@ class ExperimentOnDevice:
     most_ranks: int = 1
     """The most processes that may carry out a point together."""
     elsewhere: bool = False
-    """True if a factor that --set names belongs to another device; it then has no points here."""
+    """True if its points are another device's: a factor that --set names goes with that device, or the first rank is
+    always there.
+    """
     _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
     """The device as it may be, by the values of the switches."""
 
@@ -102,6 +107,10 @@ class ExperimentOnDevice:
             if factor.name == RANKS:
                 values = [value for value in factor.values if isinstance(value, int) and value <= most]
                 self.factors[index] = dataclasses.replace(factor, values=sorted({*values, most}))
+        fewest = Factors((factor.name, factor.values[0]) for factor in self.factors if factor.values)
+        first = next(iter(places_of(self.experiment, fewest, self.device)), self.device.name)
+        if first != self.device.name and not self.reason:
+            self.reason, self.elsewhere = _FROM_FIRST.format(first), True
 
     def restrict(self, sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Replaces the values of factors by those of --set that are valid here. If none is, all is skipped."""
@@ -126,6 +135,8 @@ class ExperimentOnDevice:
         candidates: list[_Placed] = []
         meaningless: dict[tuple[Scalar, ...], str] = {}
         left_out_why: dict[str, None] = {}
+        elsewhere: dict[str, dict[tuple[Scalar, ...], int]] = {}
+        name = self.device.name
         for values in itertools.product(*(f.values for f in self.factors)):
             factors = Factors(zip((f.name for f in self.factors), values, strict=True))
             candidate = self._candidate(factors)
@@ -133,16 +144,25 @@ class ExperimentOnDevice:
                 meaningless.setdefault(self._choice(factors), why)
             elif not self.chosen and (why := left_out(candidate)):
                 left_out_why[why] = None
-            elif why := self._why_too_many(factors, places := places_of(self.experiment, factors, self.device)):
+            elif (first := next(iter(places := places_of(self.experiment, factors, self.device)), name)) != name:
+                elsewhere.setdefault(first, {})[self._choice(factors)] = len(places)
+            elif why := self._why_too_many(factors, places):
                 meaningless.setdefault(self._choice(factors), why)
             else:
                 candidates.append((candidate, places))
         covered = {self._choice(candidate.factors) for candidate, _ in candidates}
+        for first, choices in elsewhere.items():
+            covered |= choices.keys()
+            if request.devices and first not in request.devices:
+                counts = sorted(set(choices.values()))
+                self.refused[_FROM_FIRST.format(first)] = [f"points of {join_names([*map(str, counts)])} ranks"]
         for choice, why in meaningless.items():
             if self.chosen and choice not in covered:
                 self.refused.setdefault(why, []).append(self._in_words(choice))
         if not candidates:
-            self.reason = self._why_no_point([*left_out_why], [*dict.fromkeys(meaningless.values())])
+            self.reason = self._why_no_point(
+                [*left_out_why], [*map(_FROM_FIRST.format, elsewhere)] or [*dict.fromkeys(meaningless.values())]
+            )
         if self.chosen:
             candidates = self._apply_preset(candidates)
         planned: dict[str, Planned] = {}

@@ -151,12 +151,6 @@ class Collective(Experiment):
     )
     properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
 
-    def supports(self, device: DeviceInfo) -> str | None:
-        first = devices_of(device)[0]
-        if first != device.name:
-            return f"ranks are dealt out among the driver's devices from {first} on"
-        return None
-
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
         return dealt_out(device, factors.count(RANKS))
 
