@@ -7,10 +7,12 @@ import re
 import pytest
 
 from firsttouch import _core
+from firsttouch.machine import devices as machine_devices
 from firsttouch.machine.backends import BACKENDS, HOST, kind_of
 from firsttouch.machine.devices import describe_devices
 from firsttouch.machine.libraries import LIBRARIES
 from firsttouch.machine.switches import SWITCHES
+from firsttouch.records.schema import DeviceInfo
 
 
 def test_the_table_matches_that_of_the_core():
@@ -43,3 +45,26 @@ def test_devices_are_described(kind):
         assert device.name == BACKENDS[kind].device_names(index + 1)[index]
         assert device.available, device.reason
         assert device.title
+
+
+@pytest.mark.parametrize(
+    ("kind", "devices", "said"),
+    [
+        ("cuda", 2, "Between NVIDIA GPUs, .* have run on two H100s"),
+        ("cuda", 1, ""),
+        ("hip", 4, "Between AMD GPUs, .* have run on stand-ins only"),
+        ("opencl", 2, ""),
+    ],
+)
+def test_where_points_between_devices_have_run_is_said_of_that_vendor(
+    monkeypatch: pytest.MonkeyPatch, kind: str, devices: int, said: str
+) -> None:
+    monkeypatch.setattr(machine_devices, "_count", lambda kind: devices)
+    monkeypatch.setattr(
+        machine_devices, "_describe", lambda name, kind: (object(), DeviceInfo(name=name, kind=kind, title=name))
+    )
+    monkeypatch.setattr(machine_devices, "add_peers", lambda opened, **how: None)
+    first, *others = describe_devices(kind)
+    assert re.fullmatch(f"({said}.*)?" if said else "", " ".join(first.notes))
+    assert len(first.notes) == bool(said)
+    assert not any(device.notes for device in others)

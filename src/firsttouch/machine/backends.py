@@ -45,7 +45,7 @@ class Backend:
     facts; links: returns the links between its devices, for processes that have loaded its libraries;
     prepare: sees to what its driver needs of the system before its libraries are opened, and returns what is missing;
     counters: the profiler that counts what it does, by its name in counters/tools.py; messages: the library that
-    carries messages between its devices, '' if there is none.
+    carries messages between its devices, '' if there is none; between: a note on a machine with several of its devices.
     """
 
     kind: str
@@ -58,6 +58,7 @@ class Backend:
     prepare: Callable[[], str] = str
     counters: str = ""
     messages: str = ""
+    between: str = ""
 
     def device_names(self, count: int) -> list[str]:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
@@ -69,11 +70,15 @@ HIP_UNTESTED = (
     "The HIP device has not run on AMD hardware yet: its host side was exercised on stand-ins for AMD's libraries, "
     "and its kernels were compiled, not run (docs/hip.md)."
 )
-BETWEEN_GPUS_UNTESTED = (
-    "Access, copies, messages and collective operations between GPUs, by NCCL, RCCL and GPU-aware MPI too, have run on "
-    "stand-ins only so far, not on a machine with several GPUs (docs/evidence/coverage.md)."
+_BETWEEN = "access, copies, messages and collective operations"
+BETWEEN_NVIDIA = (
+    f"Between NVIDIA GPUs, {_BETWEEN}, by NCCL and staged by MPI, have run on two H100s connected by NVLink; not on "
+    "more GPUs, on several hosts, or by an MPI that takes GPU memory (docs/evidence/coverage.md)."
 )
-"""A note about a machine on which one driver has several GPUs."""
+BETWEEN_AMD = (
+    f"Between AMD GPUs, {_BETWEEN}, by RCCL and GPU-aware MPI too, have run on stand-ins only so far, not on a machine "
+    "with several GPUs (docs/evidence/coverage.md)."
+)
 WITHOUT_XNACK = (
     "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is "
     "page-locked host memory according to HIP's documentation, and neither advice nor prefetches move pages."
@@ -114,6 +119,7 @@ BACKENDS: Mapping[str, Backend] = {
             links=gpus.links,
             counters="ncu",
             messages="nccl",
+            between=BETWEEN_NVIDIA,
         ),
         Backend(
             "hip",
@@ -123,6 +129,7 @@ BACKENDS: Mapping[str, Backend] = {
             links=lambda: amd.kfd_links(Tree()),
             counters="rocprofv3",
             messages="rccl",
+            between=BETWEEN_AMD,
         ),
     )
 }

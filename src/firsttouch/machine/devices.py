@@ -9,7 +9,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.machine import libraries
-from firsttouch.machine.backends import BACKENDS, BETWEEN_GPUS_UNTESTED
+from firsttouch.machine.backends import BACKENDS
 from firsttouch.machine.peers import add_peers
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
@@ -51,8 +51,8 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     described = [_describe(name, kind) for name in backend.device_names(count)]
     opened = [(device, info) for device, info in described if device]
     add_peers(opened, moves_buffers=backend.moves_buffers, links=backend.links() if len(opened) > 1 else {})
-    if backend.messages and len(opened) > 1:
-        opened[0][1].notes.append(BETWEEN_GPUS_UNTESTED)
+    if backend.between and len(opened) > 1:
+        opened[0][1].notes.append(backend.between)
     return [info for _, info in described]
 
 
