@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import pty
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests import node_of_gpus
 from tests.calls import call
 
-from firsttouch.cli import output
+from firsttouch.cli import findings, output
 from firsttouch.cli.console import Console
 from firsttouch.cli.following import next_command
 from firsttouch.cli.progress import Waiting
@@ -83,3 +85,33 @@ def test_a_terminal_shows_that_a_page_is_being_drawn(monkeypatch: pytest.MonkeyP
             shown += os.read(here, 4096)
     os.close(here)
     assert (b"drawing the report" in shown) == terminal
+
+
+def _printed(capsys: pytest.CaptureFixture[str], *experiments: str) -> str:
+    results = node_of_gpus.results(node_of_gpus.Node(gpus=2, ranks=(2,)))
+    results.records = [r for r in results.records if r.experiment in experiments]
+    findings.show(conclusions(results))
+    return capsys.readouterr().out
+
+
+PAIRS = ("p2p-latency", "p2p-direct", "p2p-copy", "p2p-message")
+
+
+@pytest.mark.parametrize(
+    ("experiments", "is_shown", "left"),
+    [
+        (("p2p-message", "collective"), ("p2p-message on", "collective on"), ""),
+        (("p2p-copy", "collective"), ("p2p-copy on", "collective on"), ""),
+        ((*PAIRS, "collective"), ("p2p-latency on", "more in the report"), ""),
+        ((*PAIRS, "collective", "bandwidth", "transfer", "context"), (), "The report also has the findings of"),
+    ],
+)
+def test_findings_that_have_no_room_are_said_to_be_in_the_report(
+    capsys: pytest.CaptureFixture[str], experiments: Sequence[str], is_shown: Sequence[str], left: str
+) -> None:
+    out = _printed(capsys, *experiments)
+    assert len(out.splitlines()) <= findings.LINES + 3
+    assert all(text in out for text in is_shown), out
+    assert left in out
+    if not left:
+        assert all(name in out for name in experiments), out

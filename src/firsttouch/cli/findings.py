@@ -7,25 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from firsttouch.cli.output import print_stdout, text_width
+from firsttouch.text import first_few
 
 if TYPE_CHECKING:
     from firsttouch.commands import Conclusions
-    from firsttouch.report.answers import AnsweredSection
+    from firsttouch.report.answers import AnsweredSection, SectionAnswer
     from firsttouch.report.first_screen import FirstScreen
 
 MOST = 4
-"""The most sentences for each experiment on each device. The report has all of them."""
+"""The most sentences for each experiment on each device, and the most names of sections without any. The report has all
+of them.
+"""
 LINES = 25
 """The lines of a first screen with the findings that follow it."""
+_ROOM_FOR_REST = 3
+"""The lines that name the sections whose findings only the report has."""
 
 
 def show(conclusions: Conclusions) -> None:
-    """Prints the first screen, and the most important findings of every section if there is room for all of them."""
+    """Prints the first screen, and the most important findings of every section, as far as there is room."""
     lines = _first_screen(conclusions.screen)
     room = LINES - len(lines)
     lines += _conditions(conclusions.screen)
-    lines += _findings(conclusions.answers, room) if room > 0 else []
-    print_stdout("\n".join(lines))
+    partly = not conclusions.screen.numbers
+    print_stdout("\n".join(lines + _findings(conclusions.answers, room, partly=partly)))
 
 
 def show_first_screen(conclusions: Conclusions) -> None:
@@ -51,25 +56,41 @@ def _conditions(screen: FirstScreen) -> list[str]:
     return [*_filled(screen.conditions_text), ""] if screen.conditions_text else []
 
 
-def _findings(answers: Sequence[AnsweredSection], room: int) -> list[str]:
-    """As many sentences of every section as there is room for, but at most MOST. Sections whose points were all skipped
-    are only in the report.
+def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) -> list[str]:
+    """As much of every section as there is room for; where there is too little for all, of the first ones if `partly`,
+    and the names of the others. Sections whose points were all skipped are only in the report.
     """
     shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)]
-    lines: list[str] = []
-    for most in range(MOST, 0, -1):
-        lines = [line for part in shown for line in _section(part, most)]
-        if len(lines) <= room:
-            return lines
-    return lines if len(shown) == 1 else []
+    sections: list[list[str]] = []
+    for cut in (_by_sentence, _by_finding):
+        for most in range(MOST, 0, -1):
+            sections = [_section(part, *cut(part.answer, most)) for part in shown]
+            if sum(map(len, sections)) <= room or len(sections) == most == 1:
+                return [line for lines in sections for line in lines]
+    ends = [sum(map(len, sections[:n])) for n in range(1, len(sections) + 1)]
+    kept = sum(end + _ROOM_FOR_REST <= room for end in ends) if partly else 0
+    rest = list(dict.fromkeys(part.title for part in shown[kept:]))
+    lines = [line for lines in sections[:kept] for line in lines]
+    return [*lines, *_filled(f"The report also has the findings of {first_few(rest, MOST)}."), ""] if rest else lines
 
 
-def _section(part: AnsweredSection, most: int) -> list[str]:
-    sentences = part.answer.sentences
+def _by_sentence(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
+    """The first sentences of an answer, and how many more there are."""
+    return answer.sentences[:most], len(answer.sentences) - most
+
+
+def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
+    """The first findings of an answer, of which several may be one sentence, and how many more there are."""
+    from firsttouch.report.sentences import sentences
+
+    return sentences(answer.findings[:most]) or answer.sentences[:1], len(answer.findings) - most
+
+
+def _section(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
     lines = [f"{part.title} on {', '.join(part.devices)}"]
-    for sentence in sentences[:most]:
+    for sentence in sentences:
         lines += _filled(sentence, "  ", "    ")
-    if (more := len(sentences) - most) > 0:
+    if more > 0:
         lines.append(f"  ({more} more in the report)")
     return [*lines, ""]
 
