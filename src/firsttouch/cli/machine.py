@@ -68,6 +68,7 @@ def _show(machine: Machine) -> None:
         _section(console, f"{topic} (NVML)", _rows("", machine.facts[topic]))
     for topic in sorted(t for t in machine.facts if t.startswith("amd_gpu")):
         _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))
+    _partitions(console, machine)
     _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
     _links(console, machine)
     _section(console, "Libraries", _together(map(_library_row, machine.libraries)))
@@ -148,6 +149,33 @@ def _device_row(device: DeviceInfo) -> tuple[str, str]:
     return device.name, "\n".join(filter(None, lines))
 
 
+_PARTITION_COLUMNS = ("GPU", "number", "name", "mode", "memory", "multiprocessors", "memory shared by", "device")
+
+
+def _partitions(console: Console, machine: Machine) -> None:
+    """The partitions of GPUs, with the devices of those that a process opens. What they share is a warning."""
+    from firsttouch.machine.partitions import topics_of
+
+    names = {(d.facts.get("pci_bus"), d.facts["partition"]): d.name for d in machine.devices if "partition" in d.facts}
+    rows = [_partition_row(facts, names.get((facts.get("gpu"), facts.get("number")), "")) for facts in
+            topics_of(machine.facts)]  # fmt: skip
+    _table(console, "Partitions of GPUs", "", _PARTITION_COLUMNS, rows)
+
+
+def _partition_row(facts: dict[str, Scalar], device: str) -> Sequence[str]:
+    memory, number, sharing = (facts.get(name) for name in ("memory_bytes", "number", "memory_shared_by"))
+    return (
+        str(facts.get("gpu", _UNKNOWN)),
+        str(number + 1) if isinstance(number, int) else _UNKNOWN,
+        str(facts.get("name") or facts.get("uuid") or ""),
+        str(facts.get("mode", _UNKNOWN)),
+        format_size(memory) if isinstance(memory, int) else _UNKNOWN,
+        str(facts.get("multiprocessors", _UNKNOWN)),
+        _UNKNOWN if sharing is None else "no other" if sharing == 1 else f"{sharing} partitions",
+        device or (f"with {facts['uuid']}" if facts.get("uuid") else _UNKNOWN),
+    )
+
+
 _LINK_COLUMNS = ("from", "to", "link", "hops", "access", "GB/s out", "GB/s in", "source")
 _ACCESS = {"direct": "direct", "copies": "by copies", "none": "none"}
 _UNKNOWN = "unknown"
@@ -155,27 +183,36 @@ _UNKNOWN = "unknown"
 
 def _links(console: Console, machine: Machine) -> None:
     """The pairs of devices with the same driver and of NUMA nodes, and why kernels do not reach across."""
-    from rich.table import Table
-
     pairs = [(d, peer) for d in machine.devices if d.capabilities.runs_kernels for peer in d.peers]
     rows = [_link_row(d, peer) for d, peer in pairs if peer.same_driver]
     rows += _node_rows(machine.facts.get("numa", {}))
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in _LINK_COLUMNS:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    console.print()
-    console.print("Links", style="bold")
-    console.print("GB/s out and in: the stated peak each way, seen from the first column")
-    console.print(table)
+    _table(
+        console, "Links", "GB/s out and in: the stated peak each way, seen from the first column", _LINK_COLUMNS, rows
+    )
     reasons = [f"{_ACCESS[peer.access]}: {peer.reason}" for _, peer in pairs if peer.same_driver and peer.reason]
     for reason in dict.fromkeys(reasons):
         console.print(reason)
     if any(not peer.same_driver for _, peer in pairs):
         console.print("devices of different drivers share data only through the host")
+
+
+def _table(console: Console, heading: str, remark: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print()
+    console.print(heading, style="bold")
+    if remark:
+        console.print(remark)
+    console.print(table)
 
 
 def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:

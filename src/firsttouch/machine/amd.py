@@ -11,13 +11,13 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from firsttouch.encoding import encode_json
 from firsttouch.machine import gpus, usage
 from firsttouch.machine.links import Link, Links
+from firsttouch.machine.partitions import Partition
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
 from firsttouch.processes import python_module
 
@@ -53,7 +53,8 @@ _MIB = 1 << 20
 
 def driver(tree: Tree) -> Facts:
     """The kernel module's version ("of the kernel" if it is not versioned separately) and its memory parameters."""
-    facts: Facts = {"kernel_module": tree.text(f"{_MODULE}/version"), "gpus": len(kfd_gpus(tree)) or None}
+    boards = {_board(node) for node in _gpu_nodes(tree).values()}
+    facts: Facts = {"kernel_module": tree.text(f"{_MODULE}/version"), "gpus": len(boards) or None}
     if facts["kernel_module"] is None and tree.exists(_MODULE):
         facts["kernel_module"] = "of the kernel"
     for name in _PARAMETERS:
@@ -81,16 +82,15 @@ def _gpu_nodes(tree: Tree) -> dict[str, dict[str, int]]:
 
 
 def kfd_links(tree: Tree) -> Links:
-    """The links between GPUs. The peak is max_bandwidth, that of all links of a pair together in one direction. A pair
-    is left out if its GPUs have no PCI address of their own, as the partitions of one GPU.
+    """The links between GPUs, or between partitions of them. The peak is max_bandwidth, that of all links of a pair
+    together in one direction.
     """
-    located = {
-        name: _bus(node.get("domain", 0), node["location_id"])
+    parts = _partitions(tree)
+    address = {
+        name: parts[name].key if name in parts else _bus(node)
         for name, node in _gpu_nodes(tree).items()
         if "location_id" in node
     }
-    shared = Counter(located.values())
-    address = {name: bus for name, bus in located.items() if shared[bus] == 1}
     links: dict[tuple[str, str], Link] = {}
     for name, bus in address.items():
         for kind in _LINK_FOLDERS:
@@ -100,6 +100,45 @@ def kfd_links(tree: Tree) -> Links:
                 if target := address.get(str(properties.get("node_to"))):
                     links[bus, target] = _link(properties, f"KFD {kind}")
     return links
+
+
+def partitions(tree: Tree) -> list[Partition]:
+    """The compute partitions of GPUs that have several. Of the memory, NPS4 makes four parts, NPS1 one ("GPU
+    partitioning" of AMD SMI's documentation).
+    """
+    return list(_partitions(tree).values())
+
+
+def _partitions(tree: Tree) -> dict[str, Partition]:
+    """Partitions by the names of their nodes."""
+    by_board: dict[str, list[str]] = {}
+    nodes = _gpu_nodes(tree)
+    for name, node in nodes.items():
+        if "location_id" in node:
+            by_board.setdefault(_board(node), []).append(name)
+    parts: dict[str, Partition] = {}
+    for names in (names for names in by_board.values() if len(names) > 1):
+        gpu = _bus(nodes[names[0]])
+        modes = [tree.text(f"sys/bus/pci/devices/{gpu}/current_{what}_partition") for what in ("compute", "memory")]
+        memories = parse_int((modes[1] or "").removeprefix("NPS"))
+        for number, name in enumerate(names):
+            facts = _gpu(tree, f"{_NODES}/{name}", nodes[name])
+            memory, units = facts.get("memory_bytes"), facts.get("compute_units")
+            parts[name] = Partition(
+                gpu=gpu,
+                number=number,
+                partitions=len(names),
+                mode=", ".join(filter(None, modes)) or "compute partitions",
+                memory_shared_by=max(1, len(names) // memories) if memories else None,
+                memory_bytes=memory if isinstance(memory, int) else None,
+                processors=units if isinstance(units, int) else None,
+            )
+    return parts
+
+
+def _board(node: Mapping[str, int]) -> str:
+    """The PCI address of a node's GPU without the function, which some kernels replace by the partition's number."""
+    return _bus(node).rpartition(".")[0] if "location_id" in node else ""
 
 
 def _link(properties: Mapping[str, int], source: str) -> Link:
@@ -155,8 +194,7 @@ def _properties(tree: Tree, file: str) -> dict[str, int]:
 
 
 def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
-    version, location = node.get("gfx_target_version", 0), node.get("location_id")
-    capability = node.get("capability")
+    version, capability = node.get("gfx_target_version", 0), node.get("capability")
     banks = [_properties(tree, f"{folder}/mem_banks/{bank}/properties") for bank in tree.names(f"{folder}/mem_banks")]
     memory = sum(bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _LOCAL_HEAPS)
     sizes, lines = _caches(tree, f"{folder}/caches")
@@ -164,7 +202,7 @@ def _gpu(tree: Tree, folder: str, node: Mapping[str, int]) -> Facts:
     return drop_missing(
         {
             "arch": f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else None,
-            "pci_bus": _bus(node.get("domain", 0), location) if location is not None else None,
+            "pci_bus": _bus(node) if "location_id" in node else None,
             "memory_bytes": memory or None,
             "l1_bytes": sizes.get(1),
             "l2_bytes": sizes.get(2),
@@ -191,8 +229,9 @@ def _is_in_socket(tree: Tree, folder: str) -> bool | None:
     return _IN_SOCKET in weights if weights else None
 
 
-def _bus(domain: int, location: int) -> str:
-    """The PCI address in HIP's format. `location` holds bus, device and function in 8, 5 and 3 bits."""
+def _bus(node: Mapping[str, int]) -> str:
+    """The PCI address in HIP's format. `location_id` holds bus, device and function in 8, 5 and 3 bits."""
+    domain, location = node.get("domain", 0), node["location_id"]
     return f"{domain:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7:x}"
 
 

@@ -14,6 +14,7 @@ from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.cores import unnamed
 from firsttouch.machine.kernel_cache import provide_cache
 from firsttouch.machine.links import Links
+from firsttouch.machine.partitions import Partition
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import Peer, Scalar
@@ -42,10 +43,11 @@ class Backend:
     are named `kind:0`, `kind:1` and so on; switches: the entries of machine/switches.py that its runtime reads when a
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
-    facts; links: returns the links between its devices, for processes that have loaded its libraries;
-    prepare: sees to what its driver needs of the system before its libraries are opened, and returns what is missing;
-    counters: the profiler that counts what it does, by its name in counters/tools.py; messages: the library that
-    carries messages between its devices, '' if there is none; between: a note on a machine with several of its devices.
+    facts; links: returns the links between its devices, for processes that have loaded its libraries; partitions:
+    returns those of its devices that are parts of a GPU; prepare: sees to what its driver needs of the system before
+    its libraries are opened, and returns what is missing; counters: the profiler that counts what it does, by its name
+    in counters/tools.py; messages: the library that carries messages between its devices, '' if there is none;
+    between: a note on a machine with several of its devices.
     """
 
     kind: str
@@ -55,6 +57,7 @@ class Backend:
     moves_buffers: bool = False
     extra: Callable[[Mapping[str, Scalar]], ExtraInfo] = lambda facts: ExtraInfo({})
     links: Callable[[], Links] = dict
+    partitions: Callable[[], Sequence[Partition]] = list
     prepare: Callable[[], str] = str
     counters: str = ""
     messages: str = ""
@@ -102,7 +105,8 @@ def _opencl_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
 
 def _kfd_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
-    matching = (gpu for gpu in amd.kfd_gpus(Tree()) if gpu.get("pci_bus") == str(facts.get("pci_bus")).lower())
+    board = str(facts.get("pci_bus")).lower().rpartition(".")[0]  # the partitions of a GPU are alike
+    matching = (gpu for gpu in amd.kfd_gpus(Tree()) if str(gpu.get("pci_bus", "")).rpartition(".")[0] == board)
     known = {key: value for key, value in next(matching, {}).items() if key.endswith("_bytes")}
     xnack_notes = [WITHOUT_XNACK] if facts.get("xnack") in ("off", "none") else []
     return ExtraInfo(known, [HIP_UNTESTED, *xnack_notes])
@@ -117,6 +121,7 @@ BACKENDS: Mapping[str, Backend] = {
             "cuda",
             libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft", "nccl"),
             links=gpus.links,
+            partitions=gpus.mig_partitions,
             counters="ncu",
             messages="nccl",
             between=BETWEEN_NVIDIA,
@@ -127,6 +132,7 @@ BACKENDS: Mapping[str, Backend] = {
             switches=("xnack", "sdma"),
             extra=_kfd_info,
             links=lambda: amd.kfd_links(Tree()),
+            partitions=lambda: amd.partitions(Tree()),
             counters="rocprofv3",
             messages="rccl",
             between=BETWEEN_AMD,

@@ -10,6 +10,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.machine import libraries
 from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.partitions import name_partitions
 from firsttouch.machine.peers import add_peers
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
@@ -50,6 +51,7 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     backend = BACKENDS[kind]
     described = [_describe(name, kind) for name in backend.device_names(count)]
     opened = [(device, info) for device, info in described if device]
+    name_partitions([info for _, info in opened], backend.partitions() if opened else [])
     add_peers(opened, moves_buffers=backend.moves_buffers, links=backend.links() if len(opened) > 1 else {})
     if backend.between and len(opened) > 1:
         opened[0][1].notes.append(backend.between)

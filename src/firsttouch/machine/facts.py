@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from firsttouch import __version__
 from firsttouch.encoding import host_name
-from firsttouch.machine import amd, effects, gpus, host, numa, processor_time
+from firsttouch.machine import amd, effects, gpus, host, numa, partitions, processor_time
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts, Tree
@@ -74,6 +74,7 @@ def host_topics(tree: Tree, environment: Mapping[str, str], usable: Sequence[int
         "amd": amd.driver(tree),
         "amd_kfd": amd.kfd(tree),
     }
+    topics |= partitions.topics(amd.partitions(tree))
     return {topic: _clean(facts) for topic, facts in topics.items() if facts}
 
 

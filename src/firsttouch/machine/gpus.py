@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import itertools
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,9 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.encoding import encode_json
+from firsttouch.machine import partitions
 from firsttouch.machine.links import Link, Links, pci_address
+from firsttouch.machine.partitions import Partition
 from firsttouch.machine.tree import Facts, drop_missing, format_ids
 from firsttouch.processes import python_module
 from firsttouch.records.schema import Scalar
@@ -53,6 +56,7 @@ _SPEED, _COMMON_SPEED = 164, 90
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """The member that holds the value of a field, by its type."""
 _HOST_BRIDGE = 30
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PCIE_LANE_GBS = {1: 2.5 * 8 / 10 / 8, 2: 5 * 8 / 10 / 8, 3: 8 * 128 / 130 / 8, 4: 16 * 128 / 130 / 8,
                   5: 32 * 128 / 130 / 8}  # fmt: skip
 """10^9 bytes per second of one lane each way, by generation: transfers per second times the code's efficiency."""
@@ -167,7 +171,48 @@ class Nvml:
             "gpus": count,
         }
         topics: Topics = {"nvidia": drop_missing(driver)} | {f"gpu{i}": self._facts(h) for i, h in enumerate(handles)}
-        return topics | ({"links": links} if links else {})
+        return topics | ({"links": links} if links else {}) | partitions.topics(self.partitions(os.environ))
+
+    def mig_devices(self, handle: Any) -> list[Any]:
+        """The handles of a GPU's MIG devices that this user may open; empty if it is not partitioned."""
+        mode = self.query("DeviceGetMigMode", handle)
+        most = self.query("DeviceGetMaxMigDeviceCount", handle) or 0 if mode and mode[0] else 0
+        found = (self.query("DeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most))
+        return [device for device in found if device is not None]
+
+    def partitions(self, environment: Mapping[str, str]) -> list[Partition]:
+        """The MIG devices of all GPUs. Of each GPU, CUDA opens the one that CUDA_VISIBLE_DEVICES names, else the first.
+
+        The compute instances of a GPU instance share its memory and bandwidth (CUPTI's documentation, "Multi-Instance
+        GPU"); a process opens one, and none reaches another GPU (NVIDIA's MIG User Guide, "Deployment considerations").
+        """
+        found: list[Partition] = []
+        for gpu in filter(None, map(self.device, range(self.query("DeviceGetCount") or 0))):
+            pci = pci_address(str(_text(getattr(self.query("DeviceGetPciInfo", gpu), "busId", ""))))
+            devices = self.mig_devices(gpu)
+            instances = [self.query("DeviceGetGpuInstanceId", device) for device in devices]
+            uuids = [str(_text(self.query("DeviceGetUUID", device) or "")) for device in devices]
+            chosen = [uuid for uuid in uuids if uuid and uuid.startswith(_chosen(environment))]
+            for number, (device, uuid) in enumerate(zip(devices, uuids, strict=True)):
+                memory = getattr(self.query("DeviceGetMemoryInfo", device), "total", None)
+                attributes = self.query("DeviceGetAttributes", device)
+                found.append(
+                    Partition(
+                        gpu=pci,
+                        number=number,
+                        partitions=len(devices),
+                        mode="MIG",
+                        memory_shared_by=None if None in instances else instances.count(instances[number]),
+                        memory_bytes=memory if isinstance(memory, int) and memory < NOT_AVAILABLE else None,
+                        name=str(_text(self.query("DeviceGetName", device) or "")),
+                        uuid=uuid,
+                        processors=getattr(attributes, "multiprocessorCount", None),
+                        opened=uuid == chosen[0] if chosen else number == 0,
+                        alone=True,
+                        chosen_by=_VISIBLE,
+                    )
+                )
+        return found
 
     def _table(self, table: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]], handle: Any) -> Facts:
         facts: Facts = {}
@@ -179,6 +224,7 @@ class Nvml:
 
     def _facts(self, handle: Any) -> Facts:
         facts = self._table(_GPU, handle)
+        facts |= {"mig_devices": len(self.mig_devices(handle))} if facts.get("mig") else {}
         memory = self.query("DeviceGetMemoryInfo", handle, MEMORY_V2) or self.query("DeviceGetMemoryInfo", handle)
         aperture = self.query("DeviceGetBAR1MemoryInfo", handle)
         sizes = {
@@ -302,6 +348,21 @@ def _nvlink_sum(name: str, hops: int | None, links: Sequence[_NvLink]) -> Link:
     if len(known) < len(links):
         return Link(name, hops)
     return Link(name, hops, math.fsum(known), f"NVML, {len(links)} x NVLink")
+
+
+def _chosen(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The MIG devices that the environment names, by the beginnings of their UUIDs."""
+    entries = (entry.strip() for entry in environment.get(_VISIBLE, "").split(","))
+    return tuple(entry for entry in entries if entry.startswith("MIG-"))
+
+
+def mig_partitions() -> list[Partition]:
+    """The MIG devices that NVML states; empty without NVML. Opens it in this process: see `open_nvml`."""
+    try:
+        with open_nvml() as nvml:
+            return nvml.partitions(os.environ)
+    except Exception:
+        return []
 
 
 def links() -> Links:

@@ -347,7 +347,9 @@ _GPU: Sequence[_GpuCondition] = (
     _GpuCondition(
         lambda fact, gpu: fact(gpu, "mig"),
         lambda fact, gpu: (
-            f"{gpu} is partitioned (MIG on): an instance has only its share of memory, caches and copy engines."
+            f"{gpu} has MIG on and no partition that this user may open, so that no program can use it."
+            if fact(gpu, "mig_devices") == 0
+            else f"{gpu} is partitioned (MIG on): an instance has only its share of memory, caches and copy engines."
         ),
         lambda fact, gpu: f"{gpu} partitioned (MIG)",
     ),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firsttouch.machine import numa
-from firsttouch.machine.links import Link, Links, pci_address
+from firsttouch.machine.links import Link, Links
+from firsttouch.machine.partitions import SAME_GPU, link_key, of_one_gpu
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import DeviceInfo, Peer
 
@@ -47,14 +48,11 @@ def _peer(device: _core.Device, peer: _core.Device, moved: bool) -> Peer:
 
 def linked(peer: Peer, device: DeviceInfo, peer_device: DeviceInfo, links: Links) -> Peer:
     """The peer `peer_device` of `device`, with the link that leads to it. Unchanged if the link is unknown."""
-    addresses = (
-        pci_address(str(device.facts.get("pci_bus", ""))),
-        pci_address(str(peer_device.facts.get("pci_bus", ""))),
-    )
+    addresses = link_key(device), link_key(peer_device)
     outward, inward = links.get(addresses, Link()), links.get(addresses[::-1], Link())
     return msgspec.structs.replace(
         peer,
-        link=outward.name or inward.name,
+        link=SAME_GPU if of_one_gpu(device, peer_device) else outward.name or inward.name,
         hops=outward.hops if outward.hops is not None else inward.hops,
         peak_out_gbs=outward.gbs,
         peak_in_gbs=inward.gbs,

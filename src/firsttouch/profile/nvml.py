@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from firsttouch.encoding import encode_json
@@ -190,21 +190,12 @@ def watched(nvml: Nvml) -> list[Watched]:
         if handle is None:
             continue
         pci = pci_address(_text(getattr(nvml.query("DeviceGetPciInfo", handle), "busId", "")))
-        devices = list(_mig_devices(nvml, handle))
+        devices = nvml.mig_devices(handle)
         parts += [(device, pci) for device in devices]
         if not devices:
             whole.append(Watched(nvml, handle, f"gpu:{index}", pci))
     numbered = enumerate(parts, start=count)
     return whole + [Watched(nvml, device, f"gpu:{index}", pci) for index, (device, pci) in numbered]
-
-
-def _mig_devices(nvml: Nvml, handle: Any) -> Iterator[Any]:
-    mode = nvml.query("DeviceGetMigMode", handle)
-    if mode and mode[0]:
-        for index in range(nvml.query("DeviceGetMaxMigDeviceCount", handle) or 0):
-            device = nvml.query("DeviceGetMigDeviceHandleByIndex", handle, index)
-            if device is not None:
-                yield device
 
 
 def sample(

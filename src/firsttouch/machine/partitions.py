@@ -1,0 +1,157 @@
+"""Partitions of GPUs: parts of one GPU that are devices of their own, with a name and a memory.
+
+NVIDIA calls them MIG devices, AMD compute partitions. gpus.py and amd.py find them; this module says which devices they
+are and what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from firsttouch.machine.links import pci_address
+from firsttouch.machine.tree import Facts, drop_missing
+from firsttouch.records.schema import DeviceInfo
+
+SAME_GPU = "same GPU"
+"""The link between two partitions of one GPU."""
+TOPIC = "partition "
+"""How the names of the topics with facts about partitions begin; the GPU's PCI address and a number follow."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A part of a GPU.
+
+    gpu: the GPU's PCI address. number: from 0, of `partitions`. mode: as its vendor names it, such as MIG or CPX, NPS1.
+    memory_shared_by: how many partitions use this one's memory and its bandwidth, with itself; None if unknown. name,
+    uuid: '' if its driver states none. opened: whether a process opens it in this environment. alone: whether it opens
+    no other, and reaches none. chosen_by: the environment variable that says which one.
+    """
+
+    gpu: str
+    number: int
+    partitions: int
+    mode: str
+    memory_shared_by: int | None
+    memory_bytes: int | None = None
+    name: str = ""
+    uuid: str = ""
+    processors: int | None = None
+    opened: bool = True
+    alone: bool = False
+    chosen_by: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its number from 1 and its mode, for people."""
+        return f"partition {self.number + 1} of {self.partitions} ({self.mode})"
+
+    @property
+    def key(self) -> str:
+        """What `links` has instead of a PCI address, which partitions share."""
+        return partition_key(self.gpu, self.number)
+
+    def facts(self) -> Facts:
+        return drop_missing(
+            {
+                "name": self.name or None,
+                "uuid": self.uuid or None,
+                "gpu": self.gpu,
+                "number": self.number,
+                "mode": self.mode,
+                "memory_bytes": self.memory_bytes,
+                "multiprocessors": self.processors,
+                "memory_shared_by": self.memory_shared_by,
+            }
+        )
+
+
+def partition_key(gpu: str, number: int) -> str:
+    return f"{gpu}/{number}"
+
+
+def link_key(device: DeviceInfo) -> str:
+    """What names a device among links: its PCI address, and if it is a partition also its number."""
+    address = pci_address(str(device.facts.get("pci_bus", "")))
+    number = device.facts.get("partition")
+    return partition_key(address, number) if isinstance(number, int) else address
+
+
+def of_one_gpu(*devices: DeviceInfo) -> bool:
+    return all("partitions" in d.facts for d in devices) and len({d.facts.get("pci_bus") for d in devices}) == 1
+
+
+def topics(partitions: Iterable[Partition]) -> dict[str, Facts]:
+    return {f"{TOPIC}{p.gpu} {p.number}": p.facts() for p in partitions}
+
+
+def topics_of(facts: Mapping[str, Facts]) -> list[Facts]:
+    """The facts about each partition of a machine."""
+    return [some for topic, some in facts.items() if topic.startswith(TOPIC)]
+
+
+def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partition]) -> None:
+    """Give the devices that are partitions their facts, a title and a UUID of their own, and the first of each GPU a
+    note on what they share. A device's number is left out if the driver's devices are not those that were expected.
+    """
+    by_gpu: dict[str, list[Partition]] = {}
+    for partition in partitions:
+        by_gpu.setdefault(partition.gpu, []).append(partition)
+    for gpu, parts in by_gpu.items():
+        own = [device for device in devices if _gpu_of(device) == _board(gpu)]
+        opened = [part for part in parts if part.opened]
+        known = len(own) == len(opened) and all(map(_is_named, own, opened))
+        for device, part in zip(own, opened if known else [parts[0]] * len(own), strict=True):
+            _describe(device, part, numbered=known)
+        if own:
+            own[0].notes.append(remark(parts, own, opened if known else []))
+
+
+def _describe(device: DeviceInfo, part: Partition, numbered: bool) -> None:
+    device.facts |= {"pci_bus": part.gpu, "partition_mode": part.mode, "partitions": part.partitions}
+    if part.memory_shared_by is not None:
+        device.facts["memory_shared_by"] = part.memory_shared_by
+    if numbered:
+        device.facts |= {"partition": part.number} | ({"uuid": part.uuid} if part.uuid else {})
+    label = part.label if numbered else f"one of {part.partitions} partitions ({part.mode})"
+    device.title = f"{device.title}, {label}"
+
+
+def _board(address: str) -> str:
+    """A PCI address without the function, which some drivers replace by the number of a partition."""
+    return address.rpartition(".")[0]
+
+
+def _gpu_of(device: DeviceInfo) -> str:
+    return _board(pci_address(str(device.facts.get("pci_bus", ""))))
+
+
+def _is_named(device: DeviceInfo, part: Partition) -> bool:
+    return part.name in ("", device.title)
+
+
+def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo], opened: Sequence[Partition]) -> str:
+    """What the partitions of a GPU share, and how those are measured that a process does not open beside others."""
+    first = parts[0]
+    total = f"{first.partitions} partitions of one GPU ({first.mode}, {first.gpu})"
+    whose = (
+        f"this is one of {total}" if len(devices) == 1 else f"{devices[0].name} to {devices[-1].name} are of {total}"
+    )
+    text = f"{whose}{_shared(parts)}."
+    others = [part.uuid for part in parts if part not in opened and part.uuid]
+    if first.alone and others:
+        text += f" A process opens one, which does not reach another; `{first.chosen_by}={others[0]} firsttouch run` "
+        text += "measures another."
+    return text
+
+
+def _shared(parts: Sequence[Partition]) -> str:
+    sharing = {part.memory_shared_by for part in parts}
+    if None in sharing:
+        return ""
+    if sharing == {1}:
+        return "; each has a part of the memory and of its bandwidth, and they share the link to the host"
+    least, most = min(filter(None, sharing)), max(filter(None, sharing))
+    who = f"up to {most}" if least < most else "all" if most == len(parts) else f"every {most}"
+    return f"; {who} share a memory and its bandwidth, so values of one hold while the others are idle"
