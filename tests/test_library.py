@@ -113,7 +113,7 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
 }
 """By command: its function, and the words of the same call."""
-WITHOUT_FUNCTION = {"report", "profile", "mark"}
+WITHOUT_FUNCTION = {"report", "profile", "mark", "examples"}
 """Commands that write files, or act on other programs."""
 
 

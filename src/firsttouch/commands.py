@@ -7,7 +7,7 @@ and the data that --json prints and that the function of `firsttouch` returns. N
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from firsttouch.analysis.interfaces import Interfaces
     from firsttouch.comparison.compare import ResultsComparison
     from firsttouch.engine.runner import RunOutcome
+    from firsttouch.examples import Example
     from firsttouch.harness.app import App
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
@@ -224,7 +225,15 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     return CommandResult(claims(directories))
 
 
-# ------------------------------------------------------------------------------------------------ reports
+# ------------------------------------------------------------------------------------------------ files
+
+
+def examples(directory: Path) -> CommandResult[Sequence[Example]]:
+    from firsttouch.examples import copy_examples
+
+    return CommandResult(
+        copy_examples(directory), lambda copied: {"directory": str(directory), "examples": [*map(asdict, copied)]}
+    )
 
 
 @dataclass(frozen=True)

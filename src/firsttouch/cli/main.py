@@ -16,7 +16,20 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
-from firsttouch.cli import advise, claims, compare, interfaces, machine, mark, methods, profile, published, report, run
+from firsttouch.cli import (
+    advise,
+    claims,
+    compare,
+    examples,
+    interfaces,
+    machine,
+    mark,
+    methods,
+    profile,
+    published,
+    report,
+    run,
+)
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
 from firsttouch.cli.output import guard_streams, lost_output, print_error, print_stdout
@@ -73,6 +86,7 @@ app.command("advise", short_help="Which memory strategy to take, and what each a
 app.command("interfaces", short_help="How data move fastest between devices and processes.")(interfaces.command)
 app.command("published", short_help="The results of five papers.")(published.command)
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
+app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
 
 
 def _version(requested: bool) -> None:
