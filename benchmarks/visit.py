@@ -1,14 +1,16 @@
 """A whole visit to a machine with GPUs: install, verify, measure, and peers side by side, in under ten minutes.
 
-    python benchmarks/visit.py [--kind cuda] [--site /tmp/site] [--wheels .whl] [--nccl-tests FOLDER] [--out visit]
+    python benchmarks/visit.py [--kind cuda] [--site /tmp/site] [--wheels .whl] [--nccl-tests FOLDER]
+                               [--nvbandwidth PROGRAM] [--skip STEP,STEP] [--out visit]
 
-Takes the number of GPUs from the machine: with several, every pair both ways and all collectives, with a process for
-each and with one for all; with one, messages and collectives with itself, and two ranks staged. Peers run in turns with
-ours: reference_xccl.cu, reference_peer.cu and, if --nccl-tests names their build folder, nccl-tests. The last table has
-the ratios to them and the limits: an operation takes at most 1.05 times as long below 64 KiB, bandwidth is at least
-0.98 times theirs from 1 MiB, that of copies 1.00. Each step has a time limit; one that fails is named, and the visit
-goes on. Changes no setting of the machine. Other devices (--kind hip with a stand-in, opencl) have no peers but those
-that --nccl-tests names.
+Takes the number of GPUs from the machine: a plain run, `methods --verify`, the applications that several processes
+share, and with several GPUs every pair both ways and all collectives, with a process for each and with one for all;
+with one, messages and collectives with itself, and two ranks staged. Peers run in turns with ours, and each round
+begins with the other one: reference_xccl.cu, reference_peer.cu and, where they are named, nccl-tests and nvbandwidth
+(peers.py). The last table has medians over the rounds, the ratio to the peer beside the peer's own spread, and the
+limits: an operation takes at most 1.05 times as long below 64 KiB, its bandwidth is at least 0.98 times theirs from
+64 MiB, and that of copies from 1 MiB. Each step has a time limit; one that fails is named, and the visit goes on.
+Changes no setting of the machine. Other devices (--kind hip with a stand-in, opencl) have no peers but nccl-tests.
 """
 
 from __future__ import annotations
@@ -21,20 +23,26 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import peers
 
 HERE = Path(__file__).resolve().parent
 SMALL, LARGE = [8, 1 << 10, 32 << 10], [1 << 20, 16 << 20, 256 << 20]
 SIZES = SMALL + LARGE
 LADDER = [1 << 10, 32 << 10, 1 << 20, 32 << 20, 1 << 30]
 """Of operations: nccl-tests takes one factor from each size to the next, and starts in seconds."""
-PROGRAMS = {"all-reduce": "all_reduce", "reduce-scatter": "reduce_scatter", "all-gather": "all_gather",
-            "broadcast": "broadcast", "reduce": "reduce", "all-to-all": "alltoall"}  # fmt: skip
+OPERATIONS = [name for name in peers.PROGRAMS if name != "messages"]
+WAYS = [*peers.NVBANDWIDTH]
 ITSELF = re.compile(r"(\d+) B median +alone .* windows .* \(([\d.]+)\)$", re.MULTILINE)
+LIMITS = {"time": ("<= 1.05", 1.05, range(64 << 10)), "bandwidth": (">= 0.98", 0.98, range(64 << 20, 1 << 40)),
+          "copy": (">= 0.98", 0.98, range(1 << 20, 1 << 40))}  # fmt: skip
+"""What the ratio to a peer must be, as text and as number, and at which sizes it is judged."""
 Records = list[dict[str, Any]]
 
 
@@ -52,17 +60,20 @@ class Visit:
         self.ladder = [size for size in LADDER if size <= options.largest]
         self.sizes = [size for size in SIZES if size <= options.largest]
         self.large = [size for size in LARGE if size <= options.largest] or LARGE[:1]
+        self.skipped = set(options.skip.split(","))
         self.names: list[str] = []
         self.interface = "mpi-staged" if options.kind == "opencl" else "xccl"
         self.failed: list[str] = []
-        self.pairs: dict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
-        """By what was compared, bytes and kind ("time", "bandwidth" or "copy"): ours and theirs, of each round."""
+        self.compared: dict[tuple[str, int, str], list[tuple[float, float]]] = defaultdict(list)
+        """By what was compared, bytes and kind (of LIMITS): ours and theirs, of each round."""
         path = [options.site, os.environ.get("PYTHONPATH")]
         self.environment = {"FIRSTTOUCH_MAX_MANAGED": "24GiB", "NCCL_NVLS_ENABLE": "0", **os.environ,
                             "PYTHONPATH": os.pathsep.join(filter(None, path))}  # fmt: skip
 
     def step(self, name: str, limit: float, work: Callable[[float], object]) -> None:
         """Does something in at most `limit` seconds. What it raises is printed, and the visit goes on."""
+        if name.partition(",")[0] in self.skipped:
+            return
         start, left = time.monotonic(), self.end - time.monotonic()
         try:
             if left < 5:
@@ -71,7 +82,7 @@ class Visit:
         except Exception as error:
             said = getattr(error, "stderr", None) or getattr(error, "output", None) or ""
             said = said.decode(errors="replace") if isinstance(said, bytes) else said
-            why = " ".join(f"{error!s:.200} {said[-400:]}".split())
+            why = " ".join(f"{type(error).__name__}: {error!s:.200} {said[-400:]}".split())
             print(f"{name}: FAILED after {time.monotonic() - start:.0f} s: {why}", flush=True)
             self.failed.append(name)
 
@@ -83,12 +94,15 @@ class Visit:
             raise subprocess.CalledProcessError(done.returncode, list(map(str, words))[:6], done.stdout, done.stderr)
         return done.stdout
 
-    def measure(self, name: str, *words: object, limit: float) -> Records:
+    def firsttouch(self, *words: object, limit: float, accepted: Sequence[int] = (0,)) -> str:
+        return self.call([sys.executable, "-m", "firsttouch.cli.main", *words], limit, accepted)
+
+    def measure(self, name: str, command: str, *words: object, limit: float) -> Records:
         """Records of a run in a folder of its own, which is continued if it is there. Raises if one is wrong."""
         out = self.out / name
-        command = [sys.executable, "-m", "firsttouch.cli.main", "run", *words, "--out", out]
+        resume = ["--resume"] if out.exists() else []
         try:
-            self.call([*command, *(["--resume"] if out.exists() else [])], limit, accepted=(0, 3))
+            self.firsttouch(command, *words, "--out", out, *resume, limit=limit, accepted=(0, 3))
         finally:  # what was measured before a limit counts
             path = out / "results.jsonl"
             records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
@@ -97,9 +111,9 @@ class Visit:
             raise AssertionError(f"{len(bad)} of {len(records)} points: {bad[0]['factors']}: {why}")
         return records
 
-    def run(self, name: str, limit: float, *words: object) -> None:
+    def run(self, name: str, limit: float, *words: object, command: str = "run") -> None:
         def work(seconds: float) -> str:
-            records = self.measure(name, *words, limit=seconds)
+            records = self.measure(name, command, *words, limit=seconds)
             counts = Counter("verified" if r["verified"] else r["status"] for r in records)
             for reason in dict.fromkeys(r["reason"] for r in records if r["reason"]):
                 print(f"    skipped: {reason}")
@@ -118,7 +132,7 @@ class Visit:
         return f"installed into {site or sys.prefix}"
 
     def find_devices(self, limit: float) -> str:
-        machine = json.loads(self.call([sys.executable, "-m", "firsttouch.cli.main", "machine", "--json"], limit))
+        machine = json.loads(self.firsttouch("machine", "--json", limit=limit))
         (self.out / "machine.json").write_text(json.dumps(machine))
         self.names = [d["name"] for d in machine["devices"] if d["kind"] == self.options.kind and d["available"]]
         if not self.names:
@@ -128,56 +142,85 @@ class Visit:
         self.both: dict[str, object] = {"processes": ["each", "one"]} if several else {}
         return f"{len(self.names)} devices: {', '.join(self.names)}"
 
-    def find_parties(self) -> tuple[list[str], list[str], dict[str, object]]:
-        """Options that choose the pairs, all of them up to four devices, else those of the first; those that choose the
-        first device; and what goes with the first.
-        """
-        alone = ["--device", self.names[0]]
-        if len(self.names) in (2, 3, 4):
-            return [word for name in self.names for word in ("--device", name)], alone, {}
-        return alone, alone, {"peer": self.names[1:] or "self"}
+    def verify_methods(self, limit: float) -> str:
+        each = [word for name in self.names for word in ("--device", name)]
+        (self.out / "methods.json").write_text(self.firsttouch("methods", "--verify", "--json", *each, limit=limit))
+        return "verified"
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Acting device and peer of each pair: all of up to four devices, else those of the first; or itself alone."""
+        actors = self.names if len(self.names) <= 4 else self.names[:1]
+        return [(a, b) for a, b in product(actors, self.names) if a != b] or [(self.names[0], "self")]
+
+    def of_pairs(self, name: str, experiments: str, *words: object, limit: float) -> Records:
+        """Records of the pairs. The acting devices take turns, as `--set peer=` holds for all devices of a call."""
+        peers_of: dict[str, list[str]] = defaultdict(list)
+        for device, peer in self.pairs():
+            peers_of[device].append(peer)
+        until, records = time.monotonic() + limit, Records()
+        for device, others in peers_of.items():
+            words_of = [*experiments.split(), "--device", device, *words, *sets(peer=others)]
+            folder = f"{name}-{device.replace(':', '')}"
+            records += self.measure(folder, "run", *words_of, limit=until - time.monotonic())
+        return records
+
+    def run_pairs(self, name: str, experiments: str, limit: float, *words: object) -> None:
+        def work(seconds: float) -> str:
+            records = self.of_pairs(name, experiments, *words, limit=seconds)
+            return f"{sum(bool(r['verified']) for r in records)} of {len(records)} verified"
+
+        self.step(name, limit, work)
 
     def measure_all(self) -> None:
-        (chosen, alone, peers), count = self.find_parties(), len(self.names)
+        alone, ranks = ["--device", self.names[0]], max(2, self.ranks)
         memory, both = {"source": "device", "target": "device"}, {"interface": self.interface, **self.both}
-        self.run("verify", 90, "p2p-direct", "p2p-copy", *chosen, *sets(size="1MiB", first_touch="gpu", **peers))
+        self.run("plain", 240)
+        self.step("methods", 90, self.verify_methods)
+        self.run("shared", 90, "halo", "transport", *alone, "--ranks", ranks, "--strategy", "explicit", "--repeat", 1,
+                 *sets(ranks=ranks, buffers="device"), command="app")  # fmt: skip
+        self.run_pairs("verify", "p2p-direct p2p-copy", 60, *sets(size="1MiB", first_touch="gpu"))
         self.run("verify-ranks", 60, "collective", *alone, "--ranks", self.ranks,
                  *sets(allocator="device", size=["64KiB", "1MiB"], **both))  # fmt: skip
-        self.run("pairs", 90, "p2p-latency", "p2p-direct", *chosen, *sets(size=self.large[::2], **peers))
-        self.run("copies", 90, "p2p-copy", *chosen, *sets(size=self.large, direction=["out", "in", "both"], **memory,
-                                                          **peers))  # fmt: skip
-        self.run("messages", 120, "p2p-message", *chosen, "--ranks", min(self.ranks, 2), "--preset", "standard",
-                 *sets(interface=self.interface, size=self.sizes, **memory, **peers))  # fmt: skip
-        if count == 1:
+        self.run_pairs("pairs", "p2p-latency p2p-direct", 90, *sets(size=self.large[::2]))
+        self.run_pairs("messages", "p2p-message", 90, "--ranks", min(self.ranks, 2), "--preset", "standard",
+                       *sets(interface=self.interface, size=self.sizes, **memory))  # fmt: skip
+        if len(self.names) == 1:
             self.run("messages-staged", 60, "p2p-message", *alone, "--ranks", 2,
                      *sets(interface="mpi-staged", peer="self", size=self.sizes, **memory))  # fmt: skip
             self.run("collective-staged", 60, "collective", *alone, "--ranks", 2,
                      *sets(interface="mpi-staged", allocator="device", ranks=2, size=self.sizes[::3]))  # fmt: skip
 
-    def nccl_tests(self, program: str, gpus: int, until: float) -> dict[int, float]:
-        """Microseconds out of place by the bytes that were asked for; empty if no nccl-tests were named."""
-        if not self.options.nccl_tests:
-            return {}
-        path = Path(self.options.nccl_tests).resolve() / f"{program}_perf"
-        words = [path, "-b", self.ladder[0], "-e", self.ladder[-1], "-f", 32, "-g", gpus, "-w", 5, "-n", 50, "-c", 0]
-        text = self.call(words, until - time.monotonic())
-        rows = [line.split() for line in text.splitlines() if re.match(r" +\d", line)]
-        return {size: float(row[5]) for size, row in zip(self.ladder, rows, strict=True)}  # after size to root
+    # ------------------------------------------------------------------------------------------------------- peers
 
     def note(self, what: str, size: int, us: float, their_us: float) -> None:
-        if size < 64 << 10:
-            self.pairs[what, size, "time"].append((us, their_us))
-        else:
-            self.pairs[what, size, "bandwidth"].append((size / us / 1e3, size / their_us / 1e3))
+        """Compares the time of one operation: below 64 KiB as such, above as bandwidth in GB/s."""
+        small = size < 64 << 10
+        ours, theirs = (us, their_us) if small else (size / us / 1e3, size / their_us / 1e3)
+        self.compared[what, size, "time" if small else "bandwidth"].append((ours, theirs))
+
+    def in_turns(self, number: int, ours: Callable[[], Records], theirs: Callable[[], Mapping]) -> tuple[Records, Any]:
+        """What both give. The peer begins in the first of two rounds."""
+        if number % 2:
+            records = ours()
+            return records, theirs()
+        found = theirs()
+        return ours(), found
+
+    def nccl_tests(self, operations: Iterable[str], gpus: int, until: float) -> dict[str, dict[int, float]]:
+        folder = Path(self.options.nccl_tests) if self.options.nccl_tests else None
+        call = partial(self.call, limit=until - time.monotonic())
+        return {o: peers.nccl_tests(call, folder, o, self.ladder, gpus) if folder else {} for o in operations}
 
     def compare_collectives(self, number: int, limit: float) -> None:
         until = time.monotonic() + limit
-        theirs = {
-            operation: self.nccl_tests(program, len(self.names), until) for operation, program in PROGRAMS.items()
-        }
         chosen = sets(interface=self.interface, allocator="device", ranks=self.ranks, size=self.ladder, **self.both)
-        words = ["--device", self.names[0], "--ranks", self.ranks, "--preset", "standard", *chosen]
-        for r in self.measure(f"collective-{number}", "collective", *words, limit=until - time.monotonic()):
+        words = ["collective", "--device", self.names[0], "--ranks", self.ranks, "--preset", "standard", *chosen]
+
+        def ours() -> Records:
+            return self.measure(f"collective-{number}", "run", *words, limit=until - time.monotonic())
+
+        records, theirs = self.in_turns(number, ours, lambda: self.nccl_tests(OPERATIONS, len(self.names), until))
+        for r in records:
             of = r["factors"]
             if r["status"] == "ok" and (their_us := theirs[of["operation"]].get(of["size"])):
                 what = f"{of['operation']}, processes={of.get('processes', 'each')}"
@@ -185,77 +228,114 @@ class Visit:
 
     def compare_messages(self, number: int, limit: float) -> None:
         """Messages one way in windows, and nccl-tests' send-receive, which sends both ways at once."""
-        until, pair = time.monotonic() + limit, self.names[:2]
-        theirs = self.nccl_tests("sendrecv", 2, until)
-        chosen = sets(interface="xccl", peer=pair[1], source="device", target="device", size=self.ladder)
-        words = ["--device", pair[0], "--ranks", 2, "--preset", "standard", *chosen]
-        for r in self.measure(f"messages-{number}", "p2p-message", *words, limit=until - time.monotonic()):
+        until, (a, b) = time.monotonic() + limit, self.names[:2]
+        chosen = sets(interface="xccl", peer=b, source="device", target="device", size=self.ladder)
+        words = ["p2p-message", "--device", a, "--ranks", 2, "--preset", "standard", *chosen]
+
+        def ours() -> Records:
+            return self.measure(f"messages-{number}", "run", *words, limit=until - time.monotonic())
+
+        records, theirs = self.in_turns(number, ours, lambda: self.nccl_tests(["messages"], 2, until)["messages"])
+        for r in records:
             size = r["factors"]["size"]
             if r["status"] == "ok" and size in theirs:
-                self.note(f"messages {pair[0]} to {pair[1]}", size, size / r["summary"]["median"] / 1e3, theirs[size])
+                self.note(f"messages {a} to {b}", size, size / r["summary"]["median"] / 1e3, theirs[size])
+
+    def copies_of_peers(self, until: float) -> dict[tuple[str, str, int, int, int], float]:
+        """GB/s by engine, direction, numbers of the acting GPU and the other, and bytes."""
+        program = self.out / "reference_peer"
+        if not program.exists():
+            self.call(["nvcc", "-O2", HERE / "reference_peer.cu", "-lcuda", "-o", program], until - time.monotonic())
+        call = partial(self.call, limit=until - time.monotonic())
+        rates = {("peer-call", *key): value for key, value in peers.reference_peer(call, program, self.large).items()}
+        for size in self.large if self.options.nvbandwidth and len(self.names) > 1 else []:
+            found = peers.nvbandwidth(call, Path(self.options.nvbandwidth), size >> 20, WAYS)
+            rates |= {(*key, size): value for key, value in found.items()}
+        return rates
 
     def compare_copies(self, number: int, limit: float) -> None:
-        until, program = time.monotonic() + limit, self.out / "reference_peer"
-        if not program.exists():
-            self.call(["nvcc", "-O2", HERE / "reference_peer.cu", "-lcuda", "-o", program], limit)
-        rows = (line.split() for line in self.call([program, *self.large], limit).splitlines())
-        theirs = {(f"cuda:{a}", f"cuda:{b}", int(size)): float(value) for a, b, size, value in rows}
-        devices, _, peers = self.find_parties()
-        chosen = sets(engine=["copy-engine", "peer-call"], direction="out", source="device", target="device",
-                      size=self.large, **peers)  # fmt: skip
-        words = [*devices, "--preset", "standard", *chosen]
-        for r in self.measure(f"copies-{number}", "p2p-copy", *words, limit=until - time.monotonic()):
+        until = time.monotonic() + limit
+        chosen = sets(engine=["copy-engine", "kernel", "peer-call"], direction=["out", "in", "both"], source="device",
+                      target="device", size=self.large)  # fmt: skip
+
+        def ours() -> Records:
+            return self.of_pairs(f"copies-{number}", "p2p-copy", "--preset", "standard", *chosen,
+                                 limit=until - time.monotonic())  # fmt: skip
+
+        records, theirs = self.in_turns(number, ours, lambda: self.copies_of_peers(until))
+        for r in records:
             of, a = r["factors"], r["device"]
             b = a if of["peer"] == "self" else of["peer"]
-            if r["status"] == "ok":
-                what = f"{of['engine']} {a} to {b}"
-                self.pairs[what, of["size"], "copy"].append((r["summary"]["median"], theirs[a, b, of["size"]]))
+            numbers = [int(name.rpartition(":")[2]) for name in (a, b)]
+            rate = theirs.get((of["engine"], of["direction"], *numbers, of["size"]))
+            if r["status"] == "ok" and rate is not None:
+                what = f"{of['engine']} {of['direction']} {a} {b}"
+                self.compared[what, of["size"], "copy"].append((r["summary"]["median"], rate))
 
     def compare_itself(self, limit: float) -> None:
         """Messages of a rank to itself: the ratios that messages_to_itself.py prints."""
         text = self.call([sys.executable, HERE / "messages_to_itself.py", 2], limit)
         (self.out / "messages_to_itself.txt").write_text(text)
         for size, ratio in ITSELF.findall(text):
-            self.pairs["messages to itself, windows", int(size), "bandwidth"].append((float(ratio), 1.0))
+            self.compared["messages to itself, windows", int(size), "bandwidth"].append((float(ratio), 1.0))
 
-    def table(self) -> None:
-        limits = {"time": "<= 1.05", "bandwidth": ">= 0.98", "copy": ">= 1.00"}
-        print(f"\n{'compared, median of the rounds':44} {'bytes':>10} {'ours':>10} {'theirs':>10} {'ratio':>6}  limit")
-        for (what, size, kind), pairs in sorted(self.pairs.items()):
-            ours, theirs = (median(side) for side in zip(*pairs, strict=True))
-            ratio, judged = ours / theirs, size < 64 << 10 if kind == "time" else size >= 1 << 20
-            met = ratio <= 1.05 if kind == "time" else ratio >= (1.0 if kind == "copy" else 0.98)
-            verdict = f"{limits[kind]} {'met' if met else 'MISSED'}" if judged else ""
-            print(f"{what:44} {size:10d} {ours:10.3f} {theirs:10.3f} {ratio:6.3f}  {verdict}")
-        print(f"failed steps: {', '.join(self.failed) or 'none'}; records in {self.out}")
+    def compare_all(self) -> None:
+        several, cuda = len(self.names) > 1, self.options.kind == "cuda"
+        for number in range(self.options.rounds):
+            if self.options.nccl_tests:
+                self.step(f"collective, round {number}", 120, partial(self.compare_collectives, number))
+            if several and self.options.nccl_tests:
+                self.step(f"messages, round {number}", 60, partial(self.compare_messages, number))
+            if cuda:
+                self.step(f"copies, round {number}", 90, partial(self.compare_copies, number))
+        if cuda:
+            self.step("itself", 90, self.compare_itself)
+
+    def table(self) -> str:
+        rows = [
+            f"{'compared, median of the rounds':44} {'bytes':>10} {'ours':>9} {'theirs':>9} {'ratio':>6} spread  limit"
+        ]
+        for (what, size, kind), both in sorted(self.compared.items()):
+            ours, theirs = zip(*both, strict=True)
+            ratio, spread = median(ours) / median(theirs), (max(theirs) - min(theirs)) / median(theirs)
+            text, bound, judged = LIMITS[kind]
+            met = ratio <= bound if kind == "time" else ratio >= bound
+            verdict = f"{text} {'met' if met else 'MISSED'}" if size in judged else ""
+            rows.append(
+                f"{what:44} {size:10d} {median(ours):9.3f} {median(theirs):9.3f} {ratio:6.3f} {spread:6.3f}  {verdict}"
+            )
+        return "\n".join([*rows, f"failed steps: {', '.join(self.failed) or 'none'}; records in {self.out}"])
 
 
-def main() -> int:
+def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kind", default="cuda", help="of the devices: cuda, hip or opencl")
     parser.add_argument("--site", default="", help="folder to install into, instead of this Python's")
     parser.add_argument("--wheels", default="", help="folder of wheels that the package needs")
     parser.add_argument("--nccl-tests", default="", help="build folder of nccl-tests")
+    parser.add_argument("--nvbandwidth", default="", help="the program nvbandwidth")
+    parser.add_argument("--skip", default="", help="names of steps to leave out, such as plain,methods,copies")
     parser.add_argument("--out", default="visit", help="folder for results")
     parser.add_argument("--rounds", type=int, default=2, help="of each comparison with a peer")
     parser.add_argument("--seconds", type=float, default=570, help="that the visit may take")
     parser.add_argument("--largest", type=int, default=1 << 30, help="bytes, for a trial on stand-ins")
     parser.add_argument("--no-install", action="store_true", help="firsttouch is installed")
-    visit = Visit(parser.parse_args())
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    visit = Visit(options())
     if not visit.options.no_install:
         visit.step("install", 240, visit.install)
     visit.step("devices", 60, visit.find_devices)
-    if visit.names:
-        visit.measure_all()
-        for number in range(visit.options.rounds):
-            visit.step(f"collective, round {number}", 120, partial(visit.compare_collectives, number))
-            if len(visit.names) > 1 and visit.options.nccl_tests:
-                visit.step(f"messages, round {number}", 60, partial(visit.compare_messages, number))
-            if visit.options.kind == "cuda":
-                visit.step(f"copies, round {number}", 60, partial(visit.compare_copies, number))
-        if visit.options.kind == "cuda":
-            visit.step("messages to itself", 90, visit.compare_itself)
-    visit.table()
+    try:
+        if visit.names:
+            visit.measure_all()
+            visit.compare_all()
+    finally:
+        table = visit.table()
+        (visit.out / "table.txt").write_text(table + "\n")
+        print("\n" + table)
     return int(bool(visit.failed))
 
 
