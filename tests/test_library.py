@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,20 @@ def test_points_are_drawn_as_an_altair_chart(directories, arguments):
     assert rows
     if len(directories) > 1:
         assert {row["colour"] for row in rows} == {str(d) for d in directories}
+
+
+def test_a_notebook_shows_charts_without_a_network(monkeypatch, tmp_path):
+    altair = pytest.importorskip("altair")
+    chart = firsttouch.load(OTHER).plot("transfer")
+    for shown in (chart, chart.properties(title="x"), pickle.loads(pickle.dumps(chart))):
+        image = shown._repr_mimebundle_()["image/svg+xml"]
+        assert image.startswith("<svg")
+        assert set(re.findall(r"https?:[^\"' ]*", image)) == {"http://www.w3.org/2000/svg"}
+    chart.save(tmp_path / "chart.html")
+    html = (tmp_path / "chart.html").read_text()
+    assert not re.search(r"<script[^>]*src=|<link|import\(|fetch\(['\"]http|jsdelivr", html)
+    with altair.renderers.enable("html"):  # which somebody has chosen
+        assert "text/html" in chart._repr_mimebundle_()
 
 
 def test_without_altair_a_chart_is_refused_with_the_line_to_type(monkeypatch):

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from firsttouch.cli.output import print_stdout, text_width
-from firsttouch.text import first_few
 
 if TYPE_CHECKING:
     from firsttouch.commands import Conclusions
@@ -60,6 +59,8 @@ def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) ->
     """As much of every section as there is room for; where there is too little for all, of the first ones if `partly`,
     and the names of the others. Sections whose points were all skipped are only in the report.
     """
+    from firsttouch.text import first_few
+
     shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)]
     sections: list[list[str]] = []
     for cut in (_by_sentence, _by_finding):

@@ -16,6 +16,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.notebook import from_specification
 from firsttouch.report.palette import Palette
 from firsttouch.text import join_names
 
@@ -51,10 +52,6 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     """An altair chart of an experiment's first figure. Without a device, a GPU is drawn before a processor. Raises
     UsageError if there is nothing to draw, or if altair is not installed.
     """
-    try:
-        import altair
-    except ImportError:
-        raise UsageError("plot() needs altair; install it with `pip install altair`") from None
     from firsttouch.work import reportable_experiments
 
     good = {name: measured(held.records) for name, held in results.items()}
@@ -67,7 +64,7 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     known = reportable_experiments().get(experiment)
     for drawing in _drawings(good, experiment, device, known):
         if drawing.spec is not None:
-            return altair.Chart.from_dict(_valid(drawing.spec))
+            return from_specification(_valid(drawing.spec))
     raise UsageError(f"{experiment} has no figure of its points on {device}; to_pandas() has the points")
 
 
