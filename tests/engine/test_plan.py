@@ -16,7 +16,7 @@ from firsttouch.engine.values import parse_sets, parse_value
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment, Factor
 from firsttouch.experiment.common import peer, unreachable_peer
-from firsttouch.experiment.presets import QUICK, leave_out
+from firsttouch.experiment.presets import QUICK, Not, leave_out
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Metric, Peer, Request
 
@@ -333,6 +333,36 @@ def test_a_preset_that_leaves_out_everything_is_reported_and_set_takes_precedenc
         make_plan(a_request("unhurried"), DEVICES, {"unhurried": Unhurried()}, LIMITS)
     assert len(make_plan(a_request("unhurried", n=["1"]), DEVICES, {"unhurried": Unhurried()}, LIMITS)) == 1
     assert len(make_plan(a_request("unhurried", preset="full"), DEVICES, {"unhurried": Unhurried()}, LIMITS)) == 2
+
+
+class Sparing(Experiment):
+    """The preset quick measures one mode in each memory, and both modes in the main memory at one size."""
+
+    name = "sparing"
+    metric = Metric("ns", "lower")
+    rules = (
+        leave_out("two modes take long", QUICK, mode="both"),
+        leave_out("the other memory is measured once", QUICK, memory="other", size=Not(1)),
+    )
+
+    def factors(self, device, preset):
+        modes = Factor("mode", ["one"], choices=["one", "both", "neither"])
+        return [modes, Factor("memory", ["main", "other"]), Factor("size", [1, 2, 3], "count")]
+
+
+@pytest.mark.parametrize(
+    ("sets", "measured"),
+    [
+        ({"mode": ["both"]}, {("main", 1), ("main", 2), ("main", 3), ("other", 1)}),
+        ({"mode": ["both"], "memory": ["other"]}, {("other", 1), ("other", 2), ("other", 3)}),
+        ({"mode": ["both"], "size": [2]}, {("main", 2), ("other", 2)}),
+        ({"mode": ["one"]}, {("main", 1), ("main", 2), ("main", 3), ("other", 1)}),
+        ({"mode": ["one"], "memory": ["other"], "size": [7]}, {("other", 7)}),
+    ],
+)
+def test_a_value_that_a_preset_leaves_out_is_measured_where_the_preset_measures_others(sets, measured):
+    plan = make_plan(a_request("sparing", **sets), DEVICES, {"sparing": Sparing()}, LIMITS)
+    assert {(p.point.factors["memory"], p.point.factors["size"]) for p in plan} == measured
 
 
 class Pairwise(Experiment):

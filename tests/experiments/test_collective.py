@@ -113,6 +113,7 @@ def test_one_process_may_have_the_devices_of_all_ranks() -> None:
     assert {p.point.factors["processes"] for p in planned(gpus(4), None)} == {"each"}  # in quick
     chosen = planned(gpus(2), ranks=None, processes="one")
     assert {(p.point["interface"], p.places) for p in chosen} == {("xccl", ("cuda:0", "cuda:1"))}
+    assert {p.point["allocator"] for p in chosen} == {"device"}  # the preset quick leaves out the others in any case
     assert {p.point.factors.get("processes") for p in planned(gpus(1), ranks=2)} == {None}
     for count, sentence in (
         (1, "a rank that is alone has a process of its own"),

@@ -71,6 +71,9 @@ class ExperimentOnDevice:
     """
     _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
     """The device as it may be, by the values of the switches."""
+    _own_values: dict[str, Sequence[Scalar]] = field(default_factory=dict, init=False)
+    """Of the factors in `chosen`, the values without --set."""
+    _measured_by_preset: dict[tuple[tuple[str, Scalar], ...], bool] = field(default_factory=dict, init=False)
 
     def keep_chosen_devices(self, selected: Collection[str], sets: Mapping[str, Sequence[Scalar]]) -> None:
         """Restricts factors that name devices to the devices that the call chose, unless --set gives their values."""
@@ -118,6 +121,7 @@ class ExperimentOnDevice:
             if factor.name not in sets:
                 continue
             self.chosen.add(factor.name)
+            self._own_values[factor.name] = factor.values
             values = [value for text in sets[factor.name] for value in valid_values(factor, str(text))]
             invalid = [f"{factor.name}={text}" for text in sets[factor.name] if not valid_values(factor, str(text))]
             if not values:
@@ -244,7 +248,8 @@ class ExperimentOnDevice:
 
     def _apply_preset(self, candidates: Sequence[_Placed]) -> list[_Placed]:
         """Removes the points that the preset leaves out. If that would remove all points of values given with --set,
-        those of them that can be measured are kept; if there are none, one point for each reason is kept.
+        those of them that can be measured are kept; of these only those whose other factors are usual, if there are
+        any. If none can be measured, one point for each reason is kept.
         """
         kept = [not left_out(candidate) for candidate, _ in candidates]
         choices = [self._choice(candidate.factors) for candidate, _ in candidates]
@@ -252,11 +257,29 @@ class ExperimentOnDevice:
         missing = [i for i, choice in enumerate(choices) if choice not in covered]
         reasons = {i: why_skipped(self.experiment, candidates[i][0].factors, candidates[i][0].device) for i in missing}
         measurable = {choices[i] for i in missing if not reasons[i]}
+        usual = {i for i in missing if not reasons[i] and self._is_usual(candidates[i][0].factors)}
+        with_usual = {choices[i] for i in usual}
         skipped = set()
         for i in missing:
-            kept[i] = not reasons[i] or (choices[i] not in measurable and (choices[i], reasons[i]) not in skipped)
+            if not reasons[i]:
+                kept[i] = i in usual or choices[i] not in with_usual
+                continue
+            kept[i] = choices[i] not in measurable and (choices[i], reasons[i]) not in skipped
             skipped.add((choices[i], reasons[i]))
         return [*itertools.compress(candidates, kept)]
+
+    def _is_usual(self, factors: Factors) -> bool:
+        """Whether the preset measures a point that differs in factors of --set only."""
+        own = {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
+        alternatives = (factors | dict(zip(own, v, strict=True)) for v in itertools.product(*own.values()))
+        return any(self._is_measured(Factors(alternative)) for alternative in alternatives)
+
+    def _is_measured(self, factors: Factors) -> bool:
+        key = tuple(factors.items())
+        if key not in self._measured_by_preset:
+            is_point = not why_meaningless(self.experiment, factors, self.device)
+            self._measured_by_preset[key] = is_point and not left_out(self._candidate(factors))
+        return self._measured_by_preset[key]
 
     def _without_repeated_skips(self, planned: list[Planned]) -> list[Planned]:
         """Keeps only the first of the points that are skipped for one reason, if there are more than _MOST_SKIPPED."""

@@ -227,7 +227,8 @@ class Experiment:
     """
     rules: ClassVar[Sequence[PresetRule]] = ()
     """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
-    all of its combinations are measured, except those that a strict rule excludes.
+    it is measured under the conditions under which the preset measures other values of that factor; if there are none,
+    in all combinations, except those that a strict rule excludes.
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""
