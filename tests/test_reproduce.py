@@ -80,6 +80,8 @@ PLAYED_BY: Mapping[str, Collection[str]] = {
     "node": ("mi300a-node",),
 }
 """The descriptions of each machine that the page names."""
+NOT_STUDIED = {"h100-node"}
+"""Those of machines on which none of the papers measured."""
 
 
 def rows() -> list[Row]:
@@ -119,7 +121,9 @@ def machines_of(row: Row) -> set[str]:
 
 def test_the_page_has_a_line_for_everything() -> None:
     assert len(COMMANDS) >= 60
-    assert {machine for row in ROWS if row.machines != ["any"] for machine in machines_of(row)} == set(MACHINES)
+    assert {machine for row in ROWS if row.machines != ["any"] for machine in machines_of(row)} == set(
+        MACHINES
+    ) - NOT_STUDIED
     for row in ROWS:
         assert WORDS.issuperset(row.ran), row
         assert not row.has_no_command or row.ran == ["no"], row
