@@ -12,6 +12,12 @@ WHEELS := build/wheel
 SOURCES := $(shell find pyproject.toml README.md LICENSE CMakeLists.txt cmake native src -type f \
              -not -name '*.pyc' -not -name '*.so' 2>/dev/null)
 
+# A copy without git's history is named by its sources: 0.2.0.dev0+src.1a2b3c4d.
+ifeq ($(wildcard .git PKG-INFO),)
+export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_FIRSTTOUCH ?= $(shell sed -n 's/^fallback_version = "\(.*\)".*/\1/p' \
+  pyproject.toml)+src.$(shell cat $(sort $(SOURCES)) | sha256sum | cut -c1-8)
+endif
+
 .PHONY: help build run test docs screenshots stub codebook clean
 .DEFAULT_GOAL := help
 
@@ -48,11 +54,11 @@ clean:  ## remove .venv and all build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.tools:
+$(VENV)/.tools: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "firsttouch needs Python 3.10 or newer; this is " \
 	  + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 ...")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' cmake ninja
+	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' 'setuptools-scm>=8' 'hatch-fancy-pypi-readme>=23.1' cmake ninja
 	@touch $@
 
 # Build with the tools above, not in an isolated environment, which would invalidate CMake's cache each time.

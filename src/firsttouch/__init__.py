@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from firsttouch.library import Points
 
-__version__ = "0.1.0"
+try:
+    from firsttouch._version import __version__
+except ModuleNotFoundError:  # the folder src/ is on the path, without a build
+    __version__ = "0+source"
+
 __all__ = [
     "__version__",
     "advise",

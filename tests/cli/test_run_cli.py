@@ -15,6 +15,7 @@ import pytest
 from tests.calls import DRAWN_BESIDES, UNDRAWN, call
 from tests.matrix import matrix
 
+import firsttouch
 from firsttouch.records.schema import SCHEMA
 
 FAULTS = Path(__file__).parents[1] / "engine" / "faults.py"
@@ -169,6 +170,7 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     path = tmp_path / "out" / "results.jsonl"
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
+    _alter("machine.json", "firsttouch", "0.1.0")(tmp_path / "out")
     again = run_in(tmp_path, "--resume", "--out", "out")
     assert again.returncode == 0, again.stderr
     assert "the last line was cut short and is dropped" in again.stderr
@@ -178,6 +180,8 @@ def test_resume_continues_the_request_and_adds_new_points(tmp_path):
     assert [(r["experiment"], r["factors"]["n"]) for r in records] == [
         ("steady", 1), ("steady", 2), ("alone", 0), ("alone", 1), ("alone", 2)]  # fmt: skip
     assert {r["seed"] for r in records} == {9}
+    builds = json.loads((tmp_path / "out" / "machine.json").read_text())["firsttouch"]
+    assert builds == f"0.1.0, {firsttouch.__version__}"
     stored = json.loads((tmp_path / "out" / "run.json").read_text())
     assert (stored["experiments"], stored["set"]) == (["alone"], {})
     assert [(one["experiments"], one["set"]) for one in stored["earlier"]] == [(["steady"], {"n": ["1", "2"]})]

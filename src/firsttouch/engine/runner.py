@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from firsttouch import __version__
 from firsttouch.counters.tool import why_lacking
 from firsttouch.encoding import host_name
 from firsttouch.engine import disturbed
@@ -213,7 +214,10 @@ def default_directory() -> Path:
 
 
 def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
-    """Returns the content of machine.json. Raises UsageError if the results were taken on another machine."""
+    """Returns the content of machine.json, with every build of firsttouch that measured.
+
+    Raises UsageError if the results were taken on another machine.
+    """
     from firsttouch.machine.facts import collect_machine
 
     stored = store.machine()
@@ -229,6 +233,7 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
             raise UsageError(f"{store.directory} was measured on another machine ({what}: {then}, here {now}); "
                              "resume it there or choose another --out")  # fmt: skip
     stored.devices += [d for d in devices if d.name not in before]
+    stored.firsttouch = ", ".join(dict.fromkeys([*stored.firsttouch.split(", "), __version__]))
     return stored
 
 

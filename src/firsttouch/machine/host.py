@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from firsttouch import __version__, _core
+from firsttouch import _core
 from firsttouch.machine import amd, cgroup, cores
 from firsttouch.machine.tree import (
     Facts,
@@ -214,7 +214,6 @@ def software() -> Facts:
     libc, version = platform.libc_ver()
     return drop_missing(
         {
-            "firsttouch": __version__,
             "python": platform.python_version(),
             "python_implementation": sys.implementation.name,
             "libc": f"{libc} {version}".strip() or None,
