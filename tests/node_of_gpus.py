@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import permutations
 from math import sin
@@ -74,7 +75,7 @@ NO_ANSWER = "cuDevicePrimaryCtxRetain: CUDA_ERROR_ECC_UNCORRECTABLE (uncorrectab
 
 
 def devices(node: Node) -> list[DeviceInfo]:
-    host, *gpus = MACHINES["h100-node"].devices
+    host, *gpus = deepcopy(MACHINES["h100-node"].devices)  # a test may change its own
     lost = {f"cuda:{n}" for n in range(8) if n >= node.gpus or n == node.missing}
     kept = [host]
     for gpu in gpus[: node.gpus]:
@@ -274,10 +275,10 @@ def _within(node: Node, gpu: str) -> Iterator[Record]:
 
 def _together(node: Node) -> Iterator[Record]:
     """Collective operations. A ring crosses every link, so that the slowest bounds it."""
-    links = [_link(node, *pair, 370.0) for pair in permutations(node.present, 2)]
-    for ranks in sorted({min(n, len(node.present)) for n in node.ranks}):
+    links = {pair: _link(node, *pair, 370.0) for pair in permutations(node.present, 2)}
+    for ranks in sorted({min(n, len(node.present)) for n in node.ranks} - {0, 1}):
         members = tuple(node.present[:ranks])
-        usual = links if ranks > 2 else [_link(node, *members, 370.0), _link(node, *reversed(members), 370.0)]
+        usual = [gbs for pair, gbs in links.items() if set(pair) <= set(members)]
         for interface, most, us in (("xccl", min(usual), 6.0 + 2 * ranks), ("mpi-staged", 9.0, 17.0 * ranks)):
             for operation in ("all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "all-to-all"):
                 bus = {"all-reduce": 2 * (ranks - 1) / ranks, "broadcast": 1.0, "reduce": 1.0}

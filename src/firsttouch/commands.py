@@ -100,7 +100,12 @@ class Conclusions:
         advice = [entry for sentence in self.screen.advice for entry in plain("advice", sentence.findings)]
         of_sections = [entry for part in self.answers for entry in plain(part.experiment, part.answer.findings)]
         findings = [*own, *advice, *(e for e in of_sections if e not in own)]
-        return {"title": self.screen.title, "conditions": [*self.screen.conditions], "findings": findings}
+        return {
+            "title": self.screen.title,
+            "conditions": [*self.screen.conditions],
+            "absent": [*self.screen.absent],
+            "findings": findings,
+        }
 
 
 def conclusions(results: Results) -> Conclusions:

@@ -73,6 +73,8 @@ class FirstScreen:
     left_out: Sequence[str] = ()
     """Sentences that name points on which what is shown here fails."""
     conditions: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    """Sentences on devices that could not be measured, where others of their kind were."""
 
     @property
     def conditions_text(self) -> str:
@@ -124,6 +126,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         message,
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
+        absent(machine),
     )
 
 
@@ -229,13 +232,28 @@ def _place(record: Record) -> str:
 
 
 def hardware(machine: Machine) -> str:
-    """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16'. Several GPUs of one kind are counted."""
-    gpus = [_plain(d.title) for d in machine.devices if d.available and d.role == "gpu"]
+    """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16'. Several GPUs of one kind are counted, and
+    followed by what connects them.
+    """
+    present = [d for d in machine.devices if d.available and d.role == "gpu"]
+    gpus = [_plain(d.title) for d in present]
     kinds = [f"{n} x {name}" if (n := gpus.count(name)) > 1 else name for name in dict.fromkeys(gpus)]
-    parts = [*kinds, _plain(str(machine.facts.get("cpu", {}).get("model") or _host_title(machine.devices)))]
+    names = {d.name for d in present}
+    between = dict.fromkeys(peer.link for d in present for peer in d.peers if peer.name in names)
+    parts = [
+        *kinds,
+        *(link for link in between if link != "PCIe"),
+        _plain(str(machine.facts.get("cpu", {}).get("model") or _host_title(machine.devices))),
+    ]
     if gpus:
         parts.append(_link(machine))
     return ", ".join(filter(None, parts)) or machine.host
+
+
+def absent(machine: Machine) -> list[str]:
+    """A sentence for each device that did not open, where others of its kind did."""
+    kinds = {d.kind for d in machine.devices if d.available}
+    return [f"{d.name} is not available: {d.reason}." for d in machine.devices if not d.available and d.kind in kinds]
 
 
 def _host_title(devices: Sequence[DeviceInfo]) -> str:

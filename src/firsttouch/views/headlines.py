@@ -16,26 +16,29 @@ from firsttouch.records.codebook import codebook_of
 from firsttouch.records.plausibility import JudgedRun, limit
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.text import join_names, label
+from firsttouch.views.gpus import gpus_of, numbers_of_several
 from firsttouch.views.latencies import latencies, may_be_cached
 from firsttouch.views.ranking import comparable, groups_apart_from, names_in, tied
 
 MOST = 8
-"""The most numbers of a first screen."""
+"""The most numbers of one GPU and the host on a first screen."""
 _STREAM = ("agent", "allocator", "arrays", "kernel", "first_touch", "stores", "threads", "size")
 _LOAD = ("agent", "allocator", "order", "first_touch", "size")
 _COPY = ("direction", "engine", "allocator", "other", "streams", "chunk", "size")
 
 
 def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
-    """The numbers of the first GPU, and of the host; without a GPU the host's. Of records that differ in factors that
-    their experiment does not know, those of the usual values.
+    """The numbers of several GPUs, then those of the first GPU, and of the host; without a GPU the host's. Of records
+    that differ in factors that their experiment does not know, those of the usual values.
     """
-    good = [r for r in measured(records) if not r.parties]
-    names = {r.device for r in good}
+    good = measured(records)
+    alone = [r for r in good if not r.parties]
+    names = {r.device for r in alone}
     host = next((d for d in machine.devices if d.role == "host"), None)
     gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
-    candidates = _Numbers(good, machine, host, gpu).all()
-    return [with_conditions(f, good) for f in candidates if f is not None][:MOST]
+    candidates = [f for f in _Numbers(alone, machine, host, gpu).all() if f is not None][:MOST]
+    of_several = numbers_of_several(_usual(records), machine)
+    return [*(with_conditions(f, good) for f in of_several), *(with_conditions(f, alone) for f in candidates)]
 
 
 class _Numbers:
@@ -45,6 +48,7 @@ class _Numbers:
         self, good: Sequence[Record], machine: Machine, host: DeviceInfo | None, gpu: DeviceInfo | None
     ) -> None:
         usual = _usual(good)
+        self.is_one_of_several = len(gpus_of(machine, good)) > 1
         self.gpu, self.run = gpu, JudgedRun(list(good), machine)
         self.of_host = [r for r in usual if host is not None and r.device == host.name]
         self.of_gpu = [r for r in usual if gpu is not None and r.device == gpu.name]
@@ -59,11 +63,12 @@ class _Numbers:
         one = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
         in_own, in_locked = (f"{own} memory", f"{locked} memory") if one else ("its own memory", "the host's memory")
         in_plain, in_gpu = (f"{plain} memory", f"{own} memory") if one else ("the host's memory", "the GPU's memory")
-        yield self._memory(f"the GPU, in {in_own}:", self.of_gpu, "gpu", own)
-        yield self._memory(f"the GPU, in {in_locked}:", self.of_gpu, "gpu", locked)
+        name = f"GPU {gpu.name}" if self.is_one_of_several else "the GPU"
+        yield self._memory(f"{name}, in {in_own}:", self.of_gpu, "gpu", own)
+        yield self._memory(f"{name}, in {in_locked}:", self.of_gpu, "gpu", locked)
         yield self._memory(f"the CPU, in {in_plain}:", self.of_host, "cpu", plain)
         yield self._memory(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own)
-        yield self._copy("copy to the GPU:", "h2d")
+        yield self._copy(f"copy to {name}:", "h2d")
         yield self._copy("copy to the host:", "d2h")
         yield _first_touch(self.of_gpu, self.of_host)
         yield _managed(self.of_gpu, gpu)

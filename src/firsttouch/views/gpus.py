@@ -1,0 +1,355 @@
+"""What was measured between the GPUs of a machine, and which of them, or of their pairs, are apart from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from firsttouch.allocators.properties import common_allocator, main_allocator
+from firsttouch.analysis.alike import ALIKE, FEWEST, Alikeness, alikeness
+from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, number, quantity
+from firsttouch.analysis.statistics import group_by, median_of
+from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record
+from firsttouch.text import join_names, label
+from firsttouch.views.pairs import actor_of, kind_of, memory_of, owner_of
+from firsttouch.views.ranking import groups_apart_from
+
+MOST_APART = 3
+"""The most pairs or GPUs that are named as being apart from the others."""
+WIDEST = 10
+"""The percent within which values are called alike."""
+_PAIR = ("device", PEER)
+BOTH, OUT = "both", "out"
+
+
+@dataclass(frozen=True)
+class PairsOfLink:
+    """Points of one experiment under the same conditions, one for each pair of GPUs that the same kind of link joins.
+
+    link: what the machine states for it; '' if nothing. possible: how many pairs it joins.
+    """
+
+    records: Sequence[Record]
+    link: str
+    possible: int
+    peak_gbs: float | None
+
+
+def gpus_of(machine: Machine, records: Iterable[Record]) -> list[DeviceInfo]:
+    """The GPUs that the records are about, whatever became of them."""
+    named = {name for r in records for name in (r.device, r.factors.get(PEER))}
+    return [d for d in machine.devices if d.available and d.role == "gpu" and d.name in named]
+
+
+def numbers_of_several(records: Sequence[Record], machine: Machine) -> list[Finding]:
+    """Copies one way and both ways, loads, messages and sums over all GPUs, and each GPU beside its equals, as far as
+    they were measured.
+    """
+    candidates = [
+        *_of_pairs(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
+        *_of_pairs(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
+        *_of_pairs(records, machine, "p2p-latency", LOADS, agent="gpu"),
+        *_of_pairs(records, machine, "p2p-message", MESSAGES),
+        _all_reduce(records, machine),
+        *(_beside(equals) for equals in equal_gpus(records, machine)),
+    ]
+    return [f for f in candidates if f is not None]
+
+
+# ------------------------------------------------------------------------------------------------ pairs of GPUs
+
+
+def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, **factors: object) -> list[PairsOfLink]:
+    """The points between GPUs with these factors, under the conditions that most pairs have, and of several such at the
+    largest size, and of those the best. They are in groups by kind of link, that with most pairs first.
+    """
+    known = list(records)
+    gpus = {d.name: d for d in gpus_of(machine, known)}
+    rows = [
+        r
+        for r in known
+        if r.experiment == experiment and r.device in gpus and r.factors.get(PEER) in gpus
+        and r.factors.get(PEER) != r.device and kind_of(r) == "gpu" and r.is_measured and median_of(r) > 0
+        and all(r.factors.get(n) == v for n, v in factors.items())
+    ]  # fmt: skip
+    if not rows:
+        return []
+    sign = -1 if rows[0].better == "lower" else 1
+    usual = max(
+        groups_apart_from(rows, *_PAIR),
+        key=lambda some: (
+            len(group_by(some, *_PAIR)),
+            number(some[0], "size"),
+            sign * median_of(alikeness(some).usual),
+        ),
+    )
+    by_link: dict[tuple[object, ...], list[Record]] = {}
+    for (device, peer), same in group_by(usual, *_PAIR).items():
+        by_link.setdefault(_link(gpus, device, peer), []).append(same[0])
+    links = [_link(gpus, a, b) for a in gpus for b in gpus if a != b]
+    return [
+        PairsOfLink(_unordered(rows), str(link[0]), _pairs(rows, links.count(link)), _peak(link))
+        for link, rows in sorted(by_link.items(), key=lambda entry: -len(entry[1]))
+    ]
+
+
+def _link(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple[object, ...]:
+    """What the machine states for the link from a device to its peer."""
+    link = gpus[str(device)].peer(str(peer))
+    return ("", None, None, "") if link is None else (link.link, link.hops, link.peak_out_gbs, link.access)
+
+
+def _peak(link: tuple[object, ...]) -> float | None:
+    return link[2] if isinstance(link[2], int | float) and link[2] > 0 else None
+
+
+def _is_both_ways(record: Record) -> bool:
+    return record.factors.get("direction") == BOTH
+
+
+def _unordered(rows: Sequence[Record]) -> list[Record]:
+    """The rows; of a pair that was measured both ways at once by each of the two, the slower one."""
+    if not _is_both_ways(rows[0]):
+        return list(rows)
+    slower: dict[frozenset[str], Record] = {}
+    for r in sorted(rows, key=median_of):
+        slower.setdefault(frozenset((r.device, str(r.factors[PEER]))), r)
+    return [r for r in rows if any(r is kept for kept in slower.values())]
+
+
+def _pairs(rows: Sequence[Record], ordered: int) -> int:
+    return ordered // 2 if _is_both_ways(rows[0]) else ordered
+
+
+def name_of_pair(record: Record) -> str:
+    between = {BOTH: "and"}.get(str(record.factors.get("direction")), "to" if record.unit == "GB/s" else "from")
+    return f"{actor_of(record)} {between} {owner_of(record)}"
+
+
+def _of_pairs(
+    records: Sequence[Record], machine: Machine, experiment: str, claim: Claim, **factors: object
+) -> list[Finding]:
+    links = pairs_by_link(records, machine, experiment, **factors)
+    return [_of_link(pairs, claim, several=len(links) > 1) for pairs in links]
+
+
+def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
+    found = alikeness(pairs.records)
+    equals = compare_equals(found, pairs.possible, "pair", name_of_pair)
+    details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
+    if of_peak is not None and pairs.peak_gbs is not None:
+        details |= {"share": Quantity(100 * of_peak.value, "%"), "limit": Quantity(pairs.peak_gbs, "GB/s")}
+        share = f", {{share}} of the link's stated {{limit}}{' each way' if _is_both_ways(found.usual) else ''}"
+    head = f"{claim.head.removesuffix(':')} over {pairs.link}:" if several and pairs.link else claim.head
+    worded = Claim(claim.id, f"{claim.text}{share}; {equals.text}", head, claim.names)
+    rows = [found.usual, *(r for r in pairs.records if r is not found.usual)]
+    conditions: dict[str, Any] = {"memory": memory_of(found.usual.factors), **equals.names}
+    return finding(worded, rows, details=details, **conditions)
+
+
+_NAMED = (*_PAIR, "direction", "agent", "source", "target", "allocator")
+ONE_WAY = Claim(
+    "headline.copies_one_way",
+    "{value} over {size} of {memory} memory ({engine})",
+    "copies between GPUs, one way:",
+    _NAMED,
+)
+BOTH_WAYS = Claim(
+    "headline.copies_both_ways",
+    "{value} over {size} of {memory} memory ({engine})",
+    "copies between GPUs, both ways:",
+    _NAMED,
+)
+LOADS = Claim("headline.loads", "{value} from {size} of {memory} memory", "loads from another GPU:", _NAMED)
+MESSAGES = Claim(
+    "headline.messages", "{value} over {size} of {memory} memory ({interface})", "messages between GPUs:", _NAMED
+)
+
+
+# ------------------------------------------------------------------------------------------------ who is apart
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """What a claim says of several equals. text: with placeholders for the details and the names."""
+
+    text: str
+    details: Mapping[str, Quantity]
+    names: Mapping[str, str]
+
+
+def compare_equals(
+    found: Alikeness, possible: int, noun: str, name: Callable[[Record], str], prefix: str = ""
+) -> Comparing:
+    """Which are alike, and which are apart.
+
+    possible: how many equals there are, measured or not. noun: what each is. name: of the one a record is about.
+    prefix: that of all placeholders.
+    """
+    rows = [*found.alike, *found.apart]
+    if (n := len(rows)) == 1:
+        only = "" if possible == 1 else f", the one {noun} measured of {possible}"
+        return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
+    worst, best = _ends(rows)
+    details = {f"{prefix}worst": quantity(worst), f"{prefix}best": quantity(best)}
+    names = {f"{prefix}worst_name": name(worst), f"{prefix}best_name": name(best)}
+    measured = f"{n} {noun}s" if n >= possible else f"{n} measured {noun}s of {possible}"
+    if found.percent > WIDEST or (n < FEWEST and found.percent > 100 * ALIKE):
+        first, last = (f"{{{prefix}{end}}} ({{{prefix}{end}_name}})" for end in ("worst", "best"))
+        return Comparing(f"{measured} from {first} to {last}", details, names)
+    alike = f"alike within {found.percent} %"
+    if not found.apart:
+        return Comparing(f"{'both' if n == 2 else f'all {n}'}{measured.removeprefix(str(n))} {alike}", details, {})
+    text, more_details, names = _apart(found, name, f"{prefix}apart_")
+    return Comparing(f"{len(found.alike)} of {measured} {alike}, but {text}", details | more_details, names)
+
+
+def _ends(rows: Sequence[Record]) -> tuple[Record, Record]:
+    """The worst and the best."""
+    ordered = sorted(rows, key=median_of, reverse=rows[0].better == "lower")
+    return ordered[0], ordered[-1]
+
+
+def _apart(
+    found: Alikeness, name: Callable[[Record], str], prefix: str
+) -> tuple[str, dict[str, Quantity], dict[str, str]]:
+    """Those that are apart, each with its value; several pairs of one GPU together."""
+    if common := _common(found):
+        ends = dict(zip((f"{prefix}worst", f"{prefix}best"), map(quantity, _ends(found.apart)), strict=True))
+        return f"the {len(found.apart)} {common} at {{{prefix}worst}} to {{{prefix}best}}", ends, {}
+    named = {f"{prefix}{i}": record for i, record in enumerate(found.apart[:MOST_APART])}
+    texts = [f"{{{key}_name}} at {{{key}}}" for key in named]
+    texts += [f"{len(found.apart) - len(named)} more"] if len(found.apart) > len(named) else []
+    names = {f"{key}_name": name(record) for key, record in named.items()}
+    return join_names(texts), {key: quantity(record) for key, record in named.items()}, names
+
+
+def _common(found: Alikeness) -> str:
+    """'from cuda:3', 'to cuda:3' or 'with cuda:3' if several pairs that are apart have that in common; otherwise ''."""
+    ends = [(r.device, str(r.factors.get(PEER, r.device))) for r in found.apart]
+    if len(ends) < FEWEST or any(a == b for a, b in ends):
+        return ""
+    sources, targets = ({pair[i] for pair in ends} for i in (0, 1))
+    of_all = set.intersection(*map(set, ends))
+    of = ((word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1)
+    return " ".join(next(of, ()))
+
+
+# ------------------------------------------------------------------------------------------------ each by itself
+
+
+@dataclass(frozen=True)
+class GpuMeasure:
+    """What is measured of each GPU. title: in a table. text: in a sentence, after the value."""
+
+    experiment: str
+    factors: Mapping[str, object]
+    title: str
+    text: str
+
+
+_OWN = {"agent": "gpu", "first_touch": "self"}
+_COPY = {"engine": "copy-engine", "streams": 1, "chunk": 0}
+GPU_MEASURES: Sequence[GpuMeasure] = (
+    GpuMeasure("bandwidth", {**_OWN, "arrays": "memory", "kernel": "triad"}, "triad in its own memory",
+            "in a triad over {size} of its own memory"),
+    GpuMeasure("latency", {**_OWN, "order": "random"}, "load from its own memory", "for a load from {size} of it"),
+    GpuMeasure("transfer", {**_COPY, "direction": "h2d"}, "copy to it", "for a copy to it from {memory} memory"),
+    GpuMeasure("transfer", {**_COPY, "direction": "d2h"}, "copy from it", "for a copy from it"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EqualGpus:
+    """GPUs of one kind. measured: the points of each measure under the same conditions, one for each GPU with any."""
+
+    names: Sequence[str]
+    measured: Sequence[tuple[GpuMeasure, Sequence[Record]]]
+
+
+def equal_gpus(records: Sequence[Record], machine: Machine) -> list[EqualGpus]:
+    """The GPUs of each kind of which there are several, with what was measured of more than one."""
+    kinds: dict[str, list[DeviceInfo]] = {}
+    for gpu in gpus_of(machine, records):
+        kinds.setdefault(gpu.title, []).append(gpu)
+    made = []
+    for gpus in kinds.values():
+        names = [gpu.name for gpu in gpus]
+        own = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
+        rows = [(measure, _of_measure(measure, own, main_allocator(gpus[0]))) for measure in GPU_MEASURES]
+        if several := [(measure, some) for measure, some in rows if len(some) > 1]:
+            made.append(EqualGpus(names, several))
+    return made
+
+
+def _of_measure(measure: GpuMeasure, records: Sequence[Record], own: str) -> list[Record]:
+    """The points of a measure, one of each GPU, under the conditions that most have."""
+    allocator = own if measure.experiment != "transfer" else common_allocator("page-locked")
+    wanted = {"allocator": allocator, **measure.factors}
+    rows = [
+        r for r in records
+        if r.experiment == measure.experiment and all(r.factors.get(n) == v for n, v in wanted.items())
+    ]  # fmt: skip
+    groups = [list(group_by(some, "device").values()) for some in groups_apart_from(rows, "device")]
+    return [same[0] for same in max(groups, key=lambda some: (len(some), number(some[0][0], "size")), default=[])]
+
+
+def _beside(equals: EqualGpus) -> Finding:
+    values: dict[str, list[str]] = {}
+    details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
+    for i, (measure, some) in enumerate(equals.measured):
+        found = alikeness(some)
+        said = compare_equals(found, len(equals.names), "GPU", lambda r: r.device, f"of_{i}_")
+        own = {"size": label("size", found.usual.factors["size"]), "memory": memory_of(found.usual.factors)}
+        value = "{value}" if i == 0 else f"{{usual_{i}}}"
+        values.setdefault(said.text, []).append(f"{value} {measure.text.format_map(own)}")
+        details |= {**said.details, f"usual_{i}": quantity(found.usual)}
+        conditions |= said.names
+        rows += [found.usual, *(r for r in some if r is not found.usual)]
+    text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
+    claim = Claim("headline.gpus", text, f"each of {len(equals.names)} GPUs:", (EVERY,))
+    return finding(claim, rows, details=details, **conditions)
+
+
+# ------------------------------------------------------------------------------------------------ all together
+
+
+def _all_reduce(records: Sequence[Record], machine: Machine) -> Finding | None:
+    """The bandwidth of the largest sum over the most GPUs, and the time of the smallest."""
+    gpus = {d.name for d in gpus_of(machine, records)}
+    rows = [
+        r for r in records
+        if r.experiment == "collective" and r.factors.get("operation") == "all-reduce" and r.is_measured
+        and median_of(r) > 0 and r.device in gpus and counter(r, "bus_gbs", "GB/s")
+        and 1 < len(r.parties) == len({(p.host, p.device) for p in r.parties})
+    ]  # fmt: skip
+    most = max((len(r.parties) for r in rows), default=0)
+    rows = [r for r in rows if len(r.parties) == most]
+    if not rows:
+        return None
+    largest, least = (pick(number(r, "size") for r in rows) for pick in (max, min))
+    rate = max((r for r in rows if number(r, "size") == largest), key=lambda r: r.counter("bus_gbs"))
+    quick = min((r for r in rows if number(r, "size") == least), key=median_of)
+    bus = counter(rate, "bus_gbs", "GB/s")
+    return finding(
+        ALL_REDUCE,
+        [rate] if rate is quick else [rate, quick],
+        bus,
+        details={"quickest": quantity(quick)},
+        ranks=str(most),
+        largest=label("size", rate.factors["size"]),
+        least=label("size", quick.factors["size"]),
+        rate_interface=rate.text("interface"),
+        quick_interface=quick.text("interface"),
+        memory=memory_of(rate.factors),
+    )
+
+
+ALL_REDUCE = Claim(
+    "headline.all_reduce",
+    "{value} of bus bandwidth over {largest} of {memory} memory ({rate_interface}); {quickest} for {least}"
+    " ({quick_interface})",
+    "all-reduce of {ranks} GPUs:",
+    ("size", "interface", "operation", "allocator", RANKS),
+)

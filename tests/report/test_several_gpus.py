@@ -1,0 +1,158 @@
+"""The first screen of a run on a node of several GPUs, in the report and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import msgspec
+import pytest
+from tests.node_of_gpus import FAULTY, Node, machine, records, results
+
+from firsttouch.analysis.alike import alikeness
+from firsttouch.analysis.findings import Quantity
+from firsttouch.commands import Conclusions, conclusions
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import Record
+from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.views.gpus import numbers_of_several
+
+SHOWN = ("bandwidth", "latency", "transfer", "p2p-latency", "p2p-copy", "p2p-message", "collective")
+
+
+@cache
+def measured_on(node: Node) -> tuple[Record, ...]:
+    return tuple(records(node))
+
+
+def screen_of(node: Node, change: Callable[[Record], bool] = lambda record: True) -> FirstScreen:
+    rows = [r for r in measured_on(node) if r.experiment in SHOWN and change(r)]
+    return first_screen(Results(machine(node), None, rows, []), [])
+
+
+def texts(screen: FirstScreen) -> dict[str, str]:
+    return {number.head: number.text for number in screen.numbers}
+
+
+def test_a_sound_node_is_said_to_be_alike_with_the_share_of_the_stated_peak() -> None:
+    screen = screen_of(Node())
+    said = texts(screen)
+    assert screen.title.startswith("8 x NVIDIA H100 80GB HBM3, NVLink switch, ")
+    assert said["Copies between GPUs, one way"] == (
+        "374 GB/s over 256 MiB of device memory (copy-engine), 78 % of the link's stated 478 GB/s; "
+        "all 56 pairs alike within 1 %"
+    )
+    assert "77 % of the link's stated 478 GB/s each way; all 28 pairs" in said["Copies between GPUs, both ways"]
+    assert said["Loads from another GPU"] == "700 ns from 1 GiB of device memory; all 56 pairs alike within 1 %"
+    assert "GB/s of bus bandwidth over 256 MiB of device memory (xccl)" in said["All-reduce of 8 GPUs"]
+    assert said["Each of 8 GPUs"].endswith("for a copy from it: all 8 GPUs alike within 1 %")
+    assert not screen.absent
+
+
+def test_a_slow_pair_a_slow_gpu_and_an_absent_one_are_named() -> None:
+    screen = screen_of(FAULTY)
+    said = texts(screen)
+    assert said["Copies between GPUs, one way"].endswith(
+        "41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 197 GB/s"
+    )
+    assert "20 of 21 pairs alike within 1 %, but cuda:2 and cuda:5 at" in said["Copies between GPUs, both ways"]
+    assert "6 of 7 GPUs alike within 1 %, but cuda:6 at 2,390 GB/s; 620 ns" in said["Each of 7 GPUs"]
+    (absent,) = screen.absent
+    assert absent.startswith("cuda:3 is not available: cuDevicePrimaryCtxRetain")
+
+
+def test_without_a_stated_peak_no_share_is_given_and_links_of_several_kinds_are_told_apart() -> None:
+    node = Node(gpus=4)
+    known = machine(node)
+    for device in known.devices:
+        for peer in device.peers:
+            peer.peak_in_gbs = peer.peak_out_gbs = None
+    rows = [r for r in measured_on(node) if r.experiment == "p2p-copy"]
+    (first, *_) = numbers_of_several(rows, known)
+    assert "stated" not in first.claim.text
+    for device in known.devices[1:3]:
+        for peer in device.peers:
+            peer.link = "PCIe" if peer.name in ("cuda:2", "cuda:3") else peer.link
+    heads = [f.claim.head for f in numbers_of_several(rows, known) if f.claim.id == "headline.copies_one_way"]
+    assert heads == [f"copies between GPUs, one way over {link}:" for link in ("NVLink switch", "PCIe")]
+
+
+def _slowed(rows: Sequence[Record], pairs: set[tuple[str, str]]) -> list[Record]:
+    def slow(r: Record) -> Record:
+        assert r.summary
+        half = {name: v * 0.5 for name, v in msgspec.structs.asdict(r.summary).items() if name != "n"}
+        return msgspec.structs.replace(r, summary=msgspec.structs.replace(r.summary, **half))
+
+    return [slow(r) if (r.device, r.factors["peer"]) in pairs else r for r in rows]
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        ({("cuda:0", "cuda:1"), ("cuda:4", "cuda:2")}, "but cuda:{} to cuda:{} at"),
+        ({("cuda:3", f"cuda:{n}") for n in range(8)}, "but the 7 from cuda:3 at"),
+        ({(f"cuda:{n}", "cuda:3") for n in range(8)}, "but the 7 to cuda:3 at"),
+        (
+            {(f"cuda:{n}", "cuda:3") for n in range(8)} | {("cuda:3", f"cuda:{n}") for n in range(8)},
+            "but the 14 with cuda:3 at",
+        ),
+        ({(f"cuda:{n}", f"cuda:{n + 1}") for n in range(7)}, "and 4 more"),
+    ],
+)
+def test_pairs_that_are_apart_are_named_together_where_they_have_a_gpu_in_common(
+    slow: set[tuple[str, str]], words: str
+) -> None:
+    node = Node()
+    rows = [r for r in measured_on(node) if r.experiment == "p2p-copy" and r.factors["direction"] == "out"]
+    rows = [r for r in rows if r.factors["engine"] == "copy-engine" and r.factors["peer"] != "self"]
+    (screen,) = [first_screen(Results(machine(node), None, _slowed(rows, slow), []), [])]
+    said = texts(screen)
+    assert list(said) == ["Copies between GPUs, one way"], said
+    (text,) = said.values()
+    assert all(part in text for part in words.split("{}")), text
+    assert f"{56 - len({(a, b) for a, b in slow if a != b})} of 56 pairs alike" in text
+
+
+def test_values_that_differ_throughout_are_a_range_and_two_values_have_no_outlier() -> None:
+    rows = [r for r in measured_on(Node()) if r.experiment == "bandwidth" and r.factors.get("allocator") == "device"]
+    triads = [r for r in rows if r.factors["kernel"] == "triad"]
+
+    def at(*rates: float) -> list[Record]:
+        made = []
+        for record, rate in zip(triads, rates, strict=False):
+            assert record.summary
+            summary = msgspec.structs.replace(record.summary, median=rate, ci_low=rate * 0.999, ci_high=rate * 1.001)
+            made.append(msgspec.structs.replace(record, summary=summary))
+        return made
+
+    assert not alikeness(at(100, 50)).apart
+    assert [r.device for r in alikeness(at(100, 50, 101)).apart] == ["cuda:1"]
+    assert not alikeness(at(100, 98, 102, 99, 101)).apart
+    screen = first_screen(Results(machine(Node()), None, at(100, 50), []), [])
+    assert "2 GPUs from 50 GB/s (cuda:1) to 100 GB/s (cuda:0)" in texts(screen)["Each of 2 GPUs"]
+    screen = first_screen(Results(machine(Node()), None, at(60, 70, 80, 90, 100), []), [])
+    assert "5 GPUs from 60 GB/s (cuda:0) to 100 GB/s (cuda:4)" in texts(screen)["Each of 5 GPUs"]
+
+
+def test_pairs_that_were_not_measured_are_counted() -> None:
+    said = texts(screen_of(Node(), lambda r: (r.device, r.factors.get("peer")) != ("cuda:1", "cuda:2")))
+    assert "all 55 measured pairs of 56 alike" in said["Copies between GPUs, one way"]
+
+
+def test_one_gpu_has_no_numbers_between_several() -> None:
+    screen = screen_of(Node(gpus=1))
+    assert not any("between GPUs" in head or "Each of" in head for head in texts(screen))
+    assert "The GPU, in its own memory" in texts(screen)
+
+
+def test_a_record_that_someone_changed_costs_only_itself() -> None:
+    made = results(Node(gpus=3))
+    broken = next(r for r in made.records if r.experiment == "p2p-copy" and r.factors["peer"] != "self")
+    del broken.factors["size"]
+    others = [
+        msgspec.structs.replace(r, factors={}) for r in made.records if r.experiment in ("bandwidth", "collective")
+    ]
+    made.records = [*made.records, *others[:1], *others[-1:]]
+    found: Conclusions = conclusions(made)
+    assert {"Copies between GPUs, one way", "All-reduce of 3 GPUs", "Each of 3 GPUs"} <= set(texts(found.screen))
+    assert all(isinstance(number.finding.value, Quantity) for number in found.screen.numbers)
