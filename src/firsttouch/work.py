@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError, unknown
 from firsttouch.modules import add_modules, require_classes
-from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar
+from firsttouch.records.schema import PEER, DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -47,10 +49,34 @@ class ExperimentWork(Work):
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """All. Where there is a GPU, a quick run of everything does without kernels on the host's processor."""
-        whole = not request.set and len(request.experiments) == len(self.names())
-        return super().default_devices(
-            without_processors(devices) if request.preset == "quick" and whole else devices, request
-        )
+        quick = request.preset == "quick" and self._is_whole(request)
+        return super().default_devices(without_processors(devices) if quick else devices, request)
+
+    def every_device(self, request: Request) -> bool:
+        """Not in a run of everything, unless it is a full one."""
+        return request.preset == "full" or not self._is_whole(request)
+
+    def _is_whole(self, request: Request) -> bool:
+        return not request.set and len(request.experiments) == len(self.names())
+
+    def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
+        """Devices that differ from their sisters are measured as if alone; of several that are alike, the first is."""
+        from firsttouch.analysis import sisters
+
+        if request.every_device:
+            return []
+        requests = []
+        for devices in sisters.unlike(records):
+            rest = [r for r in sisters.for_device(records, devices[0]) if r.device != devices[0]]
+            names = {r.experiment for r in rest if PEER not in r.factors}
+            experiments = [name for name in request.experiments if name in names]
+            requests.append(replace(request, devices=devices, experiments=experiments, earlier=[]))
+        return [further for further in requests if further.experiments]
+
+    def why_further(self, request: Request, records: Sequence[Record]) -> list[str]:
+        from firsttouch.views.sisters import differences
+
+        return [] if request.every_device else differences(records)
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.engine.choices import choose_devices, choose_preset

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.fabricated import HOST, gpu_capabilities
 
 from firsttouch.engine.choices import BUDGETS
-from firsttouch.engine.on_device import SHORTEST
-from firsttouch.engine.plan import make_plan
+from firsttouch.engine.plan import SHORTEST, make_plan
 from firsttouch.engine.values import parse_sets, parse_value
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment, Factor

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from firsttouch.engine import runner
-from firsttouch.engine.on_device import SHORTEST
+from firsttouch.engine.plan import SHORTEST
 from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.values import parse_sets
 from firsttouch.records.schema import Request

@@ -35,6 +35,7 @@ ADDED = {
     2: {"earlier"},
     3: {"link", "hops", "peak_in_gbs", "peak_out_gbs", "peak_source"},
     4: {"ranks", "clocks_before", "clocks_after"},
+    7: {"stands_for", "every_device"},
 }
 """The fields that each minor version added. Some of these names are older in other places: see `without`."""
 
@@ -70,7 +71,7 @@ def test_an_older_minor_version_lacks_the_fields_that_were_added_since(tmp_path,
 
 
 def newer(record: dict[str, Any], **more: Any) -> bytes:
-    return json.dumps(record | {"schema": "firsttouch/2.7"} | more).encode()
+    return json.dumps(record | {"schema": f"firsttouch/2.{MINOR + 1}"} | more).encode()
 
 
 def test_what_a_newer_minor_version_adds_is_kept(tmp_path):
@@ -86,13 +87,13 @@ def test_what_a_newer_minor_version_adds_is_kept(tmp_path):
 
     found = resume(tmp_path)
     assert [warning.split(": ", 1)[1] for warning in found.warnings] == [
-        "a newer firsttouch wrote it (firsttouch/2.7); fields unknown to this version are kept and not shown"
+        f"a newer firsttouch wrote it (firsttouch/2.{MINOR + 1}); fields unknown to this version are kept and not shown"
     ]
     assert json.loads((tmp_path / RESULTS).read_text()) == json.loads(line)
     kept = json.loads((tmp_path / MACHINE).read_text())
-    assert (kept["owner"], kept["devices"][0]["soul"], kept["schema"]) == ("me", [1, 2], "firsttouch/2.7")
+    assert (kept["owner"], kept["devices"][0]["soul"], kept["schema"]) == ("me", [1, 2], f"firsttouch/2.{MINOR + 1}")
     kept = json.loads((tmp_path / RUN).read_text())
-    assert (kept["ranks"], kept["schema"], kept["seed"]) == (4, "firsttouch/2.7", REQUEST.seed)
+    assert (kept["ranks"], kept["schema"], kept["seed"]) == (4, f"firsttouch/2.{MINOR + 1}", REQUEST.seed)
 
     with Store(tmp_path, resume=True) as store:
         store.append(a_record(2))

@@ -175,12 +175,12 @@ class RunProgress:
         self._left = Counter(planned.title for planned in todo)
         if self.directory is None:
             already = f", {held} already measured" if held else ""
-            self._screen.line(f"{count(len(todo), 'point')} to measure{already}, into {directory}")
+            self._screen.line(f"{count(len(todo), 'point')} to measure{already}{_planned(todo)}, into {directory}")
             self.directory, self.kept = directory, held
         else:  # points that follow from those before
             self._screen.end()
             self._screen = _screen()
-            self._screen.line(f"{count(len(todo), 'further point')} to measure")
+            self._screen.line(f"{count(len(todo), 'further point')} to measure{_planned(todo)}")
         self._screen.begin(len(todo))
         self._announce_report()
 
@@ -216,6 +216,13 @@ class RunProgress:
 
     def end(self) -> None:
         self._screen.end()
+
+
+def _planned(todo: Sequence[Planned]) -> str:
+    from firsttouch.engine.estimate import planned_seconds
+
+    seconds = planned_seconds(todo)
+    return f", about {format_seconds(seconds, 2)} planned" if seconds else ""
 
 
 def _factors(planned: Planned) -> str:

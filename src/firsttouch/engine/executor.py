@@ -22,9 +22,11 @@ SLACK = 2**30
 OUTPUTS_KEPT = 64
 """The number of digests of checked outputs that a worker is sent: the latest."""
 GIVE_UP_AFTER = 2
-"""The number of new workers of one group that fail in a row before measuring, after which the group is not tried again.
+"""The number of new workers that fail in a row before measuring, after which a group is not tried with that peer again.
 """
 PointWorker: TypeAlias = Worker | RankedWorker
+_Start: TypeAlias = tuple[PointGroup, str]
+"""What a new worker opens: the device of a group, and the peer that a point names."""
 
 
 class PointExecutor:
@@ -42,7 +44,7 @@ class PointExecutor:
         self._memory = host_limit() + SLACK
         self._worker: PointWorker | None = None
         self._group: PointGroup | None = None
-        self._failed_starts: dict[PointGroup, list[Record]] = {}
+        self._failed_starts: dict[_Start, list[Record]] = {}
         self._outputs: list[str] = []
         self._own = time.process_time()
 
@@ -53,9 +55,9 @@ class PointExecutor:
 
     def measure(self, planned: Planned) -> Record:
         """Measures one point and returns its record, even if the worker crashes or hangs."""
-        group = planned.group
+        start = planned.group, planned.peer
         record = blank_record(planned, "failed")
-        if self._given_up(group, record):
+        if self._given_up(start, record):
             return record
         try:
             worker = self._worker_for(planned)
@@ -70,7 +72,7 @@ class PointExecutor:
             if self._trace is not None and result.reply.span is not None:
                 # Before the record: if the process is killed in between, the point is measured again.
                 self._trace.add(record, result.reply.span)
-        self._note_start(group, result, record)
+        self._note_start(start, result, record)
         # A failure may have left the device in an unusable state.
         if planned.fresh or result.outcome != "done" or record.status == "failed":
             self.end_worker()
@@ -90,9 +92,9 @@ class PointExecutor:
             profile.add_to(record)
         return record, result
 
-    def _given_up(self, group: PointGroup, record: Record) -> bool:
-        """True, with status and reason filled in, if the group is not tried again."""
-        failed = self._failed_starts.get(group, [])
+    def _given_up(self, start: _Start, record: Record) -> bool:
+        """True, with status and reason filled in, if these devices are not tried again."""
+        failed = self._failed_starts.get(start, [])
         if len(failed) < GIVE_UP_AFTER:
             return False
         record.status = failed[-1].status  # so that --resume tries after a crash
@@ -112,11 +114,11 @@ class PointExecutor:
         launcher = self._launching.launcher(len(planned.ranks), planned.mpi)
         return RankedWorker(planned.ranks, launcher, planned.environment, SLACK)
 
-    def _note_start(self, group: PointGroup, result: TaskResult, record: Record) -> None:
+    def _note_start(self, start: _Start, result: TaskResult, record: Record) -> None:
         if result.last_state in ("", "opening") and record.status != "ok":
-            self._failed_starts.setdefault(group, []).append(record)
+            self._failed_starts.setdefault(start, []).append(record)
         else:
-            self._failed_starts.pop(group, None)
+            self._failed_starts.pop(start, None)
 
     def end_worker(self) -> None:
         if self._worker is not None:

@@ -95,6 +95,7 @@ def blank_record(planned: Planned, status: Status, reason: str = "") -> Record:
         unit=planned.metric.unit,
         better=planned.metric.better,
         metric_version=planned.metric.version,
+        stands_for=[*planned.stands_for],
         status=status,
         reason=one_line(reason),
         preset=planned.preset,

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.planned import LIMIT, Planned
+from firsttouch.engine.sisters import Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment, Factor, Preset
@@ -28,7 +29,7 @@ from firsttouch.experiment.contract import (
 )
 from firsttouch.experiment.presets import Candidate, excluded, left_out
 from firsttouch.machine.switches import SWITCHES, optimistic_device
-from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Point, Request, Scalar
+from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Location, Point, Request, Scalar
 from firsttouch.text import join_names
 
 _MOST_COMBINATIONS = 10_000_000
@@ -40,8 +41,6 @@ _Placed: TypeAlias = tuple[Candidate, tuple[str, ...]]
 """A combination of factors with the device of each rank."""
 _FROM_FIRST = "ranks are dealt out among the driver's devices from {0} on; --device {0} measures them"
 """Why a point is not this device's. Points that several devices carry out belong to that of the first rank."""
-SHORTEST = 2e-3
-"""The least sampling time of a point, in seconds."""
 
 
 @dataclass
@@ -69,6 +68,8 @@ class ExperimentOnDevice:
     """True if its points are another device's: a factor that --set names goes with that device, or the first rank is
     always there.
     """
+    sisters: Sisters = field(default_factory=Sisters)
+    """The devices equal to this one on which the experiment has points too."""
     _devices: dict[tuple[Scalar | None, ...], DeviceInfo] = field(default_factory=dict, init=False)
     """The device as it may be, by the values of the switches."""
     _own_values: dict[str, Sequence[Scalar]] = field(default_factory=dict, init=False)
@@ -88,6 +89,15 @@ class ExperimentOnDevice:
                 self.reason = f"{self.experiment.name} on {self.device.name} needs a {factor.name}" + (
                     f"; accepted: {choices}, by --device or --set {factor.name}=" if choices else ", and there is none"
                 )
+
+    def keep_on_each(self) -> None:
+        """Leaves out the values of factors with which no point is measured here, if other devices stand for this one
+        everywhere.
+        """
+        if self.sisters.leads_nowhere(self.device.name):
+            for index, factor in enumerate(self.factors):
+                values = values_on_each(factor, self.experiment)
+                self.factors[index] = dataclasses.replace(factor, values=values)
 
     def limit_ranks(self, most: int | None) -> None:
         """Restricts the numbers of ranks to at most `most`, and adds that number itself where the experiment takes any.
@@ -131,6 +141,11 @@ class ExperimentOnDevice:
                 self.refused[f"{self.device.name} has no such {factor.name}"] = invalid
             self.factors[index] = dataclasses.replace(factor, values=list(dict.fromkeys(values)))
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first of equal devices."""
+        return self.sisters.first(self.device.name) == self.device.name
+
     def plan(self, request: Request, devices: Mapping[str, DeviceInfo]) -> list[Planned]:
         """The points, in the order of the factors' values. devices: all, by name."""
         if self.reason:
@@ -141,9 +156,8 @@ class ExperimentOnDevice:
         left_out_why: dict[str, None] = {}
         elsewhere: dict[str, dict[tuple[Scalar, ...], int]] = {}
         name = self.device.name
-        for values in itertools.product(*(f.values for f in self.factors)):
-            factors = Factors(zip((f.name for f in self.factors), values, strict=True))
-            candidate = self._candidate(factors)
+        for candidate in self._candidates():
+            factors = candidate.factors
             if why := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
                 meaningless.setdefault(self._choice(factors), why)
             elif not self.chosen and (why := left_out(candidate)):
@@ -163,7 +177,7 @@ class ExperimentOnDevice:
         for choice, why in meaningless.items():
             if self.chosen and choice not in covered:
                 self.refused.setdefault(why, []).append(self._in_words(choice))
-        if not candidates:
+        if not candidates and self.is_first:
             self.reason = self._why_no_point(
                 [*left_out_why], [*map(_FROM_FIRST.format, elsewhere)] or [*dict.fromkeys(meaningless.values())]
             )
@@ -172,8 +186,16 @@ class ExperimentOnDevice:
         planned: dict[str, Planned] = {}
         for candidate, places in candidates:
             point = self._measured(candidate, places, request, devices)
-            planned.setdefault(point.key, point)
+            if not point.reason or self.sisters.leads(self.device.name, candidate.factors):
+                planned.setdefault(point.key, point)
         return self._without_repeated_skips([*planned.values()])
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """All combinations of the factors' values, without those for which an equal device or pair stands."""
+        for values in itertools.product(*(f.values for f in self.factors)):
+            candidate = self._candidate(Factors(zip((f.name for f in self.factors), values, strict=True)))
+            if self.sisters.leads(self.device.name, candidate.factors) or on_each(candidate):
+                yield candidate
 
     def _check_count(self) -> None:
         if (combinations := math.prod(len(f.values) for f in self.factors)) > _MOST_COMBINATIONS:
@@ -217,7 +239,12 @@ class ExperimentOnDevice:
             peers=[devices[name] for name in others if name in devices],
             ranks=[] if one_process else [devices[name] for name in places],
             sampled=is_sampled(experiment, factors),
+            stands_for=self._stands_for(candidate),
         )
+
+    def _stands_for(self, candidate: Candidate) -> list[Location]:
+        others = self.sisters.others(self.device.name, candidate.factors)
+        return [] if others and on_each(candidate) else others
 
     def _point(self, factors: Factors, request: Request, **how: Any) -> Planned:
         return Planned(
@@ -229,12 +256,12 @@ class ExperimentOnDevice:
             preset=request.preset,
             seed=request.seed,
             tolerance=BUDGETS[self.preset].tolerance,
+            setup=self.experiment.setup,
             **how,
         )
 
-    def timed(self, points: Sequence[Planned], total: float, timeout: float | None) -> list[Planned]:
-        """The points with their limits of time. total: the seconds of sampling of all together; timeout: --timeout."""
-        seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
+    def timed(self, points: Sequence[Planned], seconds: float, timeout: float | None) -> list[Planned]:
+        """The points with their limits of time. seconds: of the sampling of each; timeout: --timeout."""
         limit = timeout or max(LIMIT, 20 * seconds, self.experiment.timeout)
         return [p if p.reason else replace(p, seconds=seconds, limit=limit) for p in points]
 

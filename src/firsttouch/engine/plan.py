@@ -10,15 +10,18 @@ from typing import Any
 from firsttouch.engine.choices import BUDGETS, choose, choose_devices, choose_preset
 from firsttouch.engine.on_device import ExperimentOnDevice, on_device
 from firsttouch.engine.planned import Planned, PointGroup
+from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
 from firsttouch.errors import UsageError, unknown
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Preset, describe_factors
-from firsttouch.records.schema import DeviceInfo, Request, Scalar
+from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
 from firsttouch.text import first_few
 from firsttouch.units import format_size, parse_size
 
+SHORTEST = 2e-3
+"""The least sampling time of a point, in seconds."""
 _MOST_NAMED = 4
 """The most points or experiments that one sentence names."""
 
@@ -67,7 +70,9 @@ def make_plan(
     """The points of `request` in the order in which they are measured: device, environment, experiment, factors.
 
     The order is the same for the same request on the same machine, and results.jsonl keeps it. The time of a preset
-    is split over all experiments, chosen or not, so that a run's length does not grow with the number chosen.
+    is split over all experiments, chosen or not, so that a run's length does not grow with the number chosen. Unless
+    the request is for every device, of equal devices the first has all points, and the others those that ask about
+    each (engine/sisters.py).
 
     Args:
         devices: all devices that discovery found; request.devices chooses among them.
@@ -79,7 +84,6 @@ def make_plan(
     Raises:
         UsageError: an experiment, device, preset, factor or value is unknown, or there is nothing to measure.
     """
-    budget = BUDGETS[choose_preset(request.preset)]
     chosen = choose(facts.noun, request.experiments, experiments)
     selected, preset = choose_devices(request.devices, devices), choose_preset(request.preset)
     if request.ranks is not None and not any(experiments[name].ranked for name in chosen):
@@ -96,18 +100,10 @@ def make_plan(
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
         _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
-    shares = sum(e.share for e in experiments.values())
-    sharing = Counter((d.kind, d.capabilities.time_class) for d in selected)
-    plan: list[Planned] = []
-    for pair in pairs:
-        if not pair.reason:
-            pair.restrict(request.set)
-        if request.events:
-            pair.environment = {events.VARIABLE: "1"}
-        kind, time_class = pair.device.kind, pair.device.capabilities.time_class
-        total = budget.seconds[time_class] / sharing[kind, time_class]
-        points = pair.plan(request, {device.name: device for device in devices})
-        plan += pair.timed(points, total * pair.experiment.share / shares, request.timeout)
+    alike = Sisters(d for d in selected if d.role == "gpu" and not request.every_device)
+    pairs = _among_sisters(pairs, alike)
+    sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
+    plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
         stated = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
         reasons = dict.fromkeys(stated) or [f"no device or no {facts.noun} is available"]
@@ -116,6 +112,48 @@ def make_plan(
     for sentence in _refusals(pairs):
         warn(sentence)
     return _grouped(plan)
+
+
+def _among_sisters(pairs: Sequence[ExperimentOnDevice], alike: Sisters) -> list[ExperimentOnDevice]:
+    """Tells each pair on which equal devices its experiment has points too. Without those that have none, but of the
+    first of equal devices.
+    """
+    having: dict[str, list[DeviceInfo]] = {}
+    for pair in pairs:
+        if not pair.reason:
+            having.setdefault(pair.name, []).append(pair.device)
+    kept = [pair for pair in pairs if not pair.reason or alike.first(pair.device.name) == pair.device.name]
+    for pair in kept:
+        pair.sisters = alike.among(having.get(pair.name, ()))
+    return kept
+
+
+def _points(
+    pairs: Sequence[ExperimentOnDevice],
+    request: Request,
+    devices: Sequence[DeviceInfo],
+    sharing: Mapping[tuple[str, TimeClass], int],
+    shares: float,
+) -> list[Planned]:
+    """The points of all pairs; those of equal devices get the same time for sampling.
+
+    sharing: how many devices of one kind and time class share its time. shares: of all experiments together.
+    """
+    budget, plan = BUDGETS[choose_preset(request.preset)], list[Planned]()
+    of_first: dict[tuple[str, str], float] = {}
+    for pair in pairs:
+        if not pair.reason:
+            pair.restrict(request.set)
+            pair.keep_on_each()
+        if request.events:
+            pair.environment = {events.VARIABLE: "1"}
+        kind, time_class = pair.device.kind, pair.device.capabilities.time_class
+        total = budget.seconds[time_class] / sharing[kind, time_class] * pair.experiment.share / shares
+        points = pair.plan(request, {device.name: device for device in devices})
+        seconds = max(SHORTEST, total / max(1, sum(not p.reason for p in points)))
+        seconds = of_first.setdefault((pair.name, pair.sisters.first(pair.device.name)), seconds)
+        plan += pair.timed(points, seconds, request.timeout)
+    return plan
 
 
 def _nothing_supported(names: Sequence[str], pairs: Sequence[ExperimentOnDevice], devices: Sequence[DeviceInfo]) -> str:

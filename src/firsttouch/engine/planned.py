@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from firsttouch.records.reading import point_key
-from firsttouch.records.schema import PEER, SELF, DeviceInfo, Metric, Point
+from firsttouch.records.schema import PEER, SELF, DeviceInfo, Location, Metric, Point
 
 LIMIT = 30.0
 """Seconds that a point may take in all; more if its sampling or its experiment needs more."""
@@ -18,7 +18,8 @@ class PointGroup(NamedTuple):
     """What the points that share a worker have in common."""
 
     device: str
-    peer: str
+    with_peer: bool
+    """Whether another device takes part. One worker opens all of them, each when a point first names it."""
     environment: tuple[tuple[str, str], ...]
     experiment: str = ""
     """The only experiment of the group, or '' if it may have several."""
@@ -36,11 +37,12 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     reason: why it is skipped instead, or '' if it is measured. name: the name of the experiment in the call, if that
     differs from the experiment's name in records. kind: the kind of work that the experiment belongs to
     (firsttouch/work.py). tolerance: the relative width of the interval at which sampling ends; seconds: the time that
-    sampling may take; limit: the seconds after which the worker is killed. environment: the variables of its worker.
-    fresh: it gets a new worker; own_worker: one in which no other experiment runs. places: the device of each rank, if
-    the experiment has ranks; one_process: whether one process has all of them, otherwise each has a process of its own;
-    ranks: these devices in the latter case. peers: the other devices that take part, of the process itself. sampled:
-    whether the memory of its worker is sampled over time.
+    sampling may take; setup: what else it takes, as expected, None if that is unknown; limit: the seconds after which
+    the worker is killed. environment: the variables of its worker. fresh: it gets a new worker; own_worker: one in
+    which no other experiment runs. places: the device of each rank, if the experiment has ranks; one_process: whether
+    one process has all of them, otherwise each has a process of its own; ranks: these devices in the latter case.
+    peers: the other devices that take part, of the process itself. sampled: whether the memory of its worker is sampled
+    over time. stands_for: the equal places at which the plan does not measure it.
     """
 
     point: Point
@@ -53,6 +55,7 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     seed: int = 1
     tolerance: float = 0.03
     seconds: float = 0.0
+    setup: float | None = 0.0
     limit: float = LIMIT
     environment: dict[str, str] = {}
     fresh: bool = False
@@ -63,6 +66,7 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     peers: list[DeviceInfo] = []
     ranks: list[DeviceInfo] = []
     sampled: bool = False
+    stands_for: list[Location] = []
 
     @property
     def title(self) -> str:
@@ -78,7 +82,8 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     @property
     def group(self) -> PointGroup:
         alone, environment = self.point.experiment if self.own_worker else "", tuple(sorted(self.environment.items()))
-        return PointGroup(self.point.device, self.peer, environment, alone, self.places, self.mpi, self.one_process)
+        with_peer, places = bool(self.peer), self.places
+        return PointGroup(self.point.device, with_peer, environment, alone, places, self.mpi, self.one_process)
 
     @cached_property
     def key(self) -> str:

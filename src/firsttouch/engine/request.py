@@ -83,7 +83,7 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
     else:
         for previous in earlier:
             choose(work.planning.noun, previous.experiments, work.names())
-    return Request(
+    request = Request(
         schema=SCHEMA,
         experiments=choose(work.planning.noun, names, work.names()),
         devices=selection.devices,
@@ -98,8 +98,12 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
         modules=options.modules,
         allow_oversubscription=options.allow_oversubscription,
         relative_to=options.relative_to or base.relative_to,
+        every_device=base.every_device,
         earlier=earlier,
     )
+    if options.selects_points() or stored is None:
+        request.every_device = bool(options.devices) or work.every_device(request)
+    return request
 
 
 def _check_numbers(options: RunOptions) -> None:

@@ -161,6 +161,8 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
             measure(plan, selected, store, watcher, retried, counter, launching, sampler, noted)
             retried -= {planned.key for planned in plan}
             while more := further_points(work, selected, devices, limits, store):
+                for sentence in work.why_further(selected, store.records):
+                    watcher.note(sentence)
                 measure(more, selected, store, watcher, (), counter, launching, sampler, noted)
         if options.wait is not None and noted.points:
             wait_until_quiet(options.wait, watcher.note)

@@ -14,6 +14,10 @@ _Parts: TypeAlias = Mapping[tuple[str, str], Sequence[Scalar]]
 """What is selected: names and values by the field, and by the factor for `set`."""
 
 
+_ALIKE = ("events", "counters", "ranks", "every_device")
+"""What two selections must have in common to be one."""
+
+
 def selections(request: Request) -> list[Selection]:
     """All that a request holds, the earliest first."""
     own = {name: getattr(request, name) for name in Selection.__struct_fields__}
@@ -44,11 +48,7 @@ def together(request: Request) -> Request:
 
 def _union(old: Selection, new: Request) -> Request | None:
     before, after = _parts(old), _parts(new)
-    if before.keys() != after.keys() or (old.events, old.counters, old.ranks) != (
-        new.events,
-        new.counters,
-        new.ranks,
-    ):
+    if before.keys() != after.keys() or any(getattr(old, name) != getattr(new, name) for name in _ALIKE):
         return None
     added = [part for part in after if not set(after[part]) <= set(before[part])]
     removed = [part for part in before if not set(before[part]) <= set(after[part])]

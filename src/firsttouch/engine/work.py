@@ -77,6 +77,10 @@ class Work:
         """The names of the available devices that are used if the call names none."""
         return [device.name for device in devices]
 
+    def every_device(self, request: Request) -> bool:
+        """Whether a call that names no device asks for every point on each of several equal devices."""
+        return True
+
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         """The output of --list for `names`."""
         raise NotImplementedError
@@ -85,6 +89,10 @@ class Work:
         """Requests that follow from what was measured. The runner measures those of their points that have no record,
         and asks again, until there is none.
         """
+        return []
+
+    def why_further(self, request: Request, records: Sequence[Record]) -> list[str]:
+        """Why these requests follow, in sentences."""
         return []
 
     def summary(self, records: Sequence[Record]) -> dict[str, Any]:

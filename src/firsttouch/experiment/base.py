@@ -20,7 +20,7 @@ from firsttouch.units import format_size
 
 if TYPE_CHECKING:
     from firsttouch import _core
-    from firsttouch.experiment.presets import PresetRule, Property
+    from firsttouch.experiment.presets import PresetRule, Property, RuleCondition
     from firsttouch.machine.switches import Part
     from firsttouch.session import Session
 
@@ -207,6 +207,9 @@ class Experiment:
     """
     share: ClassVar[float] = 1.0
     """Weight of this experiment in a preset's time."""
+    setup: ClassVar[float | None] = 0.06
+    """Seconds that one of its points takes besides sampling, for the planned time of a run; None if they are unknown.
+    """
     fresh_process: ClassVar[bool] = False
     """True if every point is measured in a new worker."""
     own_worker: ClassVar[bool] = False
@@ -229,6 +232,11 @@ class Experiment:
     """Which points the presets leave out (presets.py). If the rules leave out every point of a value that --set names,
     it is measured under the conditions under which the preset measures other values of that factor; if there are none,
     in all combinations, except those that a strict rule excludes.
+    """
+    on_each: ClassVar[Sequence[Mapping[str, RuleCondition]]] = ()
+    """Which of its points ask about each single device, or each single pair of devices, not about their model: those
+    that meet all conditions of one of these sets, with conditions as rules have them. A call that names nothing
+    measures them on each of several equal devices or pairs, and all others on one of them for all.
     """
     properties: ClassVar[Mapping[str, Property]] = {}
     """Properties of points that the rules use, in addition to factors and to the properties in presets.py."""

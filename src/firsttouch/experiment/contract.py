@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from firsttouch.errors import UsageError
@@ -27,6 +28,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "codebook": (Codebook, "a Codebook"),
     "order": (int, "a whole number"),
     "share": ((int, float), "a number above 0"),
+    "setup": ((int, float, NoneType), "a number of seconds or None"),
     "fresh_process": (bool, "True or False"),
     "own_worker": (bool, "True or False"),
     "timeout": ((int, float), "a number of seconds"),
@@ -39,10 +41,11 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "least_ranks": (int, "a whole number"),
     "alone": (bool, "True or False"),
     "rules": (Sequence, "a sequence of rules"),
+    "on_each": (Sequence, "a sequence of mappings"),
     "properties": (Mapping, "a mapping"),
 }
 """Attributes of an experiment, with the required type of each."""
-_ITEMS: Mapping[str, type] = {"figures": Figure, "rules": PresetRule}
+_ITEMS: Mapping[str, Any] = {"figures": Figure, "rules": PresetRule, "on_each": Mapping}
 
 
 def flaw(experiment: type[Experiment]) -> str:

@@ -229,6 +229,12 @@ def _same_memory(candidate: Candidate) -> bool:
     return common.measured_under_another_name(candidate.device, factors.text("allocator"), factors.text("agent"))
 
 
+def _is_largest(candidate: Candidate) -> bool:
+    """True if the preset measures no larger size."""
+    factors = candidate.experiment.factors(candidate.device, candidate.preset)
+    return candidate.factors["size"] == next(max(f.values) for f in factors if f.name == "size")  # type: ignore[type-var]
+
+
 def _skipped(candidate: Candidate) -> bool:
     return candidate.experiment.skip(candidate.factors, candidate.device) is not None
 
@@ -240,6 +246,7 @@ PROPERTIES: Mapping[str, Property] = {
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
     "skipped": _skipped,  # it cannot be measured here; its record says why
     "sdma_as_here": _sdma_as_here,
+    "largest": _is_largest,  # its size is the largest of the preset
     # Properties of the factor `allocator`:
     "main": _main,  # the main allocator of the device
     "role": _of_allocator(allocators.role),
@@ -271,22 +278,32 @@ def left_out(candidate: Candidate) -> str:
     return excluded(candidate) or _first_reason(candidate, candidate.experiment.rules)
 
 
+def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
+    """Whether the candidate meets all conditions."""
+    return _Matcher(candidate).meets(conditions)
+
+
 def _first_reason(candidate: Candidate, rules: Sequence[PresetRule]) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
-    if not rules:
-        return ""
-    known: dict[str, PropertyValue] = {**candidate.factors}
-    own = candidate.experiment.properties
+    matcher = _Matcher(candidate)
+    for rule in rules:
+        if candidate.preset in rule.presets and matcher.meets(rule.of):
+            return "" if rule.measured is not None and matcher.meets(rule.measured) else rule.why
+    return ""
 
-    def match(conditions: Mapping[str, RuleCondition]) -> bool:
+
+class _Matcher:
+    """The factors of a candidate, and its properties as far as they were asked for."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._known: dict[str, PropertyValue] = {**candidate.factors}
+
+    def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
+        own = self._candidate.experiment.properties
         for name, condition in conditions.items():
-            if name not in known:
-                known[name] = (own[name] if name in own else PROPERTIES[name])(candidate)
-            if not holds(condition, known[name]):
+            if name not in self._known:
+                self._known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
+            if not holds(condition, self._known[name]):
                 return False
         return True
-
-    for rule in rules:
-        if candidate.preset in rule.presets and match(rule.of):
-            return "" if rule.measured is not None and match(rule.measured) else rule.why
-    return ""

@@ -70,6 +70,7 @@ class Accounting(Experiment):
              y_title="counter", z_title="more in use after the call", title="Growth of each counter by the call"),
     )  # fmt: skip
     share = 0.5
+    setup = 0.25
 
     rules = (
         leave_out("the CPU's first touch of plain host memory is measured on the device cpu",

@@ -229,6 +229,7 @@ class Bandwidth(Experiment):
         leave_out("other combinations are measured with the triad only", kernel=Not("triad"), main_curve=False),
         leave_out("other combinations are measured with the triad only", kernel=Not("triad"), first_touch="other"),
     )  # fmt: skip
+    on_each = ({"arrays": "memory", "kernel": "triad", "stores": "normal", "main_curve": True},)
     properties: ClassVar = {"beyond": _is_beyond_caches, "oversized": _is_oversized}
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:

@@ -139,6 +139,7 @@ class Collective(Experiment):
              x_title="larger buffer of a rank", y_title="bus bandwidth, GB/s", title="Bus bandwidth, back to back"),
     )  # fmt: skip
     share = 0.3
+    setup = 0.3
     ranked = True
     least_ranks = 1
     switches_of = ("memory", "copies")

@@ -93,6 +93,7 @@ class Concurrency(Experiment):
         replace(shares.FIGURE, y_title="ms per iteration"),
     )
     share = 1.0
+    setup = 0.5
     switches_of = ("memory", "copies")
 
     rules = (

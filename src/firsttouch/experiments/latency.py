@@ -110,6 +110,7 @@ class Latency(Experiment):
         leave_out("other allocators are measured up to 128 MiB", QUICK, main=False, size=Above(128 * MiB)),
         leave_out("curves other than the main one end at 1 GiB", size=Above(GiB)),
     )  # fmt: skip
+    on_each = ({"order": "random", "main_curve": True, "largest": True},)
     properties: ClassVar = {"rarely_used": _is_rarely_used}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:

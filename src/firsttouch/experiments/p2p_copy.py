@@ -37,7 +37,7 @@ from firsttouch.experiment.pairs import (
 from firsttouch.experiment.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
-from firsttouch.records.schema import NODE, PEER, AllocatorInfo, DeviceInfo, Factors, Metric, Record
+from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 from firsttouch.views.pairs import (
     BY,
@@ -128,6 +128,7 @@ class P2pCopy(PairExperiment):
         *PairExperiment.rules,
         leave_out("other allocators than the main one are measured one way", STANDARD, main=False, direction=Not(OUT)),
     )  # fmt: skip
+    on_each = ({"engine": COPY_ENGINE, "direction": (OUT, BOTH), PEER: Not(SELF), "main": True, "largest": True},)
     properties: ClassVar = {**PairExperiment.properties, "main": is_main_pair, "mixed": is_mixed_pair}
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:

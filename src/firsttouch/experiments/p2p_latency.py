@@ -11,9 +11,10 @@ from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
 from firsttouch.experiment.meanings import AGENTS, CHASE
 from firsttouch.experiment.pairs import PairExperiment, open_pair, reached_by_cpu
+from firsttouch.experiment.presets import Not
 from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
-from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Record
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
 from firsttouch.session import Session
 from firsttouch.views.pairs import (
     BY,
@@ -56,6 +57,7 @@ class P2pLatency(PairExperiment):
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip
     share = 0.5
+    on_each = ({PEER: Not(SELF), "main_curve": True, "largest": True},)
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
         beyond = 1 << (4 * last_level_bytes(device) - 1).bit_length()

@@ -168,6 +168,7 @@ class Transfer(Experiment):
         leave_out("the kernels run on the host's processor, where this is the same memory under another name",
                   QUICK, runs_on="processor", common=False),
     )  # fmt: skip
+    on_each = ({"direction": ("h2d", "d2h"), "engine": "copy-engine", **_WHOLE, "page_locked": True, "largest": True},)
     properties: ClassVar = {"page_locked": _is_page_locked}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:

@@ -145,6 +145,7 @@ class Application(Applications):
     """One application. Its points are strategies at one or more sizes."""
 
     fresh_process = True
+    setup = None
     counters_offered = counted_by_marks = True
     least_ranks = 1
     alone = True

@@ -14,7 +14,7 @@ import msgspec
 
 from firsttouch.encoding import encode_json, valid_text
 
-MAJOR, MINOR = 2, 6
+MAJOR, MINOR = 2, 7
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
 LARGEST = 1e100
 """The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
@@ -35,6 +35,8 @@ WorkKind: TypeAlias = Literal["run", "app"]
 AgentAccess: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
+OWN_FACTS = ("uuid", "pci_bus", "memory_free_bytes")
+"""The facts of a device that may differ between equal ones."""
 BUSY = 0.1
 """The part of the processors' time from which on other programs disturb what is measured."""
 PARAMETER = "param_"
@@ -246,13 +248,21 @@ class Party(Stored):
     clocks_after: Clocks | None = None
 
 
+class Location(Stored):
+    """Where a point is measured: a device, or a device with another as its peer."""
+
+    device: str
+    peer: str = ""
+
+
 class Record(Stored):
     """One measured, skipped or failed point: one line of results.jsonl.
 
-    parties: all devices that took part; empty if that was `device` alone. stated_by: the source of the facts that made
-    the point possible, if that was not the driver. others_share: the part of the time of the processors that the point
-    could use which other programs used; None if that is not known. suspect: the name of the rule of plausibility.py
-    that the record breaks, or ''.
+    parties: all devices that took part; empty if that was `device` alone. stands_for: the places that are equal to the
+    record's own by the facts of their devices, and at which the call did not measure this point. stated_by: the source
+    of the facts that made the point possible, if that was not the driver. others_share: the part of the time of the
+    processors that the point could use which other programs used; None if that is not known. suspect: the name of the
+    rule of plausibility.py that the record breaks, or ''.
     """
 
     schema: str
@@ -264,6 +274,7 @@ class Record(Stored):
     better: Better = "neither"
     metric_version: Integer = 1
     parties: list[Party] = []
+    stands_for: list[Location] = []
     stated_by: str = ""
     samples: list[Number] = []
     summary: Summary | None = None
@@ -434,6 +445,15 @@ class DeviceInfo(Stored):
         return "processor" if self.capabilities.on_host_processor else "gpu"
 
     @property
+    def model(self) -> bytes:
+        """What equal devices have in common: all that their driver states but what tells one from another, or is a
+        state of the moment. Their links to others are not part of it.
+        """
+        entries = [msgspec.structs.replace(a, reason="", gpu_reason="", verified={}) for a in self.allocators]
+        facts = {name: fact for name, fact in self.facts.items() if name not in OWN_FACTS}
+        return encode_json([self.kind, self.title, facts, plain(self.capabilities), plain(entries)], order="sorted")
+
+    @property
     def identity(self) -> str:
         """What tells it from the device of the same name of another machine."""
         return f"{self.title} {self.facts.get('uuid') or ''}".strip()
@@ -480,16 +500,18 @@ class Selection(Stored):
     events: bool = False
     counters: bool = False
     ranks: RankCount | None = None
+    every_device: bool = True
 
 
 class Request(Stored):
     """The request of a `firsttouch run` or `firsttouch app`: the content of run.json. --resume continues from it.
 
     experiments: the applications if kind is "app". earlier: what earlier calls selected for this directory, as far as
-    it is not a part of what the other fields select. ranks: the most processes that carry out a point together. modules
-    (the user's own files) and allow_oversubscription are for information only: code to run and limits to lift come from
-    the call alone, never from a results directory. relative_to: the strategy to which applications are compared; '' for
-    the usual one.
+    it is not a part of what the other fields select. ranks: the most processes that carry out a point together.
+    every_device: every device is measured in full; otherwise one of several equal devices is, and stands for the
+    others. modules (the user's own files) and allow_oversubscription are for information only: code to run and limits
+    to lift come from the call alone, never from a results directory. relative_to: the strategy to which applications
+    are compared; '' for the usual one.
     """
 
     schema: str
@@ -502,6 +524,7 @@ class Request(Stored):
     events: bool = False
     counters: bool = False
     ranks: RankCount | None = None
+    every_device: bool = True
     kind: WorkKind = "run"
     modules: list[str] = []
     allow_oversubscription: bool = False

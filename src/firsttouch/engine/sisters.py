@@ -1,0 +1,79 @@
+"""Equal devices, and equal pairs of devices: which of them is measured for all.
+
+Devices are equal if their drivers state the same of them, pairs if their devices and the links between these are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from firsttouch.experiment.base import Experiment, Factor
+from firsttouch.experiment.presets import Candidate, holds, meets
+from firsttouch.records.schema import PEER, DeviceInfo, Factors, Location, Peer, Scalar
+
+_Names: TypeAlias = tuple[str, str]
+"""The device of a place, and its peer or ''."""
+_Link: TypeAlias = tuple[object, ...]
+
+
+class Sisters:
+    """The equal places among some devices. Without devices, each place is equal to itself alone."""
+
+    def __init__(self, devices: Iterable[DeviceInfo] = ()) -> None:
+        devices, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_Names]]()
+        models = {device.name: device.model for device in devices}
+        for device in devices:
+            alike.setdefault((models[device.name], b"", ()), []).append((device.name, ""))
+            for peer in device.peers:
+                if peer.name in models:
+                    kinds = (models[device.name], models[peer.name], _link(peer))
+                    alike.setdefault(kinds, []).append((device.name, peer.name))
+        self._equal = {place: places for places in alike.values() for place in places}
+
+    def among(self, devices: Iterable[DeviceInfo]) -> Sisters:
+        """The equal places among some of the devices."""
+        names = {"", *(device.name for device in devices)}
+        kept = Sisters()
+        for place, places in self._equal.items():
+            if names.issuperset(place):
+                kept._equal[place] = [other for other in places if names.issuperset(other)]
+        return kept
+
+    def leads(self, device: str, factors: Factors) -> bool:
+        """Whether the place of a point is the first of those that are equal to it, so that it stands for the others."""
+        place = self._place(device, factors)
+        return self._equal.get(place, [place])[0] == place
+
+    def leads_nowhere(self, device: str) -> bool:
+        """Whether other devices and pairs stand for the device and all pairs in which it acts."""
+        first = [places[0] == own for own, places in self._equal.items() if own[0] == device]
+        return bool(first) and not any(first)
+
+    def first(self, device: str) -> str:
+        """The first of the devices that are equal to a device."""
+        return self._equal.get((device, ""), [(device, "")])[0][0]
+
+    def others(self, device: str, factors: Factors) -> list[Location]:
+        """The places that are equal to that of a point."""
+        place = self._place(device, factors)
+        return [Location(device=name, peer=peer) for name, peer in self._equal.get(place, []) if (name, peer) != place]
+
+    def _place(self, device: str, factors: Factors) -> _Names:
+        peer = str(factors.get(PEER, ""))
+        return (device, peer) if (device, peer) in self._equal else (device, "")
+
+
+def _link(peer: Peer) -> _Link:
+    return peer.access, peer.same_driver, peer.link, peer.hops, peer.peak_in_gbs, peer.peak_out_gbs
+
+
+def values_on_each(factor: Factor, experiment: Experiment) -> list[Scalar]:
+    """The values of a factor with which a point may be measured on each of several equal devices."""
+    conditions = [each.get(factor.name, tuple(factor.values)) for each in experiment.on_each]
+    return [value for value in factor.values if any(holds(condition, value) for condition in conditions)]
+
+
+def on_each(candidate: Candidate) -> bool:
+    """Whether a point is measured on each of several equal devices."""
+    return any(meets(candidate, conditions) for conditions in candidate.experiment.on_each)

@@ -1,0 +1,192 @@
+"""Plans on eight equal GPUs: one is measured for all, but for what asks about each, in five minutes at most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+import msgspec
+import pytest
+from tests.fabricated import MACHINES
+from tests.node_of_gpus import Node, results
+from tests.node_of_gpus import devices as node_devices
+
+from firsttouch.analysis.sisters import for_device, measured_on
+from firsttouch.engine.estimate import planned_seconds
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
+from firsttouch.engine.request import RunOptions, resolve
+from firsttouch.engine.sisters import Sisters
+from firsttouch.experiments import all_experiments
+from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Record, Request
+from firsttouch.views.sisters import differences
+from firsttouch.work import RUN
+
+NODE = MACHINES["h100-node"].devices
+GPUS = [device.name for device in NODE if device.role == "gpu"]
+
+
+def planned(known: Sequence[DeviceInfo] = NODE, **options: Any) -> list[Planned]:
+    request = resolve(RUN, RunOptions(**options), pytest.fail)
+    request.devices = request.devices or [device.name for device in known]
+    return make_plan(request, known, all_experiments(), {})
+
+
+def measured(plan: Sequence[Planned], device: str) -> list[Planned]:
+    return [p for p in plan if p.point.device == device and not p.reason]
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[Planned]:
+    return planned()
+
+
+def test_a_plain_run_of_eight_equal_gpus_is_planned_within_five_minutes(plain: Sequence[Planned]) -> None:
+    assert planned_seconds(plain) <= 300
+    assert planned_seconds(planned(node_devices(Node(gpus=2)))) <= 180
+
+
+def test_one_gpu_has_every_point_and_its_sisters_have_the_headlines(plain: Sequence[Planned]) -> None:
+    first = {p.point.experiment for p in measured(plain, "cuda:0")}
+    assert {"tlb", "context", "accounting", "codegen", "allocation", "collective"} < first
+    for name in GPUS[1:]:
+        alone = Counter(p.point.experiment for p in measured(plain, name) if PEER not in p.point.factors)
+        assert alone == {"bandwidth": 1, "latency": 1, "transfer": 2}
+    assert not [p for p in plain if p.reason and p.point.device in GPUS[1:]]
+
+
+def test_every_pair_is_copied_between_at_one_size_and_one_pair_at_all(plain: Sequence[Planned]) -> None:
+    between = [p for p in plain if p.point.factors.get(PEER, SELF) != SELF and not p.reason]
+    pairs = set(permutations(GPUS, 2))
+    for experiment, each in (("p2p-copy", 2), ("p2p-latency", 1)):
+        at = Counter((p.point.device, p.peer) for p in between if p.point.experiment == experiment)
+        assert at.keys() == pairs
+        assert {pair: n for pair, n in at.items() if n > each}.keys() == {("cuda:0", "cuda:1")}
+    rest = [p for p in between if p.point.experiment in ("p2p-direct", "p2p-message")]
+    assert {(p.point.device, p.peer) for p in rest} == {("cuda:0", "cuda:1")}
+
+
+def test_a_point_says_which_devices_or_pairs_it_stands_for(plain: Sequence[Planned]) -> None:
+    by_experiment = {p.point.experiment: p for p in measured(plain, "cuda:0")}
+    assert by_experiment["tlb"].stands_for == [Location(device=name) for name in GPUS[1:]]
+    direct = next(p for p in plain if p.point.experiment == "p2p-direct" and p.peer)
+    assert {(place.device, place.peer) for place in direct.stands_for} == {*permutations(GPUS, 2)} - {
+        ("cuda:0", "cuda:1")
+    }
+    for p in plain:  # what is measured on each stands for nothing else
+        own = [q for q in plain if q.point.experiment == p.point.experiment and q.point.device == "cuda:5"]
+        if p.point.device == "cuda:0" and {**p.point.factors} in [{**q.point.factors} for q in own]:
+            assert p.stands_for == []
+    assert by_experiment["collective"].stands_for == []
+
+
+def test_points_of_equal_devices_get_the_time_of_one(plain: Sequence[Planned]) -> None:
+    seconds = {p.key: p.seconds for p in planned(node_devices(Node(gpus=1)))}
+    tlb = [p for p in measured(plain, "cuda:0") if p.point.experiment == "tlb"]
+    assert [p.seconds for p in tlb] == [seconds[p.key] for p in tlb]
+    latencies = {p.seconds for p in plain if p.point.experiment == "latency" and p.point.device != "cpu"}
+    assert len(latencies - {0.0}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "every"),
+    [
+        ({}, False),
+        ({"preset": "standard"}, False),
+        ({"preset": "full"}, True),
+        ({"devices": GPUS}, True),
+        ({"experiments": ["tlb"]}, True),
+        ({"set": {"size": ["1MiB"]}}, True),
+    ],
+)
+def test_a_call_that_names_something_asks_for_it_on_every_gpu(options: dict[str, Any], every: bool) -> None:
+    assert resolve(RUN, RunOptions(**options), pytest.fail).every_device is every
+
+
+def test_every_gpu_that_a_call_names_has_every_point() -> None:
+    plan = planned(experiments=["tlb", "p2p-latency"], devices=["cuda:1", "cuda:2", "cuda:5"])
+    of_each = {name: Counter(p.point.experiment for p in measured(plan, name)) for name in ("cuda:2", "cuda:5")}
+    assert of_each["cuda:2"] == of_each["cuda:5"]
+    assert of_each["cuda:5"]["tlb"] > 20
+    assert not any(p.stands_for for p in plan)
+
+
+OWN = {"uuid": "GPU-4", "pci_bus": "0000:44:00.0", "memory_free_bytes": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "in_full"),
+    [
+        ({"facts": OWN}, []),
+        ({"facts": {"clock_khz": 1_200_000}}, ["cuda:4"]),
+        ({"facts": {"memory_bytes": 2**36}}, ["cuda:4"]),
+        ({"title": "another GPU"}, ["cuda:4"]),
+        ({"allocators": []}, ["cuda:4"]),
+    ],
+    ids=["identity", "clock", "memory", "title", "allocators"],
+)
+def test_equality_is_decided_by_what_drivers_state(changes: dict[str, Any], in_full: list[str]) -> None:
+    (odd,) = (d for d in NODE if d.name == "cuda:4")
+    changes = changes | ({"facts": odd.facts | changes["facts"]} if "facts" in changes else {})
+    known = [msgspec.structs.replace(d, **changes) if d is odd else d for d in NODE]
+    equal = Sisters(d for d in known if d.role == "gpu")
+    assert [name for name in GPUS[1:] if equal.first(name) == name] == in_full
+
+
+def test_pairs_with_another_link_have_one_of_their_own_that_stands_for_them() -> None:
+    def slower(device: DeviceInfo) -> DeviceInfo:
+        far = {"cuda:0": "cuda:7", "cuda:7": "cuda:0"}.get(device.name)
+        peers = [
+            msgspec.structs.replace(p, link="PCIe", peak_in_gbs=32.0) if p.name == far else p for p in device.peers
+        ]
+        return msgspec.structs.replace(device, peers=peers)
+
+    equal = Sisters(slower(d) for d in NODE if d.role == "gpu")
+    assert [place.peer for place in equal.others("cuda:0", Factors(peer="cuda:7"))] == ["cuda:0"]
+    assert len(equal.others("cuda:0", Factors(peer="cuda:1"))) == 53
+
+
+# ---------------------------------------------------------------------------------- a GPU that differs from its sisters
+
+
+def as_measured(node: Node) -> tuple[Request, list[Record]]:
+    """The records of a plain run there, in which cuda:0 stands for the others in an experiment."""
+    made = results(node)
+    assert made.request is not None
+    made.request.every_device = False
+    made.request.experiments = [*all_experiments()]
+    first, *others = node.present
+    stands_for = [Location(device=name) for name in others]
+    records = [r for r in made.records if r.experiment != "context" or r.device == first]
+    return made.request, [msgspec.structs.replace(r, stands_for=stands_for) if r.experiment == "context" else r
+                          for r in records]  # fmt: skip
+
+
+def test_a_gpu_that_differs_clearly_is_measured_as_if_alone() -> None:
+    request, records = as_measured(Node(gpus=3, slow_gpu=2))
+    assert differences(records) == ["cuda:2 differs from cuda:0: bandwidth 2,381 GB/s, not 2,988 GB/s"]
+    (more,) = RUN.further(request, records)
+    assert (more.devices, more.experiments) == (["cuda:2"], ["context"])
+    assert not RUN.further(msgspec.structs.replace(request, every_device=True), records)
+    assert not RUN.further(*as_measured(Node(gpus=3)))
+
+
+def test_where_the_first_gpu_is_the_odd_one_the_next_stands_for_the_others() -> None:
+    request, records = as_measured(Node(gpus=3, slow_gpu=0))
+    (more,) = RUN.further(request, records)
+    assert more.devices == ["cuda:1", "cuda:2"]
+    context = next(r for r in records if r.experiment == "context")
+    records.append(msgspec.structs.replace(context, device="cuda:1", stands_for=[Location(device="cuda:2")]))
+    assert not RUN.further(request, records)
+    assert [r.device for r in for_device(records, "cuda:2") if r.experiment == "context"] == ["cuda:1"]
+
+
+def test_records_say_what_they_hold_for() -> None:
+    _, records = as_measured(Node(gpus=3))
+    assert measured_on(records) == "measured on cuda:0, for 3 equal GPUs"
+    assert measured_on([r for r in records if r.device == "cuda:1"]) == ""
+    pair = next(r for r in records if r.experiment == "p2p-direct" and r.factors[PEER] == "cuda:1")
+    pair = msgspec.structs.replace(pair, stands_for=[Location(device="cuda:1", peer="cuda:0")])
+    assert measured_on([pair]) == "measured from cuda:0 to cuda:1, for 2 equal pairs"
