@@ -128,7 +128,7 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
 }
 """By command: its function, and the words of the same call."""
-WITHOUT_FUNCTION = {"report", "profile", "mark", "examples"}
+WITHOUT_FUNCTION = {"report", "profile", "mark", "examples", "completion"}
 """Commands that write files, or act on other programs."""
 
 

@@ -20,6 +20,7 @@ from firsttouch.cli import (
     advise,
     claims,
     compare,
+    completion,
     examples,
     interfaces,
     machine,
@@ -65,7 +66,7 @@ app = typer.Typer(
     help="Measure how CPU-GPU memory management behaves on this machine.",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -87,6 +88,7 @@ app.command("interfaces", short_help="How data move fastest between devices and 
 app.command("published", short_help="The results of five papers.")(published.command)
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
 app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
+app.command("completion", short_help="Print the script by which a shell completes calls.")(completion.command)
 
 
 def _version(requested: bool) -> None:
@@ -111,7 +113,11 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _terminate)
-    status = call(sys.argv[1:])
+    if os.environ.pop(completion.VARIABLE, ""):
+        completion.show(parser(), sys.argv[1:])
+        status = 0
+    else:
+        status = call(sys.argv[1:])
     if reason := lost_output():
         print_error(f"stdout can't be written: {reason}")
         status = status or 1

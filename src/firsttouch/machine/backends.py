@@ -6,13 +6,16 @@ All Python code that depends on the kind of a device uses this table or the prop
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.machine import amd, gpus, host, numa
 from firsttouch.machine.cores import unnamed
 from firsttouch.machine.kernel_cache import provide_cache
+from firsttouch.machine.libraries import candidates
 from firsttouch.machine.links import Links
 from firsttouch.machine.partitions import Partition
 from firsttouch.machine.peers import numa_peers
@@ -44,9 +47,10 @@ class Backend:
     process starts; moves_buffers: whether the driver copies a buffer to the device that uses it, so that devices share
     buffers without access to each other's memory; extra: returns further information about a device, given the driver's
     facts; links: returns the links between its devices, for processes that have loaded its libraries; partitions:
-    returns those of its devices that are parts of a GPU; prepare: sees to what its driver needs of the system before
-    its libraries are opened, and returns what is missing; counters: the profiler that counts what it does, by its name
-    in counters/tools.py; messages: the library that carries messages between its devices, '' if there is none;
+    returns those of its devices that are parts of a GPU; listed: how many the system lists, without its libraries;
+    chosen_by: the environment variables that choose among them; prepare: sees to what its driver needs of the system
+    before its libraries are opened, and returns what is missing; counters: the profiler that counts what it does, by
+    its name in counters/tools.py; messages: the library that carries messages between its devices, '' if there is none;
     between: a note on a machine with several of its devices.
     """
 
@@ -58,6 +62,8 @@ class Backend:
     extra: Callable[[Mapping[str, Scalar]], ExtraInfo] = lambda facts: ExtraInfo({})
     links: Callable[[], Links] = dict
     partitions: Callable[[], Sequence[Partition]] = list
+    listed: Callable[[Tree], int] = lambda tree: 0
+    chosen_by: Sequence[str] = ()
     prepare: Callable[[], str] = str
     counters: str = ""
     messages: str = ""
@@ -103,6 +109,12 @@ def _opencl_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     return ExtraInfo({} if size is None else {"infinity_cache_bytes": size})
 
 
+def _opencl_drivers(tree: Tree) -> int:
+    """1 if there is any, as only drivers tell how many devices they have."""
+    icds = [name for name in tree.names("etc/OpenCL/vendors") if name.endswith(".icd")]
+    return 1 if icds or (tree.is_real and candidates("pocl")) else 0
+
+
 def _kfd_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
     board = str(facts.get("pci_bus")).lower().rpartition(".")[0]  # the partitions of a GPU are alike
@@ -115,13 +127,22 @@ def _kfd_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
 BACKENDS: Mapping[str, Backend] = {
     row.kind: row
     for row in (
-        Backend(HOST, numbered=False, extra=_processor_info, counters="perf"),
-        Backend("opencl", libraries=("opencl-icd",), moves_buffers=True, extra=_opencl_info, prepare=provide_cache),
+        Backend(HOST, numbered=False, extra=_processor_info, listed=lambda tree: 1, counters="perf"),
+        Backend(
+            "opencl",
+            libraries=("opencl-icd",),
+            moves_buffers=True,
+            extra=_opencl_info,
+            listed=_opencl_drivers,
+            prepare=provide_cache,
+        ),
         Backend(
             "cuda",
             libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft", "nccl"),
             links=gpus.links,
             partitions=gpus.mig_partitions,
+            listed=lambda tree: sum(re.fullmatch(r"nvidia\d+", name) is not None for name in tree.names("dev")),
+            chosen_by=("CUDA_VISIBLE_DEVICES",),
             counters="ncu",
             messages="nccl",
             between=BETWEEN_NVIDIA,
@@ -133,6 +154,8 @@ BACKENDS: Mapping[str, Backend] = {
             extra=_kfd_info,
             links=lambda: amd.kfd_links(Tree()),
             partitions=lambda: amd.partitions(Tree()),
+            listed=lambda tree: len(amd.kfd_gpus(tree)),
+            chosen_by=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
             counters="rocprofv3",
             messages="rccl",
             between=BETWEEN_AMD,
@@ -145,6 +168,16 @@ BACKENDS: Mapping[str, Backend] = {
 def kind_of(device: str) -> str:
     """The kind of a device, from its name. A kind whose library failed is listed as a device without a number."""
     return device.partition(":")[0]
+
+
+def listed_devices(tree: Tree, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """The names of the devices that the system lists, which no library opened yet: at most those that it will open."""
+    names = []
+    for backend in BACKENDS.values():
+        chosen = [environment[variable].split(",") for variable in backend.chosen_by if variable in environment]
+        count = min([backend.listed(tree), *(sum(bool(word.strip()) for word in words) for words in chosen)])
+        names += backend.device_names(count)
+    return names
 
 
 def message_library(kind: str) -> str:

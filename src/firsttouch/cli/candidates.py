@@ -1,0 +1,190 @@
+"""What may stand at a place of a command line, for the completion by shells: each candidate with a few words about it.
+
+Shells wait for the answer, so that neither experiments nor devices are loaded: names come from the text of modules,
+factors from the codebook, devices from what the system lists.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from firsttouch.errors import UsageError
+
+Words: TypeAlias = Mapping[str, str]
+Given: TypeAlias = Mapping[str, Sequence[str]]
+"""The values of a call so far, by parameter."""
+_PACKAGE = Path(__file__).parents[1]
+_APP = "app"
+"""The entry of the codebook for what all applications have in common."""
+
+
+def _classes(folder: str, about: str, given: Given) -> Words:
+    """The classes in the modules of a folder and of --module that have a name. about: the attribute that describes
+    them.
+    """
+    found = {}
+    own = [Path(name).expanduser() for name in given.get("module", ())]
+    for file in [*sorted((_PACKAGE / folder).glob("*.py")), *filter(Path.is_file, own)]:
+        for part in file.read_text(encoding="utf-8", errors="replace").split("\nclass ")[1:]:
+            if name := re.search(r'^    name = "([^"]+)"', part, re.MULTILINE):
+                text = re.search(rf'^    {about} = "([^"]+)"', part, re.MULTILINE)
+                found[name[1]] = text[1] if text else ""
+    return dict(sorted(found.items()))
+
+
+def experiments(given: Given, text: str) -> Words:
+    return _classes("experiments", "question", given)
+
+
+def applications(given: Given, text: str) -> Words:
+    return _classes("apps", "pattern", given)
+
+
+def devices(given: Given, text: str) -> Words:
+    """Those of the results that are named, else those that the system lists."""
+    from firsttouch.machine.backends import listed_devices
+    from firsttouch.machine.tree import Tree
+    from firsttouch.records.reading import read_document
+    from firsttouch.records.schema import Machine
+
+    stored = {}
+    for directory in given.get("directories", ()):
+        with suppress(UsageError, OSError):
+            machine = read_document(Path(directory), "machine.json", Machine)
+            stored.update({d.name: d.title for d in machine.devices if d.available} if machine else {})
+    return stored or dict.fromkeys(listed_devices(Tree()), "")
+
+
+def allocators(given: Given, text: str) -> Words:
+    from firsttouch.allocators.semantics import SEMANTICS
+
+    return {name: row.call for name, row in SEMANTICS.items()}
+
+
+def strategies(given: Given, text: str) -> Words:
+    from firsttouch.workspace.strategies import STRATEGIES
+
+    return {name: strategy.meaning for name, strategy in STRATEGIES.items()}
+
+
+def presets(given: Given, text: str) -> Words:
+    from firsttouch.engine.choices import BUDGETS
+
+    return {name: f"within {budget.tolerance:.1%}" for name, budget in BUDGETS.items()}
+
+
+def patterns(given: Given, text: str) -> Words:
+    from firsttouch.workload.patterns import PATTERNS
+
+    return dict.fromkeys(PATTERNS, "")
+
+
+def formats(given: Given, text: str) -> Words:
+    from firsttouch.cli.report import FORMATS
+
+    return dict.fromkeys(FORMATS, "")
+
+
+def movements(given: Given, text: str) -> Words:
+    from firsttouch.analysis.interfaces import KINDS
+
+    return dict.fromkeys((kind.name for kind in KINDS), "")
+
+
+def sizes(given: Given, text: str) -> Words:
+    return {
+        "tiny": "for tests",
+        "default": "the original's",
+        "in-memory": "what the device has room for",
+        "oversubscribed": "more than that",
+    }
+
+
+def sides(given: Given, text: str) -> Words:
+    """Published results; before their first letter a shell offers directories instead."""
+    from firsttouch.comparison.sides import PUBLISHED
+    from firsttouch.papers.rows import side_names
+
+    return (
+        {PUBLISHED + name: "" for name in side_names()} if text and PUBLISHED.startswith(text[: len(PUBLISHED)]) else {}
+    )
+
+
+def _factors(names: Sequence[str]) -> dict[str, Words]:
+    """The factors of experiments with the words that they accept."""
+    codebooks = json.loads((_PACKAGE / "records/codebook.json").read_bytes())
+    chosen = [codebooks[name] for name in names if name in codebooks] or [
+        book for name, book in codebooks.items() if name != _APP
+    ]
+    factors: dict[str, Words] = {}
+    for book in chosen:
+        for name, words in book.get("factors", {}).items():
+            factors[name] = {**factors.get(name, {}), **words}
+    return factors
+
+
+_OF_FACTORS: Mapping[str, Callable[[Given, str], Words]] = {
+    "allocator": allocators,
+    "app": applications,
+    "peer": devices,
+    "strategy": strategies,
+}
+"""The values of factors that are names of something else."""
+
+
+def factors(given: Given, text: str) -> Words:
+    return _assigned(_factors(given.get("experiments", ())), given, text)
+
+
+def application_factors(given: Given, text: str) -> Words:
+    return _assigned(_factors([_APP]), given, text)
+
+
+def settings(given: Given, text: str) -> Words:
+    from firsttouch.workload.patterns import SETTINGS
+
+    return _assigned({name: {} for name in SETTINGS}, given, text)
+
+
+def _assigned(known: Mapping[str, Words], given: Given, text: str) -> Words:
+    """NAME= for each factor, or after the equals sign NAME=V1,V2 for each value that is not there yet."""
+    name, equals, values = text.partition("=")
+    if not equals:
+        return {f"{factor}=": ", ".join(words) for factor, words in known.items()}
+    before, comma, _ = values.rpartition(",")
+    words = known.get(name) or (_OF_FACTORS[name](given, "") if name in _OF_FACTORS else {})
+    return {f"{name}={before}{comma}{word}": about for word, about in words.items() if word not in before.split(",")}
+
+
+def shells(given: Given, text: str) -> Words:
+    from firsttouch.cli.completion import SCRIPTS
+
+    return dict.fromkeys(SCRIPTS, "")
+
+
+VALUES: Mapping[str, Callable[[Given, str], Words]] = {
+    "app": applications,
+    "device": devices,
+    "experiments": experiments,
+    "form": formats,
+    "kind": movements,
+    "names": applications,
+    "pattern": patterns,
+    "preset": presets,
+    "relative_to": strategies,
+    "sets": factors,
+    "shell": shells,
+    "sides": sides,
+    "size": sizes,
+    "strategy": strategies,
+    "app sets": application_factors,
+    "advise sets": settings,
+}
+"""By parameter, or by command and parameter where it means something else there. Others take what a shell offers
+itself, the names of files.
+"""
