@@ -179,11 +179,12 @@ void bind_probe(nb::module_& m) {
         "copy",
         [](DeviceHandle& d, BufferHandle& target, BufferHandle& source, const std::string& engine, std::size_t bytes,
            int streams, std::size_t chunk, int threads, BufferHandle* second_target, BufferHandle* second_source,
-           const std::optional<std::string>& touched_by, std::vector<int> target_processors,
+           bool second_by_owner, const std::optional<std::string>& touched_by, std::vector<int> target_processors,
            std::vector<int> source_processors, bool anew, std::uint64_t seed, const Stop& stop) {
             const auto buffer = [](BufferHandle* handle) { return handle == nullptr ? nullptr : &handle->get(); };
-            CopyRequest request{engine_from(engine),  bytes, streams, chunk, seed, threads, buffer(second_target),
-                                buffer(second_source)};
+            CopyRequest request{
+                engine_from(engine),   bytes,          streams, chunk, seed, threads, buffer(second_target),
+                buffer(second_source), second_by_owner};
             if (touched_by) request.touched_by = agent_from(*touched_by);
             request.target_processors = std::move(target_processors);
             request.source_processors = std::move(source_processors);
@@ -192,11 +193,12 @@ void bind_probe(nb::module_& m) {
             return copy(d.lab, target.get(), source.get(), request, stop);
         },
         "device"_a, "target"_a, "source"_a, nb::kw_only(), "engine"_a, "bytes"_a, "streams"_a = 1, "chunk"_a = 0,
-        "threads"_a = 0, "second_target"_a = nb::none(), "second_source"_a = nb::none(), "touched_by"_a = nb::none(),
-        "target_processors"_a = std::vector<int>{}, "source_processors"_a = std::vector<int>{}, "anew"_a = false,
-        "seed"_a, "stop"_a,
+        "threads"_a = 0, "second_target"_a = nb::none(), "second_source"_a = nb::none(), "second_by_owner"_a = false,
+        "touched_by"_a = nb::none(), "target_processors"_a = std::vector<int>{},
+        "source_processors"_a = std::vector<int>{}, "anew"_a = false, "seed"_a, "stop"_a,
         "Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte "
-        "counted once. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it "
+        "counted once. second_by_owner: the device of its source queues the second copy. threads: of the CPU; 0 means "
+        "all. touched_by: the agent that writes the buffers first, where it "
         "has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched "
         "anew.");
     m.def(

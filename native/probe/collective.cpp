@@ -268,10 +268,11 @@ CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const Collec
         return finished();
     }
     all.lead(CollectiveStep::check, 0);
-    const auto times = [&](CollectiveStep step, double least) {
-        return repetitions([&](int n) { return slowest(all.lead(step, n)) * n; }, least);
+    const auto times = [&](CollectiveStep step, double least, int fewest) {
+        return repetitions([&](int n) { return slowest(all.lead(step, n)) * n; }, least, fewest);
     };
-    const int alone = times(CollectiveStep::alone, 100e-6), queue = times(CollectiveStep::back_to_back, 1e-3);
+    const int alone = times(CollectiveStep::alone, 100e-6, 1),
+              queue = times(CollectiveStep::back_to_back, 1e-3, fewest_queued);
     const auto part = [&](double share) {
         return Stop{stop.tolerance, stop.seconds * share, stop.min_samples, stop.max_samples};
     };
@@ -286,7 +287,8 @@ CollectiveOutcome collective(std::span<const CollectiveRank> ranks, const Collec
         summarise(sample(part(1.0 / 3), [&] { return slowest(all.lead(CollectiveStep::back_to_back, queue)); }).values);
     outcome.counters = {{"interval_us", interval.median * 1e6},
                         {"interval_low_us", interval.ci_low * 1e6},
-                        {"interval_high_us", interval.ci_high * 1e6}};
+                        {"interval_high_us", interval.ci_high * 1e6},
+                        {"back_to_back", queue}};
     if (ranks.size() == 1) {
         outcome.counters["mean_us"] = summarise(mean).median * 1e6;
         outcome.counters["least_us"] = summarise(least).median * 1e6;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "device/host/memory.hpp"
@@ -15,8 +16,13 @@ class Transfer {
   public:
     Transfer(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request)
         : lab_(lab), target_(target), source_(source), request_(request) {
-        for (int i = 1; i < request.streams; ++i) extra_.push_back(lab.device().stream());
-        if (request.second_target != nullptr) second_ = extra_.emplace_back(lab.device().stream()).get();
+        for (int i = 1; i < request.streams; ++i) extra_.push_back({lab, lab.device().stream()});
+        if (request.second_target != nullptr) {
+            Device& owner = request.second_source->device();
+            if (request.second_by_owner && owner.name() != lab.device().name()) owner_.emplace(owner);
+            Lab& second = owner_ ? *owner_ : lab;
+            extra_.push_back({second, second.device().stream()});
+        }
         if (request.engine == Engine::cpu) {
             from_ = std::make_unique<HostView>(source);
             to_ = std::make_unique<HostView>(target);
@@ -33,14 +39,14 @@ class Transfer {
                 lab_.device().copy(stream(s), target_, at, source_, at, std::min(chunk, part.last - at));
         }
     }
-    void queue_kernel(Stream& stream, const Buffer& target, const Buffer& source) {
+    void queue_kernel(Lab& lab, Stream& stream, const Buffer& target, const Buffer& source) {
         const std::uint64_t bytes = request_.bytes, vectors = bytes / 16;
         if (vectors > 0 && bytes % 16 == 0) {
             const Argument list[] = {target, source, vectors};
-            lab_.device().launch(stream, lab_.kernel("copy", "copy_vectors"), lab_.grid_for((vectors + 3) / 4), list);
+            lab.device().launch(stream, lab.kernel("copy", "copy_vectors"), lab.grid_for((vectors + 3) / 4), list);
         } else {
             const Argument list[] = {target, source, bytes};
-            lab_.device().launch(stream, lab_.kernel("copy", "copy_bytes"), lab_.grid_for(bytes), list);
+            lab.device().launch(stream, lab.kernel("copy", "copy_bytes"), lab.grid_for(bytes), list);
         }
     }
     double cpu_copy() {
@@ -57,11 +63,11 @@ class Transfer {
         std::unique_ptr<Gate> gate;
         if (gated_ && n * static_cast<int>(copies_per_transfer()) <= 128) gate = device.hold(lab_.stream());
         const auto from = device.record(lab_.stream());
-        for (auto& stream : extra_) device.join(*stream, *from);
+        for (auto& [lab, stream] : extra_) lab.device().join(*stream, *from);
         for (int i = 0; i < n; ++i) queue_transfer();
         std::vector<std::unique_ptr<Event>> ends;
-        for (auto& stream : extra_) {
-            ends.push_back(device.record(*stream));
+        for (auto& [lab, stream] : extra_) {
+            ends.push_back(lab.device().record(*stream));
             device.join(lab_.stream(), *ends.back());
         }
         const auto to = device.record(lab_.stream());
@@ -74,7 +80,7 @@ class Transfer {
         const double start = now();
         if (request_.engine == Engine::cpu) return cpu_copy();
         queue_transfer();
-        for (auto& stream : extra_) lab_.device().wait(*stream);
+        for (auto& [lab, stream] : extra_) lab.device().wait(*stream);
         lab_.device().wait(lab_.stream());
         return now() - start - clock_cost();
     }
@@ -85,28 +91,35 @@ class Transfer {
         if (request_.engine == Engine::copy_engine)
             queue_copies();
         else
-            queue_whole(lab_.stream(), target_, source_);
-        if (second_ != nullptr) queue_whole(*second_, *request_.second_target, *request_.second_source);
+            queue_whole(lab_, lab_.stream(), target_, source_);
+        if (request_.second_target != nullptr)
+            queue_whole(extra_.back().lab, *extra_.back().stream, *request_.second_target, *request_.second_source);
     }
-    void queue_whole(Stream& stream, const Buffer& target, const Buffer& source) {
+    void queue_whole(Lab& lab, Stream& stream, const Buffer& target, const Buffer& source) {
         if (request_.engine == Engine::kernel)
-            queue_kernel(stream, target, source);
+            queue_kernel(lab, stream, target, source);
         else if (request_.engine == Engine::peer_call)
-            lab_.device().copy_between(stream, target, source, request_.bytes);
+            lab.device().copy_between(stream, target, source, request_.bytes);
         else
-            lab_.device().copy(stream, target, 0, source, 0, request_.bytes);
+            lab.device().copy(stream, target, 0, source, 0, request_.bytes);
     }
     std::size_t copies_per_transfer() const {
         return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size()
                                   : 1 + extra_.size();
     }
-    Stream& stream(int index) { return index == 0 ? lab_.stream() : *extra_[static_cast<std::size_t>(index - 1)]; }
+    Stream& stream(int index) {
+        return index == 0 ? lab_.stream() : *extra_[static_cast<std::size_t>(index - 1)].stream;
+    }
 
+    struct Queue {
+        Lab& lab;
+        std::unique_ptr<Stream> stream;
+    };
     Lab& lab_;
     const Buffer &target_, &source_;
     const CopyRequest& request_;
-    std::vector<std::unique_ptr<Stream>> extra_;
-    Stream* second_ = nullptr;  // of the second copy; one of the above
+    std::optional<Lab> owner_;  // of the device that queues the second copy, if that is another one
+    std::vector<Queue> extra_;  // beside the lab's own stream; the last is the second copy's
     std::unique_ptr<HostView> from_, to_;
     std::unique_ptr<Team> team_;
     bool gated_ = false;

@@ -10,10 +10,20 @@ namespace {
 
 constexpr std::uint64_t per_rank = 0x100;  // added to the request's seed
 constexpr std::uint64_t acknowledged = 1;
-constexpr std::size_t longest_window = std::size_t{1} << 28;  // bytes, if that is at least two messages
+constexpr std::size_t usual_window = std::size_t{1} << 28;  // bytes, if that is at least two messages
 
+// The messages in a window of the usual bytes.
 int messages_in_window(std::size_t bytes) {
-    return static_cast<int>(std::min<std::size_t>(64, std::max<std::size_t>(2, longest_window / bytes)));
+    return static_cast<int>(std::min<std::size_t>(64, std::max<std::size_t>(2, usual_window / bytes)));
+}
+// The same, but at least fewest_queued where these are affordable. alone: returns the seconds
+// of one message.
+template <class Alone>
+int messages_in_window(std::size_t bytes, Alone&& alone) {
+    const int usual = messages_in_window(bytes);
+    if (usual >= fewest_queued) return usual;
+    const double first = alone();
+    return std::max(usual, affordable(fewest_queued, std::min(first, alone())));
 }
 
 // How messages of one kind leave a rank's source and arrive in its target.
@@ -112,7 +122,7 @@ class ToItself {
 };
 
 // What the leader has both do next.
-enum class MessageStep : std::uint8_t { check, ping, window, end };
+enum class MessageStep : std::uint8_t { check, ping, resize, window, end };
 
 class Conversation {
   public:
@@ -132,10 +142,16 @@ class Conversation {
         comm_.tell(request_.peer, static_cast<std::uint64_t>(step) | static_cast<std::uint64_t>(times) << 8);
         if (step == MessageStep::end) return 0;
         if (step == MessageStep::check) return check(times != 0), 0;
+        if (step == MessageStep::resize) return window_ = times, 0;
         take_turns(1);  // the other is on its way here
         const double start = now();
         step == MessageStep::ping ? take_turns(times) : send_windows(times);
         return now() - start - clock_cost();
+    }
+    // The leader's side of a longer window, where messages are large and quick.
+    void resize_window() {
+        const int window = messages_in_window(request_.bytes, [this] { return lead(MessageStep::ping, 1) / 2; });
+        if (window != window_) lead(MessageStep::resize, window);
     }
     // The other's side of all steps until the last.
     void follow() {
@@ -146,6 +162,10 @@ class Conversation {
             if (step == MessageStep::end) return;
             if (step == MessageStep::check) {
                 check(times != 0);
+                continue;
+            }
+            if (step == MessageStep::resize) {
+                window_ = times;
                 continue;
             }
             take_turns(1);
@@ -227,7 +247,6 @@ Outcome to_itself(Lab& lab, Comm& comm, const Buffer& source, const Buffer& targ
                   const Stop& stop) {
     Outcome outcome;
     ToItself way(lab, comm, source, target, request.bytes);
-    const int window = messages_in_window(request.bytes);
     std::uint64_t seed = request.seed;
     const auto write_new_data = [&] {
         seed += per_repetition;
@@ -235,12 +254,13 @@ Outcome to_itself(Lab& lab, Comm& comm, const Buffer& source, const Buffer& targ
         lab.fill(target, seed + poison, lab.agent_with_access(target));
     };
     const auto compare = [&] { outcome.errors += lab.check(target, seed, lab.agent_with_access(target)); };
-    for (const int messages : {1, window}) {
+    for (const int messages : {1, messages_in_window(request.bytes)}) {
         write_new_data();
         way.send(messages, 1);
         compare();
     }
     write_new_data();
+    const int window = messages_in_window(request.bytes, [&] { return way.send(1, 1); });
     const int alone = repetitions([&](int n) { return way.send(1, n); }, 100e-6);
     const int windows = repetitions([&](int n) { return way.send(window, n); }, 1e-3);
     outcome.counters["window"] = window;
@@ -271,6 +291,7 @@ Outcome message(Lab& lab, Comm& comm, const Buffer& source, const Buffer& target
         return outcome;
     }
     both.lead(MessageStep::check, 0);
+    both.resize_window();
     const int pings = repetitions([&](int n) { return both.lead(MessageStep::ping, n); }, 100e-6);
     const int windows = repetitions([&](int n) { return both.lead(MessageStep::window, n); }, 1e-3);
     outcome.counters["window"] = both.window();

@@ -63,6 +63,7 @@ struct CopyRequest {
     // A second copy at once, on a stream of its own, such as the other way; both or none. Not by the CPU.
     const Buffer* second_target = nullptr;
     const Buffer* second_source = nullptr;
+    bool second_by_owner = false;  // the device of its source queues the second copy, not that of the first
     // Who writes each buffer first, where it has access, otherwise the agent that has; none: the CPU where it has
     // access. The CPU does so on the processors of the buffer's side; the sides of the second copy are the other way
     // round. No processors: those of this thread.

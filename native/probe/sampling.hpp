@@ -1,6 +1,7 @@
 // Stopping criterion and summary statistics of samples.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,25 @@ class Sampler {
     Samples samples_;
 };
 
-// The number of repetitions of `seconds(n)` that take at least `least` seconds.
+// Of `wanted` repetitions, each of which takes `seconds`, as many as take no longer than longest_repetitions.
+constexpr double longest_repetitions = 0.25;
+inline int affordable(int wanted, double seconds) {
+    return static_cast<int>(std::min<double>(wanted, longest_repetitions / std::max(seconds, 1e-12)));
+}
+
+// The number of repetitions of `seconds(n)` that take at least `least` seconds, and at least `fewest` if so many are
+// affordable. A count is taken only if it takes long enough twice: one call that was held up, by another program or
+// the first use of something, would leave too few for the cost of starting and waiting to be negligible.
 template <class Seconds>
-int repetitions(Seconds&& seconds, double least) {
+int repetitions(Seconds&& seconds, double least, int fewest = 1) {
     int times = 1;
-    while (times < 10'000 && seconds(times) < least) times *= 2;
-    return times;
+    double taken = 0;
+    for (;; times *= 2) {
+        taken = seconds(times);
+        if (taken >= least) taken = std::min(taken, static_cast<double>(seconds(times)));
+        if (taken >= least || times >= 10'000) break;
+    }
+    return std::max(times, affordable(fewest, taken / times));
 }
 
 // Samples what `measure` returns until the criterion is met.

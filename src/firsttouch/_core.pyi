@@ -492,6 +492,7 @@ def copy(
     threads: int = 0,
     second_target: Buffer | None = None,
     second_source: Buffer | None = None,
+    second_by_owner: bool = False,
     touched_by: str | None = None,
     target_processors: Sequence[int] = [],
     source_processors: Sequence[int] = [],
@@ -500,7 +501,7 @@ def copy(
     stop: Stop,
 ) -> Outcome:
     """
-    Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched anew.
+    Measures copies one way or, with a second target and source, of both at once. Samples: GB/s, each byte counted once. second_by_owner: the device of its source queues the second copy. threads: of the CPU; 0 means all. touched_by: the agent that writes the buffers first, where it has access; the CPU does so on the processors of the side. anew: each sample is one copy of pages touched anew.
     """
 
 def message(

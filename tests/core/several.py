@@ -42,6 +42,25 @@ def copy(device: _core.Device, target: _core.Buffer, source: _core.Buffer, engin
     ).errors
 
 
+def copy_both_ways(device: _core.Device, own: list[_core.Buffer], theirs: list[_core.Buffer], engine: str) -> int:
+    """Copies from the first of `own` to the first of `theirs`, and at once from the second of `theirs` by their device.
+    Returns the number of wrong words.
+    """
+    (source, second_target), (target, second_source) = own, theirs
+    return _core.copy(
+        device,
+        target,
+        source,
+        engine=engine,
+        bytes=SIZE,
+        second_target=second_target,
+        second_source=second_source,
+        second_by_owner=True,
+        seed=9,
+        stop=stop(),
+    ).errors
+
+
 def launch_on_another_device(compiled_for: _core.Device, launched_by: _core.Device) -> None:
     text = "KERNEL nothing(ulong n) { if (n == 0) return; }\n"
     launched_by.launch(compiled_for.kernel("nothing", text, "nothing", "L"), 1, 1, [1])
@@ -100,6 +119,10 @@ def main(names: list[str]) -> dict[str, Any]:
             results["reached"]["virtual"] = [
                 copy(first, mine, buffer, "kernel") for buffer in (mapped_before_reach, mapped_after_reach)
             ]
+        both = [mine, first.allocate("device", SIZE)], [peers, second.allocate("device", SIZE)]
+        results["both ways refused"] = [refusal(lambda e=e: copy_both_ways(first, *both, e)) for e in ENGINES]  # type: ignore[misc]
+        second.reach(first)
+        results["both ways"] = [copy_both_ways(first, *both, engine) for engine in ENGINES]
         peers.fill(seed=12, agent="gpu")
         results["errors of the owner"] = peers.check(seed=12, agent="gpu")
     return results

@@ -130,6 +130,19 @@ def test_either_agent_touches_first_what_both_reach() -> None:
         plan_of("p2p-copy", [processor("node0", "node1", acting="0-1")], first_touch=["gpu"])
 
 
+def test_one_way_access_has_workers_of_its_own_where_access_matters() -> None:
+    """Access stays open as long as the process."""
+    chosen = {"peer": ["cuda:1"], "size": [4096]}
+    points = plan_of("p2p-copy", four()[:1], access=["both-ways", "one-way"], **chosen)
+    groups = {
+        access: {p.group for p in points if p.point.text("access") == access} for access in ("both-ways", "one-way")
+    }
+    assert not groups["both-ways"] & groups["one-way"]
+    assert groups["both-ways"] == {p.group for p in plan_of("p2p-direct", four()[:1], **chosen)}
+    with pytest.raises(UsageError, match="access is that of a device to another's memory"):
+        plan_of("p2p-copy", four()[:1], access=["one-way"], peer=["self"], size=[4096])
+
+
 def test_standard_also_copies_memory_whose_pages_may_move() -> None:
     sides = {(p.point.text("source"), p.point.text("target")) for p in plan_of("p2p-copy", four(), "standard")}
     assert sides == {("device", "device"), ("managed", "managed")}

@@ -1,6 +1,7 @@
 #include "probe/sampling.hpp"
 
 #include <numeric>
+#include <utility>
 
 #include "host/clock.hpp"
 #include "support.hpp"
@@ -83,6 +84,24 @@ TEST(Sampling, StopsByCountAndByTime) {
 TEST(Sampling, TakesTheMinimumOfSamplesEvenWithoutTime) {
     const Samples s = sample(Stop{.tolerance = 0, .seconds = 0, .min_samples = 7}, [] { return 1.0; });
     EXPECT_GE(s.values.size(), 7u);
+}
+
+TEST(Repetitions, OneCallThatWasHeldUpDoesNotDecide) {
+    for (const int held_up : {1, 4, 32}) {
+        bool before = false;
+        const auto seconds = [&](int times) {
+            return times == held_up && !std::exchange(before, true) ? 1 : times * 1e-6;
+        };
+        EXPECT_EQ(repetitions(seconds, 100e-6), 128) << held_up;
+    }
+}
+
+TEST(Repetitions, AreAtLeastTheFewestUnlessTheseTakeTooLong) {
+    const auto of = [](double one) { return repetitions([one](int times) { return times * one; }, 1e-3, 20); };
+    EXPECT_EQ(of(1e-6), 1024);
+    EXPECT_EQ(of(3e-3), 20);
+    EXPECT_EQ(of(0.05), 5);
+    EXPECT_EQ(of(2), 1);
 }
 
 TEST(Clock, IsCheapAndAdvances) {

@@ -54,6 +54,9 @@ def test_reach_opens_access_that_was_refused() -> None:
     assert (found["errors after refusals"], found["why unreachable"], found["reach refused"]) == (0, None, "")
     assert found["reached"] == {"copies": [0] * 4, "chase": 0, "stream": 0, "virtual": [0, 0]}
     assert found["errors of the owner"] == 0
+    theirs = "hip:1 cannot reach device memory of hip:0: access is not enabled; call reach first"
+    assert found["both ways refused"] == [f"a copy by {theirs}", f"a kernel of {theirs}"]  # each queues its own
+    assert found["both ways"] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,23 @@ def copy(out: Path, *options: str, peers: str = "self,hip:1", status: int = 0, *
     return list(load_results(out).records)
 
 
+def test_each_of_two_devices_copies_its_own_memory_or_one_copies_both_ways(tmp_path: Path) -> None:
+    """Access is opened both ways, unless --set says that only the device that copies has it."""
+    engines, refused = ("copy-engine", "kernel"), "hipDeviceCanAccessPeer: hip:1 has no peer access to hip:0"
+    chosen = ("--set", f"engine={','.join(engines)}", "--set", "access=one-way,both-ways", *DEVICE_MEMORY)
+    states = {}
+    for unreachable in ("", "1>0"):
+        rows = copy(tmp_path / f"out{unreachable}", *chosen, peers="hip:1", STANDIN_UNREACHABLE=unreachable)
+        states[unreachable] = {(r.text("access"), r.status, r.verified, r.reason) for r in rows}
+        assert {(r.text("engine"), r.text("direction")) for r in rows} == set(
+            itertools.product(engines, ("out", "in", "both"))
+        )
+    ok = ("ok", True, "")
+    assert states == {
+        "": {("both-ways", *ok), ("one-way", *ok)}, "1>0": {("both-ways", "skipped", None, refused), ("one-way", *ok)},
+    }  # fmt: skip
+
+
 DEVICE_MEMORY = ("--set", "source=device", "--set", "target=device")
 
 

@@ -94,6 +94,7 @@ def test_rccl_carries_out_every_operation_of_up_to_four_devices(tmp_path: Path, 
         for operation in OPERATIONS for size in (4, 70000) for ranks in map(int, EACH.split(","))
     }  # fmt: skip
     for row in rows:
+        assert row.counter("back_to_back") >= 20
         assert [party.device for party in row.parties] == names[: row.count("ranks")]
         assert ("bus_gbs" in row.counters) == (row.count("ranks") > 1)
 
@@ -203,6 +204,17 @@ def test_one_rank_sends_to_itself_alone(tmp_path: Path, rccl: dict[str, str]) ->
     assert {(r.status, r.verified, len(r.parties)) for r in rows} == {("ok", True, 1)}
     found = P2pMessage().findings(rows, None)
     assert [f.claim.id for f in found] == ["p2p-message.itself"]
+
+
+def test_large_messages_are_queued_back_to_back_too(tmp_path: Path, rccl: dict[str, str]) -> None:
+    """20, of which 256 MiB would be 16, or as many as are quick enough; the last window is compared."""
+    chosen = ["interface=xccl", "peer=hip:1", "source=device", "target=device", "size=16MiB"]
+    words = ["run", "p2p-message", "--device", "hip:0", *(word for setting in chosen for word in ("--set", setting))]
+    done = call(*words, "--out", tmp_path / "out", STANDIN_DEVICES="2", **rccl)
+    assert done.returncode == 0, done.stderr
+    (row,) = load_results(tmp_path / "out").records
+    assert row.verified
+    assert 16 <= row.counter("window") <= 20
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -240,6 +240,7 @@ class ExperimentOnDevice:
             ranks=[] if one_process else [devices[name] for name in places],
             sampled=is_sampled(experiment, factors),
             stands_for=self._stands_for(candidate),
+            state=experiment.process_state(factors),
         )
 
     def _stands_for(self, candidate: Candidate) -> list[Location]:

@@ -29,6 +29,8 @@ class PointGroup(NamedTuple):
     """Whether they use MPI."""
     one_process: bool = False
     """Whether one process has all of these devices."""
+    state: str = ""
+    """What these points leave changed in their process."""
 
 
 class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
@@ -42,7 +44,8 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     which no other experiment runs. places: the device of each rank, if the experiment has ranks; one_process: whether
     one process has all of them, otherwise each has a process of its own; ranks: these devices in the latter case.
     peers: the other devices that take part, of the process itself. sampled: whether the memory of its worker is sampled
-    over time. stands_for: the equal places at which the plan does not measure it.
+    over time. stands_for: the equal places at which the plan does not measure it. state: what it
+    leaves changed in its worker.
     """
 
     point: Point
@@ -67,6 +70,7 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
     ranks: list[DeviceInfo] = []
     sampled: bool = False
     stands_for: list[Location] = []
+    state: str = ""
 
     @property
     def title(self) -> str:
@@ -81,9 +85,16 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
 
     @property
     def group(self) -> PointGroup:
-        alone, environment = self.point.experiment if self.own_worker else "", tuple(sorted(self.environment.items()))
-        with_peer, places = bool(self.peer), self.places
-        return PointGroup(self.point.device, with_peer, environment, alone, places, self.mpi, self.one_process)
+        return PointGroup(
+            self.point.device,
+            bool(self.peer),
+            tuple(sorted(self.environment.items())),
+            self.point.experiment if self.own_worker else "",
+            self.places,
+            self.mpi,
+            self.one_process,
+            self.state,
+        )
 
     @cached_property
     def key(self) -> str:

@@ -300,6 +300,10 @@ class Experiment:
         """
         return {}
 
+    def process_state(self, factors: Factors) -> str:
+        """Returns what this point leaves changed in its worker, or ''. Points that differ in it share no worker."""
+        return ""
+
     def places(self, factors: Factors, device: DeviceInfo) -> Sequence[str]:
         """Returns the device of each rank of a ranked experiment, by name; none if one process carries the point out as
         that of any other experiment.

@@ -168,6 +168,9 @@ def _sides(record: Record) -> dict[str, Scalar]:
     return {OWNER: owner_of(record), BY: actor_of(record), BETWEEN: memory_of(record.factors)}
 
 
+ACCESS = "access"
+BOTH_WAYS, ONE_WAY = "both-ways", "one-way"
+"""Each device has access to the other's memory, as most programs open it, or the one that acts alone."""
 _ACTING = "nodes_with_processors"
 """The fact of the device `cpu` that names the nodes whose processors this process may use."""
 _TITLES: Mapping[str, str] = {"cpu": "by the CPU", "node": "NUMA nodes"}
@@ -231,9 +234,10 @@ class OpenPair(Protocol):
 
 
 def open_pair(point: Point, session: Session, agent: str = "", *, reach: bool = True) -> OpenPair:
-    """Who takes part in a point.
+    """Who takes part in a point. A device that acts gets access to the peer's memory and, unless the factor `access`
+    says otherwise, the peer to its own. Access stays open as long as the process.
 
-    agent: who acts for a device, by default the factor `agent`. reach: open access to the peer's memory for the device.
+    agent: who acts for a device, by default the factor `agent`. reach: access is needed, not only opened if possible.
 
     Raises:
         _core.Unavailable: a device does not open, or the driver refuses access; the text says why.
@@ -254,8 +258,15 @@ class DevicePair:
         self._session, self._own = session, session.device
         self._info = {False: session.info, True: session.peer_info(point.text(PEER))}
         self.device = self._own if self.agent == "gpu" else self._owner
-        if self.agent == "gpu" and reach:
-            self._own.reach(self._owner)
+        if self.agent == "gpu":
+            self._open_access(str(point.factors.get(ACCESS, "")), reach)
+
+    def _open_access(self, access: str, needed: bool) -> None:
+        own, peer = self._own, self._owner
+        if needed or own.why_unreachable(peer) is None:
+            own.reach(peer)
+        if access != ONE_WAY and ((needed and access == BOTH_WAYS) or peer.why_unreachable(own) is None):
+            peer.reach(own)
 
     def allocate(self, allocator: str, size: int, *, of_peer: bool) -> _core.Buffer:
         return (self._owner if of_peer else self._own).allocate(allocator, size)

@@ -100,12 +100,12 @@ class Collective(Experiment):
     counted = (
         "Microseconds of one operation on f32 numbers, from the call until the rank can use its target, of the slowest "
         "rank; all ranks begin together, and the root is rank 0. mean_us and least_us are over the ranks. interval_us "
-        "is the time of one of several queued back to back. `size` is the larger of a rank's two buffers, in bytes; "
-        "where the ranks do not divide it, the counter bytes has what was used. block_bytes is what the OSU benchmarks "
-        "call the size. algorithm_gbs is bytes over interval_us, and bus_gbs is that times nccl-tests' factor, which "
-        "makes it comparable with a link. With mpi-staged the device's copies are part of all times. With "
-        "processes=one, one thread starts each operation on the devices of all ranks, in a group, and the time is "
-        "until all have ended; mean_us and least_us are then unknown."
+        "is the time of one of several queued back to back (counter back_to_back). `size` is the larger of a rank's "
+        "two buffers, in bytes; where the ranks do not divide it, the counter bytes has what was used. block_bytes "
+        "is what the OSU benchmarks call the size. algorithm_gbs is bytes over interval_us, and bus_gbs is that "
+        "times nccl-tests' factor, which makes it comparable with a link. With mpi-staged the device's copies are "
+        "part of all times. With processes=one, one thread starts each operation on the devices of all ranks, in a "
+        "group, and the time is until all have ended; mean_us and least_us are then unknown."
     )
     source = "OSU micro-benchmarks; nccl-tests; Schieffer et al. 2025"
     codebook = Codebook(
@@ -128,6 +128,7 @@ class Collective(Experiment):
         counters=(
             CounterEntry(name="(bus|algorithm)_gbs", unit="GB/s"),
             CounterEntry(name="bytes|block_bytes", unit="B"),
+            CounterEntry(name="back_to_back", unit=""),
             CounterEntry(name="(interval|interval_low|interval_high|least|mean)_us", unit="us"),
             CounterEntry(name="shared", unit="word"),
         ),

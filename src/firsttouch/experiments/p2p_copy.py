@@ -24,6 +24,9 @@ from firsttouch.experiment.common import (
 )
 from firsttouch.experiment.meanings import AGENTS, WAYS
 from firsttouch.experiment.pairs import (
+    ACCESS,
+    BOTH_WAYS,
+    ONE_WAY,
     PairExperiment,
     allocators_of,
     entries_of,
@@ -81,10 +84,12 @@ class P2pCopy(PairExperiment):
         "Every byte copied counts once, with direction=both those of both copies; 10^9 bytes are one GB. Copies are "
         "queued back to back behind a gate by `device`, which times them on its own clock; those of the CPU are made "
         "one after another, on the device cpu by processors of `node`. latency_us is one copy alone, or one each way "
-        "at once, from the call until all are complete. in_gbs and out_gbs are the directions, seen from `device` or "
-        "`node`; of_peak is the busier one over the link's stated peak, where the driver states it. source and target "
-        "are the allocators of the two sides, which `first_touch` writes first where it reaches them. Where pages may "
-        "move to the device that uses them, every sample is one copy of pages touched anew (counter touched_anew)."
+        "at once, from the call until all are complete. With access=both-ways each device has access to the other's "
+        "memory, and of two copies at once each source's device queues one; with access=one-way only `device` has "
+        "access, and queues both. in_gbs and out_gbs are the directions, seen from `device` or `node`; of_peak is the "
+        "busier one over the link's stated peak, where the driver states it. source and target are the allocators of "
+        "the two sides, which `first_touch` writes first where it reaches them. Where pages may move to the device "
+        "that uses them, every sample is one copy of pages touched anew (counter touched_anew)."
     )
     source = "nvbandwidth; Schieffer et al. 2025"
     codebook = Codebook(
@@ -101,6 +106,10 @@ class P2pCopy(PairExperiment):
             "direction": {"out": "to the peer", "in": "from the peer", "both": "both ways at once"},
             "source": {},
             "target": {},
+            ACCESS: {
+                "both-ways": "each device reaches the other's memory",
+                "one-way": "only the device that copies does",
+            },
             "first_touch": AGENTS,
             "threads": {},
             "size": {},
@@ -153,6 +162,7 @@ class P2pCopy(PairExperiment):
             *peer_factors(device),
             Factor("direction", directions, choices=DIRECTIONS, doc="to the peer, from it, or both ways at once"),
             *(_memory_of(side, device, preset) for side in SIDES),
+            *([] if on_nodes else [_access()]),
             Factor("first_touch", touching, choices=("cpu", "gpu"), doc="who touches the pages of both sides first"),
             Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
@@ -168,12 +178,17 @@ class P2pCopy(PairExperiment):
         on_nodes = not device.capabilities.runs_kernels
         if on_nodes and engine != CPU:
             return f"{device.name} has no engine but the CPU"
+        if factors.get(ACCESS) == ONE_WAY and (engine == CPU or factors[PEER] == SELF):
+            return "access is that of a device to another's memory"
         if on_nodes and factors["first_touch"] == "gpu":
             return f"{device.name} has no GPU"
         entries = entries_of(factors, device)
         if not on_nodes and factors["first_touch"] == "cpu" and not any(map(_may_both_touch, entries)):
             return f"the CPU cannot touch {entries[0].name} memory first" if entries else ""
         return ""
+
+    def process_state(self, factors: Factors) -> str:
+        return f"{ACCESS} {ONE_WAY}" if factors.get(ACCESS) == ONE_WAY else ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         engine, peer = factors.text("engine"), device.peer(factors.text(PEER))
@@ -216,6 +231,7 @@ class P2pCopy(PairExperiment):
                     threads=point.count("threads"),
                     second_target=second[0],
                     second_source=second[1],
+                    second_by_owner=point.factors.get(ACCESS) == BOTH_WAYS,
                     touched_by=point.text("first_touch"),
                     target_processors=pair.writers(of_peer=direction != IN),
                     source_processors=pair.writers(of_peer=direction == IN),
@@ -239,6 +255,12 @@ class P2pCopy(PairExperiment):
             *(f for of in kinds for f in fastest_pairs(between_devices(of), "engine", BEST, RANGE)),
             *(f for of in kinds for f in shortest_alone([r for r in of if not is_own(r)], ALONE)),
         ]
+
+
+def _access() -> Factor:
+    return Factor(
+        ACCESS, [BOTH_WAYS], choices=[BOTH_WAYS, ONE_WAY], doc="which device has access to the other's memory"
+    )
 
 
 def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
