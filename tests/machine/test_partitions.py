@@ -120,6 +120,7 @@ def test_compute_partitions_are_devices_of_one_gpu(
     name_partitions(found, hip.partitions())
     assert found[2].title == f"AMD Instinct MI300X, partition 3 of 8 (CPX, {memory})"
     assert found[8].title == "AMD Instinct MI300X"
+    assert found[0].model == found[7].model != found[8].model
     assert [bool(d.notes) for d in found] == [True] + 8 * [False]
     assert f"hip:0 to hip:7 are of 8 partitions of one GPU (CPX, {memory}, 0000:c1:00.0); {shared}" in found[0].notes[0]
     assert hip.extra(found[7].facts).facts["memory_bytes"] == 24 * GIB

@@ -115,6 +115,7 @@ def _describe(device: DeviceInfo, part: Partition, numbered: bool) -> None:
     if numbered:
         device.facts |= {"partition": part.number} | ({"uuid": part.uuid} if part.uuid else {})
     label = part.label if numbered else f"one of {part.partitions} partitions ({part.mode})"
+    device.facts["model"] = device.title
     device.title = f"{device.title}, {label}"
 
 

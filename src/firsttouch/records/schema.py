@@ -35,7 +35,7 @@ WorkKind: TypeAlias = Literal["run", "app"]
 AgentAccess: TypeAlias = Literal["direct", "mapped", "none"]
 PEER, SELF, NODE = "peer", "self", "node"
 """The factor that names another device, and the value of it that means the acting device itself."""
-OWN_FACTS = ("uuid", "pci_bus", "memory_free_bytes")
+OWN_FACTS = ("uuid", "pci_bus", "partition", "memory_free_bytes")
 """The facts of a device that may differ between equal ones."""
 BUSY = 0.1
 """The part of the processors' time from which on other programs disturb what is measured."""
@@ -451,7 +451,8 @@ class DeviceInfo(Stored):
         """
         entries = [msgspec.structs.replace(a, reason="", gpu_reason="", verified={}) for a in self.allocators]
         facts = {name: fact for name, fact in self.facts.items() if name not in OWN_FACTS}
-        return encode_json([self.kind, self.title, facts, plain(self.capabilities), plain(entries)], order="sorted")
+        title = facts.get("model", self.title)  # the title of a partition has its number
+        return encode_json([self.kind, title, facts, plain(self.capabilities), plain(entries)], order="sorted")
 
     @property
     def identity(self) -> str:
