@@ -18,7 +18,7 @@ export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_FIRSTTOUCH ?= $(shell sed -n 's/^fallb
   pyproject.toml)+src.$(shell cat $(sort $(SOURCES)) | sha256sum | cut -c1-8)
 endif
 
-.PHONY: help build run test docs screenshots stub codebook clean
+.PHONY: help build run test docs screenshots stub codebook schemas clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -49,6 +49,9 @@ stub: $(VENV)/.installed  ## regenerate src/firsttouch/_core.pyi after a change 
 
 codebook: $(VENV)/.installed  ## regenerate src/firsttouch/records/codebook.json after a change in what experiments declare
 	$(VENV)/bin/python tests/codebook.py
+
+schemas: $(VENV)/.installed  ## regenerate docs/schemas after a change in what --json prints or files hold
+	$(VENV)/bin/python tests/schemas.py
 
 clean:  ## remove .venv and all build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

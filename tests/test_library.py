@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.calls import call
+from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.cli import main
@@ -128,8 +129,8 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
 }
 """By command: its function, and the words of the same call."""
-WITHOUT_FUNCTION = {"report", "profile", "mark", "examples", "completion"}
-"""Commands that write files, or act on other programs."""
+WITHOUT_FUNCTION = {"report", "profile", "mark", "examples", "completion", "schema"}
+"""Commands that write files, act on other programs, or describe the others."""
 
 
 def test_every_command_has_a_function() -> None:
@@ -150,6 +151,7 @@ def test_a_function_returns_what_its_command_prints(
     done = call(command, *(tmp_path / "out" if word == "OUT" else word for word in words), "--json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
+    assert_valid(command, printed)
     for outcome in (returned, printed):
         if isinstance(outcome, dict):
             outcome.pop("seconds", None)  # which a run took

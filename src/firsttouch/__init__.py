@@ -113,8 +113,8 @@ def describe_machine() -> dict[str, Any]:
     return library.describe_machine()
 
 
-def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) -> list[dict[str, Any]]:
-    """What `firsttouch methods --json` prints: the properties of each allocator on this machine.
+def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) -> dict[str, Any]:
+    """What `firsttouch methods --json` prints: `cells`, the properties of each allocator on this machine.
 
     verify: find them by experiment.
     """

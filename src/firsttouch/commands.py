@@ -7,7 +7,7 @@ and the data that --json prints and that the function of `firsttouch` returns. N
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,17 +19,23 @@ if TYPE_CHECKING:
     from firsttouch.allocators.methods import Cell
     from firsttouch.analysis.interfaces import Interfaces
     from firsttouch.comparison.compare import ResultsComparison
+    from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import RunOutcome
+    from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
+    from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
     from firsttouch.papers.rows import Published
+    from firsttouch.profile.sources import LayerSource
     from firsttouch.profile.summary import ProfileSummary
     from firsttouch.records.reading import Results
     from firsttouch.records.schema import DeviceInfo, Machine
     from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
+    from firsttouch.report.sentences import WordedFinding
+    from firsttouch.schemas import SchemasOutput
 
 T = TypeVar("T")
 
@@ -40,14 +46,14 @@ def _itself(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class CommandResult(Generic[T]):
-    """value: what the terminal shows. data: what --json prints, which is made when it is asked for."""
+    """value: what the terminal shows. output: what --json prints, which is made when it is asked for."""
 
     value: T
-    as_data: Callable[[T], object] = _itself
+    as_output: Callable[[T], Output] = _itself
 
     @cached_property
-    def data(self) -> object:
-        return self.as_data(self.value)
+    def output(self) -> Output:
+        return self.as_output(self.value)
 
 
 # ------------------------------------------------------------------------------------------------ this machine
@@ -57,7 +63,24 @@ def machine() -> CommandResult[Machine]:
     from firsttouch.engine.discover import discover_devices
     from firsttouch.machine.facts import collect_machine
 
-    return CommandResult(collect_machine(discover_devices()))
+    return CommandResult(collect_machine(discover_devices()), _machine_output)
+
+
+def _machine_output(machine: Machine) -> Output:
+    from firsttouch.report.first_screen import hardware
+    from firsttouch.schemas import MachineOutput
+
+    usable = [device.name for device in machine.devices if device.available]
+    return MachineOutput(
+        firsttouch=machine.firsttouch,
+        summary=f"{machine.host}: {hardware(machine)}; devices: {', '.join(usable) or 'none'}.",
+        host=machine.host,
+        created=machine.created,
+        facts=machine.facts,
+        devices=machine.devices,
+        libraries=machine.libraries,
+        warnings=machine.warnings,
+    )
 
 
 @dataclass(frozen=True)
@@ -79,7 +102,44 @@ def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> Comma
     chosen = choose_devices(names, known)
     cells = verified_cells(chosen, watch) if watch else [cell for device in chosen for cell in stated_cells(device)]
     absent = [] if names else [device for device in known if not device.available]
-    return CommandResult(Methods(chosen, absent, cells), lambda methods: methods.cells)
+    return CommandResult(Methods(chosen, absent, cells), _methods_output)
+
+
+def profile_sources() -> CommandResult[Sequence[LayerSource]]:
+    """What this machine offers to each layer of a profile."""
+    from firsttouch.profile.sources import of_this_machine
+
+    return CommandResult(of_this_machine(), _sources_output)
+
+
+def _sources_output(sources: Sequence[LayerSource]) -> Output:
+    from msgspec.structs import asdict
+
+    from firsttouch.schemas import SourceOutput, SourcesOutput
+    from firsttouch.text import join_names
+
+    active = {row.state.layer: row.state.active for row in sources}
+    absent = [layer for layer, is_active in active.items() if not is_active]
+    seen = f"{len(active) - len(absent)} of {len(active)} layers of a profile see something here"
+    return SourcesOutput(
+        summary=f"{seen}{f', all but {join_names(absent)}' if absent else ''}.",
+        sources=[SourceOutput(**asdict(row.state), sees=row.sees) for row in sources],
+    )
+
+
+def _methods_output(methods: Methods) -> Output:
+    from firsttouch.allocators.methods import disagrees
+    from firsttouch.schemas import MethodsOutput
+    from firsttouch.text import count
+
+    usable = []
+    for device in methods.devices:
+        states = [c.value for c in methods.cells if c.device == device.name and c.property == "available"]
+        usable.append(f"{states.count('yes')} of {count(len(states), 'allocator')} of {device.name} are available")
+    measured = [cell for cell in methods.cells if cell.origin == "measured"]
+    wrong = sum(map(disagrees, measured))
+    found = [f"{count(len(measured), 'property').replace('propertys', 'properties')} measured, {wrong} not as stated"]
+    return MethodsOutput(summary=f"{'; '.join([*usable, *(found if measured else [])])}.", cells=methods.cells)
 
 
 # ------------------------------------------------------------------------------------------------ measuring
@@ -92,20 +152,15 @@ class Conclusions:
     screen: FirstScreen
     answers: Sequence[AnsweredSection]
 
-    def as_data(self) -> dict[str, Any]:
-        """The title and all findings, each with its sentence; those of the first screen come first."""
-        from firsttouch.report.sentences import plain
+    @cached_property
+    def findings(self) -> list[WordedFinding]:
+        """All findings, each with its sentence; those of the first screen come first."""
+        from firsttouch.report.sentences import worded
 
-        own = [entry for number in self.screen.numbers for entry in plain(number.experiment, [number.finding])]
-        advice = [entry for sentence in self.screen.advice for entry in plain("advice", sentence.findings)]
-        of_sections = [entry for part in self.answers for entry in plain(part.experiment, part.answer.findings)]
-        findings = [*own, *advice, *(e for e in of_sections if e not in own)]
-        return {
-            "title": self.screen.title,
-            "conditions": [*self.screen.conditions],
-            "absent": [*self.screen.absent],
-            "findings": findings,
-        }
+        own = [entry for number in self.screen.numbers for entry in worded(number.experiment, [number.finding])]
+        advice = [entry for sentence in self.screen.advice for entry in worded("advice", sentence.findings)]
+        of_sections = [entry for part in self.answers for entry in worded(part.experiment, part.answer.findings)]
+        return [*own, *advice, *(e for e in of_sections if e not in own)]
 
 
 def conclusions(results: Results) -> Conclusions:
@@ -127,10 +182,39 @@ class Measured:
 
 def measured(outcome: RunOutcome) -> CommandResult[Measured]:
     """What `firsttouch run` and `firsttouch app` say of a run that ended."""
-    return CommandResult(
-        Measured(outcome, conclusions(outcome.results)),
-        lambda measured: measured.outcome.as_dict() | measured.conclusions.as_data(),
+    return CommandResult(Measured(outcome, conclusions(outcome.results)), _measured_output)
+
+
+def _measured_output(measured: Measured) -> Output:
+    from firsttouch.schemas import AppOutput, RunOutput
+    from firsttouch.text import count
+
+    outcome, screen = measured.outcome, measured.conclusions.screen
+    ends = ", ".join(f"{n} {status}" for status, n in outcome.counts.items())
+    first = next((f" {number.head}: {number.text}." for number in screen.numbers), "")
+    kind = AppOutput if outcome.summary else RunOutput
+    return kind(
+        summary=f"{count(sum(outcome.counts.values()), 'point')}: {ends}. {screen.title}.{first}",
+        directory=str(outcome.directory),
+        report=str(outcome.report) if outcome.report else None,
+        counts=outcome.counts,
+        unverified=outcome.unverified,
+        suspect=outcome.suspect,
+        disturbed=outcome.disturbed,
+        seconds=outcome.seconds,
+        title=screen.title,
+        conditions=screen.conditions,
+        absent=screen.absent,
+        findings=measured.conclusions.findings,
+        **outcome.summary,
     )
+
+
+def listed(work: Work, options: RunOptions) -> CommandResult[Listing]:
+    """What `firsttouch run --list` and `firsttouch app --list` print."""
+    from firsttouch.engine.runner import list_work
+
+    return CommandResult(list_work(work, options), lambda listing: listing.output)
 
 
 # ------------------------------------------------------------------------------------------------ results
@@ -144,10 +228,10 @@ class Compared:
     page: Path | None = None
     not_drawn: str = ""
 
-    def as_data(self) -> dict[str, Any]:
-        from firsttouch.comparison.plain import plain
+    def output(self) -> Output:
+        from firsttouch.comparison.plain import output
 
-        return plain(self.comparison) | ({"report": str(self.page)} if self.page else {})
+        return output(self.comparison, str(self.page) if self.page else None)
 
 
 def compare(sides: Sequence[str], limit: float | None, out: Path | None = None) -> CommandResult[Compared]:
@@ -161,7 +245,7 @@ def compare(sides: Sequence[str], limit: float | None, out: Path | None = None) 
             page = draw_comparison(sides, out, limit)
         except NotDrawn as error:
             not_drawn = str(error)
-    return CommandResult(Compared(comparison, page, not_drawn), Compared.as_data)
+    return CommandResult(Compared(comparison, page, not_drawn), Compared.output)
 
 
 def advise(
@@ -183,7 +267,7 @@ def advise(
         if modules and app is None:
             app = _only_application(modules, known)
     advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, sets=sets, apps=known)
-    return CommandResult(advice, lambda advice: advice.to_builtins())
+    return CommandResult(advice, lambda advice: advice.output())
 
 
 def _applications(modules: Sequence[str]) -> Mapping[str, type[App]]:
@@ -207,9 +291,9 @@ def _only_application(modules: Sequence[str], known: Mapping[str, type[App]]) ->
 
 
 def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interfaces]:
-    from firsttouch.report.interfaces import plain, read
+    from firsttouch.report.interfaces import output, read
 
-    return CommandResult(read(directory, kinds), lambda interfaces: plain(interfaces, str(directory)))
+    return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
 
 
 def published(search: str | None) -> CommandResult[Published]:
@@ -236,9 +320,35 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
 def examples(directory: Path) -> CommandResult[Sequence[Example]]:
     from firsttouch.examples import copy_examples
 
-    return CommandResult(
-        copy_examples(directory), lambda copied: {"directory": str(directory), "examples": [*map(asdict, copied)]}
+    return CommandResult(copy_examples(directory), lambda copied: _examples_output(directory, copied))
+
+
+def _examples_output(directory: Path, copied: Sequence[Example]) -> Output:
+    from firsttouch.schemas import ExamplesOutput
+    from firsttouch.text import count
+
+    return ExamplesOutput(
+        summary=f"{count(len(copied), 'example')} copied to {directory}.", directory=str(directory), examples=copied
     )
+
+
+# ------------------------------------------------------------------------------------------------ schemas
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of an output or a file."""
+    from firsttouch.schemas import json_schema
+
+    return json_schema(name)
+
+
+def schemas() -> CommandResult[SchemasOutput]:
+    from firsttouch.schemas import schemas_output
+
+    return CommandResult(schemas_output())
+
+
+# ------------------------------------------------------------------------------------------------ reports
 
 
 @dataclass(frozen=True)
@@ -250,24 +360,23 @@ class Report:
     conclusions: Sequence[Conclusions] = ()
     profiles: Sequence[ProfileSummary] = ()
 
-    def as_data(self) -> dict[str, Any]:
-        import msgspec
+    def output(self) -> Output:
+        from msgspec.structs import asdict
+
+        from firsttouch.schemas import ReportedDirectory, ReportedFinding, ReportOutput
+        from firsttouch.text import count
 
         names = list(map(str, self.paths))
-        if self.profiles:
-            return {"report": names[0], "summaries": msgspec.to_builtins(self.profiles)}
-        if not self.conclusions:
-            return {"files": names}
-        findings = [
-            {"directory": str(directory)} | entry
-            for directory, conclusion in zip(self.directories, self.conclusions, strict=True)
-            for entry in conclusion.as_data()["findings"]
-        ]
-        return {
-            "report": names[0],
-            "titles": [conclusion.screen.title for conclusion in self.conclusions],
-            "findings": findings,
-        }
+        of = list(zip(map(str, self.directories), self.conclusions, strict=bool(self.conclusions)))
+        said = [conclusion.screen.title for conclusion in self.conclusions] or [p.summary for p in self.profiles]
+        return ReportOutput(
+            summary="; ".join(said) or f"{count(len(names), 'file')} written.",
+            report=names[0] if said else None,
+            files=names,
+            directories=[ReportedDirectory(directory=name, title=found.screen.title) for name, found in of],
+            findings=[ReportedFinding(directory=name, **asdict(f)) for name, found in of for f in found.findings],
+            summaries=self.profiles,
+        )
 
 
 def report(named: Iterable[Path], form: str, output: Path | None, modules: Sequence[str] = ()) -> CommandResult[Report]:
@@ -287,9 +396,9 @@ def report(named: Iterable[Path], form: str, output: Path | None, modules: Seque
         output = named[0] / "report.html"  # beside the folders of the ranks
     paths = draw(directories, form, output)
     if form != "html":
-        return CommandResult(Report(paths, directories), Report.as_data)
+        return CommandResult(Report(paths, directories), Report.output)
     if is_profile(directories[0]):
         summaries = [summarise(read(directory)) for directory in directories]
-        return CommandResult(Report(paths, directories, profiles=summaries), Report.as_data)
+        return CommandResult(Report(paths, directories, profiles=summaries), Report.output)
     results = [conclusions(load_results(directory)) for directory in directories]
-    return CommandResult(Report(paths, directories, results), Report.as_data)
+    return CommandResult(Report(paths, directories, results), Report.output)

@@ -140,9 +140,8 @@ def describe_machine() -> Data:
     return _builtins(commands.machine())
 
 
-def methods(device: Strings, verify: bool) -> list[Data]:
-    result = commands.methods(_words(device), (lambda cell: None) if verify else None)
-    return msgspec.json.decode(encode_json(result.data), type=list[Data])
+def methods(device: Strings, verify: bool) -> Data:
+    return _builtins(commands.methods(_words(device), (lambda cell: None) if verify else None))
 
 
 def measure(
@@ -199,7 +198,7 @@ class _Silent:
 
 def _builtins(result: CommandResult[Any]) -> Data:
     """What --json prints, as Python's own types."""
-    return msgspec.json.decode(encode_json(result.data), type=Data)
+    return msgspec.json.decode(encode_json(result.output), type=Data)
 
 
 def _words(given: Strings) -> list[str]:

@@ -17,6 +17,7 @@ from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError, unknown
 from firsttouch.modules import add_modules, require_classes
 from firsttouch.records.schema import PEER, DeviceInfo, Factors, Record, Request, Scalar
+from firsttouch.text import count
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -81,22 +82,23 @@ class ExperimentWork(Work):
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.engine.choices import choose_devices, choose_preset
         from firsttouch.engine.discover import find_devices
-        from firsttouch.engine.plan import list_experiment
+        from firsttouch.engine.plan import ExperimentsOutput, list_experiment
 
         known = experiments.all_experiments()
         chosen = choose_devices(devices, find_devices(devices))
         entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
         lines = []
         for entry in entries:
-            lines.append(f"{entry['name']}: {entry['question']}")
-            for device, factors in entry["devices"].items():
+            lines.append(f"{entry.name}: {entry.question}")
+            for device, factors in entry.devices.items():
                 words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
                 lines.append(f"  {device}: {words or 'no factors'}")
-            lines += _accepted(entry["factors"])
-            if entry["counters"]:
+            lines += _accepted(entry.factors)
+            if entry.counters:
                 lines.append("  --counters: adds counters of the vendor's profiler")
-            lines += [f"  not on {device}: {reason}" for device, reason in entry["not_on"].items()]
-        return Listing("experiments", entries, lines, {entry["name"]: entry["question"] for entry in entries})
+            lines += [f"  not on {device}: {reason}" for device, reason in entry.not_on.items()]
+        output = ExperimentsOutput(summary=f"{count(len(entries), 'experiment')}.", experiments=entries)
+        return Listing(output, lines, {entry.name: entry.question for entry in entries})
 
 
 def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -166,7 +168,7 @@ class ApplicationWork(Work):
 
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.harness.exchanging import FACTORS
-        from firsttouch.harness.experiment import SETTINGS, list_application
+        from firsttouch.harness.experiment import SETTINGS, ApplicationsOutput, list_application
         from firsttouch.harness.placements import BY_BUFFER
 
         known = apps.all_apps()
@@ -184,7 +186,8 @@ class ApplicationWork(Work):
             lines.append("every application")
             lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
             lines += _accepted(BY_BUFFER)
-        return Listing("applications", entries, lines, {entry.name: entry.what for entry in entries})
+        output = ApplicationsOutput(summary=f"{count(len(entries), 'application')}.", applications=entries)
+        return Listing(output, lines, {entry.name: entry.what for entry in entries})
 
     def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
         from firsttouch.harness.search import further

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from firsttouch.advice.advisor import advise, ranked
@@ -50,7 +51,7 @@ def with_points(target: Path) -> Path:
 
 @cache
 def advised(directory: Path) -> dict[str, Any]:
-    return advise([directory], pattern="stream", size=str(GIB), apps=all_apps()).to_builtins()
+    return msgspec.to_builtins(advise([directory], pattern="stream", size=str(GIB), apps=all_apps()).output())
 
 
 def terms(directory: Path, strategy: str) -> dict[str, dict[str, Any]]:
@@ -59,7 +60,7 @@ def terms(directory: Path, strategy: str) -> dict[str, dict[str, Any]]:
 
 
 def factors_of(ground: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ground["key"])[2]
+    found: dict[str, Any] = ground["factors"]
     return found
 
 
@@ -150,7 +151,7 @@ def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> 
     """Its terms rest on what its prices rest on, which is no record."""
     machine = load_results(STANDARD).machine
     prices: Prices = Described(machine, next(d for d in machine.devices if d.name == "cuda:0"))
-    advice = ranked(patterns.program_for("stream", GIB), "a program", GIB, prices).to_builtins()
+    advice = msgspec.to_builtins(ranked(patterns.program_for("stream", GIB), "a program", GIB, prices).output())
     (explicit,) = (one for one in advice["strategies"] if one["strategy"] == "explicit")
     copied = next(term for term in explicit["terms"] if term["what"].startswith("copy in"))
     assert copied["ms"] == pytest.approx(copied["bytes"] / 1e6)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from firsttouch.advice.advisor import ranked
-from firsttouch.advice.costs import ExchangePrice, Price, RecordKey, Time
+from firsttouch.advice.costs import ExchangePrice, MeasuredPoint, Price, Time
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import estimate
 from firsttouch.advice.pricing import SMALL_COPIES, TURNS
@@ -67,7 +67,7 @@ def test_turns_take_what_was_measured_of_such_kernels(strategy: str, updates: in
     assert term is not None
     assert term.count == 100
     assert least <= term.ms <= most
-    assert all(isinstance(ground, RecordKey) and '"exchange"' in ground.key for ground in term.grounds)
+    assert all(isinstance(ground, MeasuredPoint) and '"exchange"' in ground.key for ground in term.grounds)
 
 
 def test_turns_that_are_far_apart_take_what_was_measured_with_gaps() -> None:

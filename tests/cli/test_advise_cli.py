@@ -36,7 +36,7 @@ _loaded = cache(load_results)
 
 
 def builtins(advice: Advice) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(advice.to_builtins()))
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(advice.output()))
     return plain
 
 

@@ -20,6 +20,7 @@ from firsttouch.records.schema import (
     Peer,
     Scalar,
 )
+from firsttouch.schemas import MachineOutput
 
 DEVICES = [
     DeviceInfo(
@@ -52,7 +53,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
 def test_json_is_the_record_and_nothing_else(app: typer.Typer) -> None:
     result = CliRunner().invoke(app, ["--json"])
     assert result.exit_code == 0
-    machine = msgspec.json.decode(result.stdout, type=Machine)
+    machine = msgspec.json.decode(result.stdout, type=MachineOutput)
     assert machine.devices == DEVICES
 
 

@@ -30,7 +30,7 @@ def test_stated_properties():
 
 
 def test_json_is_a_list_of_cells():
-    cells = json.loads(methods("--device", "cpu", "--json").stdout)
+    cells = json.loads(methods("--device", "cpu", "--json").stdout)["cells"]
     assert [c["property"] for c in cells if c["allocator"] == "mmap"] == PROPERTIES
     assert {c["origin"] for c in cells} <= {"stated", "unknown"}
     assert set(cells[0]) == {"device", "allocator", "property", "value", "origin", "stated", "detail", "notes"}
@@ -42,7 +42,7 @@ def test_verify_measures_and_reports_progress_on_stderr(monkeypatch: pytest.Monk
     monkeypatch.setattr(calls, "devices", lambda kinds: [plain])
     run = methods("--device", "cpu", "--verify", "--json")
     assert run.returncode == 0, run.stderr
-    cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)}
+    cells = {(c["allocator"], c["property"]): c for c in json.loads(run.stdout)["cells"]}
     assert cells["malloc", "cpu"]["origin"] == "measured"
     assert "bytes" not in cells["malloc", "page"]["value"]
     assert "cpu malloc: allocation on-demand" in run.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.cli import published
@@ -46,7 +47,7 @@ def test_a_long_list_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> N
 def test_json_has_rows_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     published.command(as_json=True)
     data = json.loads(capsys.readouterr().out)
-    assert list(data) == ["rows"]
+    assert_valid("published", data)
     assert len(data["rows"]) == 967
     assert all(row["paper"] and row["section"] for row in data["rows"])
 

@@ -9,11 +9,12 @@ from itertools import combinations
 from math import isfinite
 from pathlib import Path
 
+import msgspec
 import pytest
 from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 
 from firsttouch.comparison.compare import compare
-from firsttouch.comparison.plain import plain
+from firsttouch.comparison.plain import ComparisonOutput, output
 from firsttouch.comparison.words import answers
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import SCHEMA
@@ -22,7 +23,9 @@ SAME = "no clear difference"
 
 
 def compared(*sides: str | Path, limit: float | None = None) -> dict:
-    return plain(compare([str(side) for side in sides], limit))
+    found = msgspec.to_builtins(output(compare([str(side) for side in sides], limit)))
+    assert msgspec.convert(found, ComparisonOutput)  # as the published schema has it
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def test_one_run_a_side_cannot_tell(tmp_path):
     runs = [copy(tmp_path / str(i), another_run(i, spread=0.2)) for i in range(6)]
     for before, after in combinations(runs, 2):
         comparison = compare([before, after], limit=0.1)
-        found = plain(comparison)
+        found = msgspec.to_builtins(output(comparison))
         assert verdicts(found["points"]) == {SAME, "cannot tell"}
         assert verdicts(found["experiments"]) <= {SAME, "cannot tell"}
         assert {point["worse"] for point in found["points"]} == {None}
@@ -238,7 +241,7 @@ def test_a_machine_that_was_busy_is_no_outlier_among_many(tmp_path):
     first, second = answers(comparison)
     assert first.endswith(": none differs clearly in an experiment as a whole.")
     assert second.startswith("busy is far from the others in latency on ")
-    assert plain(comparison)["cannot_tell"] == [nodes[-1]]
+    assert output(comparison).cannot_tell == [nodes[-1]]
     all_busy = [copy(tmp_path / f"busy{i}", another_run(i, 0.005), busy) for i in range(6)]
     assert len(compare([*all_busy, nodes[-1]], 0.1).regressions) == 2
 

@@ -11,7 +11,7 @@ from runs import another_run, copy, slower
 from firsttouch.comparison.compare import compare
 from firsttouch.comparison.differences import SAME, ExperimentDifference
 from firsttouch.comparison.headline import ALIKE, UNCLEAR, shift_of
-from firsttouch.comparison.plain import plain
+from firsttouch.comparison.plain import output
 from firsttouch.comparison.words import answers, condition_rows, what_to_type
 from firsttouch.records.schema import SCHEMA
 
@@ -84,7 +84,7 @@ def test_one_run_a_side_claims_nothing_and_says_what_to_type(tmp_path, monkeypat
     run = "firsttouch run --device cpu --device opencl:0 --out"
     calls = [f"for i in 2 3; do {run} {name}$i; done" for name in ("'a b.'", "after.")]
     assert what_to_type(comparison) == [*calls, "firsttouch compare 'a b,a b.2,a b.3' after,after.2,after.3"]
-    assert plain(comparison)["to_tell"] == what_to_type(comparison)
+    assert output(comparison).to_tell == what_to_type(comparison)
     two = compare(["a b,after", "after"])
     assert what_to_type(two)[0] == f"for i in 3; do {run} 'a b.'$i; done"
     assert what_to_type(two)[2] == "firsttouch compare 'a b,after,a b.3' after,after.2,after.3"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 from tests.comparison.runs import RESULTS, Change, another_run, copy, scale
+from tests.schemas import assert_valid
 
 from firsttouch.cli import compare as cli
 from firsttouch.comparison import runs
@@ -70,6 +71,7 @@ def test_a_tenfold_change_of_allocation_and_free_is_found(
     with pytest.raises(typer.Exit):
         cli.command([before, after], as_json=True)
     data = json.loads(capsys.readouterr().out)
+    assert_valid("compare", data)
     (sentence,) = data["phases"]["answer"]
     assert sentence.startswith("Phases of applications, time of after3 (3 runs) over that of before0 (3 runs): app ")
     assert {p["verdict"] for p in data["phases"]["points"] if p["factors"]["phase"] == "free"} <= {"slower", SAME}

@@ -114,7 +114,7 @@ def test_suspect_points_are_marked_and_left_out_of_the_findings(call, tmp_path):
     outcome = json.loads(again.stdout)
     assert (outcome["suspect"], outcome["counts"]) == ({"not-positive": 1}, {"ok": 2})
     (finding,) = outcome["findings"]
-    assert [json.loads(key)[2]["what"] for key in finding["points"]] == ["fine"]
+    assert [point["factors"]["what"] for point in finding["points"]] == ["fine"]
 
 
 @pytest.mark.parametrize(("what", "status"), matrix([("fine", 0), ("unsupported", 0), ("raise", 1), ("flip", 3)], 1))

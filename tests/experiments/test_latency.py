@@ -6,7 +6,7 @@ from fake_records import CPU, KIB, MIB, a_record, findings_of, sentences_of
 
 from firsttouch.experiments.latency import Latency
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.report.sentences import plain, sentences
+from firsttouch.report.sentences import sentences, worded
 
 
 def loads(curve: dict[int, float], allocator: str = "malloc", spread: float = 0.01) -> list[Record]:
@@ -55,9 +55,9 @@ def test_the_slowest_memory_is_named_with_its_size_only_where_it_is_clearly_slow
 
 
 def test_findings_as_plain_data_hold_value_interval_conditions_and_points() -> None:
-    (largest, *_) = plain("latency", findings_of("latency", loads(CACHES | RISING)))
-    assert largest["claim"] == "latency.largest"
-    assert largest["value"]["unit"] == "ns"
-    assert largest["value"]["low"] < largest["value"]["value"] == 270.0 < largest["value"]["high"]
-    assert largest["conditions"]["size"] == 512 * MIB
-    assert len(largest["points"]) == 1
+    (largest, *_) = worded("latency", findings_of("latency", loads(CACHES | RISING)))
+    assert largest.claim == "latency.largest"
+    assert largest.value.unit == "ns"
+    assert largest.value.low < largest.value.value == 270.0 < largest.value.high
+    assert largest.conditions["size"] == 512 * MIB
+    assert len(largest.points) == 1

@@ -17,6 +17,7 @@ import pytest
 from tests.calls import COMMAND, UNDRAWN
 from tests.profile.calls import call, has_sampled, start, until, values
 from tests.profile.targets import build
+from tests.schemas import assert_valid
 
 from firsttouch.profile import profiler
 from firsttouch.profile.profiler import ProfileCall, directory_of
@@ -62,6 +63,7 @@ class TestTheTargetDoesNotNotice:
         done = call("--json", "--out", str(tmp_path / "out"), "--", "echo", "hello")
         assert done.stderr.startswith("hello\n")
         assert json.loads(done.stdout)["status"] == 0
+        assert_valid("profile", json.loads(done.stdout))
         stored = json.loads((tmp_path / "out" / "profile.json").read_text())
         assert stored == json.loads(done.stdout)
 

@@ -14,6 +14,7 @@ import pytest
 import sample
 from tests.calls import call
 from tests.matrix import matrix
+from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.records.schema import Party
@@ -41,8 +42,10 @@ def test_a_process_writes_the_report_into_the_results_directory(write):
 def test_json_is_the_only_output_on_stdout(write, tmp_path):
     result = call("report", write(few()), "-o", tmp_path / "r.html", "--json")
     printed = json.loads(result.stdout)
+    assert_valid("report", printed)
     assert printed["report"] == str(tmp_path / "r.html")
-    assert printed["titles"] == ["NVIDIA H200, Intel Xeon Platinum 8480C"]
+    title = "NVIDIA H200, Intel Xeon Platinum 8480C"
+    assert printed["directories"] == [{"directory": str(tmp_path / "out"), "title": title}]
     assert {entry["directory"] for entry in printed["findings"]} == {str(tmp_path / "out")}
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
+from msgspec import to_builtins
 
 from firsttouch.cli import findings
 from firsttouch.commands import conclusions
-from firsttouch.records.reading import key_of, load_results
+from firsttouch.records.reading import key_of, load_results, point_key
 from firsttouch.report.page import render
 from firsttouch.units import format_size, parse_size
 from firsttouch.work import reportable_experiments
@@ -26,8 +27,9 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 def told(request):
     """The findings of a first screen as --json has them, and the records by key."""
     results = load_results(RESULTS / request.param)
-    data = conclusions(results).as_data()
-    own = [f for f in data["findings"] if f["claim"].startswith(("headline.", "app.mean"))]
+    own = [to_builtins(f) for f in conclusions(results).findings if f.claim.startswith(("headline.", "app.mean"))]
+    for found in own:
+        found["points"] = [point_key(**point) for point in found["points"]]
     return own, {key_of(r): r for r in results.records}
 
 

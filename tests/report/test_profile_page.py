@@ -10,6 +10,7 @@ import pytest
 from browser import CHROMIUM
 from tests.calls import call
 from tests.profile.profiles import MiB, gpu, header, mark, write
+from tests.schemas import assert_valid
 
 from firsttouch.errors import UsageError
 from firsttouch.profile import schema as s
@@ -255,6 +256,7 @@ def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
 def test_json_has_the_path_and_the_summaries(tmp_path):
     directory = write(tmp_path / "p")
     written = json.loads(call("report", directory, "--json").stdout)
+    assert_valid("report", written)
     assert written["report"] == str(directory / "report.html")
     assert written["summaries"][0]["host"]["peak"]["bytes"] == 1000 * MiB
     assert written["summaries"][0]["minor"] == summarise(read(directory)).minor

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 from tests.calls import call
 
 from firsttouch.advice.advisor import advise
@@ -112,7 +113,7 @@ def test_the_advice_names_the_settings() -> None:
         "a program with 1 GiB of buffers that writes data on the GPU, updates them in 100 kernels, 2 times in each"
         in (advice.sentences[0])
     )
-    assert advice.to_builtins()["pattern"] == {
+    assert to_builtins(advice.output())["pattern"] == {
         "name": "iterate",
         "settings": {"kernels": 100, "passes": 2, "in": GIB, "out": 64 * MIB, "initialises": "gpu"},
     }

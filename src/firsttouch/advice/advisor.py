@@ -11,7 +11,7 @@ from statistics import median
 from typing import TypeVar
 
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
-from firsttouch.advice.costs import Prices, RecordKey, Unmeasured, assumptions
+from firsttouch.advice.costs import Prices, Unmeasured, assumptions, measured_point
 from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.model import Impossible, NotEstimated, estimate
 from firsttouch.advice.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
@@ -22,7 +22,7 @@ from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
-from firsttouch.records.reading import Results, has_results, key_of, load_results
+from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import count, quantity
 from firsttouch.units import parse_size, size_option
@@ -340,7 +340,7 @@ def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[
             estimated = ms if name in both else None
             s = record.summary
             rows.append(
-                StrategyRow(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (RecordKey(key_of(record)),))
+                StrategyRow(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (measured_point(record),))
             )
         else:
             rows.append(StrategyRow(name, ms, max(0.0, low + min(errors)), high + max(errors), known))

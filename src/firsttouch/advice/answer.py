@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from firsttouch.advice.costs import Ground
 from firsttouch.advice.settings import Settings
 from firsttouch.advice.terms import Term
+from firsttouch.outputs import Output
 from firsttouch.workload.patterns import PatternSettings
 
 
@@ -18,7 +16,8 @@ class StrategyRow:
     """One strategy.
 
     ms, low, high: what it adds to the work that all strategies have in common; or, if the application was measured, the
-    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured.
+    whole time. estimated_ms: the estimate on the same scale, for a strategy that was measured; difference_ms: the
+    measured time less the estimate.
     """
 
     strategy: str
@@ -29,11 +28,10 @@ class StrategyRow:
     measured: bool = False
     estimated_ms: float | None = None
     grounds: tuple[Ground, ...] = ()
+    difference_ms: float | None = field(init=False)
 
-    @property
-    def difference_ms(self) -> float | None:
-        """The measured time less the estimate."""
-        return None if self.estimated_ms is None else self.ms - self.estimated_ms
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "difference_ms", None if self.estimated_ms is None else self.ms - self.estimated_ms)
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,25 @@ class Advice:
     take: str = ""
     pattern: PatternAsked | None = None
 
-    def to_builtins(self) -> dict[str, Any]:
-        """Plain data, as --json prints it."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        for row, fields in zip(self.strategies, plain["strategies"], strict=True):
-            fields |= {} if row.estimated_ms is None else {"difference_ms": row.difference_ms}
-        return plain
+    def output(self) -> AdviceOutput:
+        """The answer for --json and Python."""
+        return AdviceOutput(summary=" ".join(self.sentences), **vars(self))
+
+
+class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1"):
+    """What `firsttouch advise --json` prints: the fields of Advice. take: the recommended strategy."""
+
+    device: str
+    title: str
+    program: str
+    size: int
+    scale: str
+    strategies: list[StrategyRow]
+    unavailable: list[Absent]
+    fastest_known: bool
+    sentences: list[str]
+    turns: list[str]
+    assumptions: list[str]
+    settings: Settings
+    take: str
+    pattern: PatternAsked | None

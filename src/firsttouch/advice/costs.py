@@ -15,15 +15,14 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from firsttouch.records.schema import DeviceInfo, Machine
+from firsttouch.records.reading import PointIdentity
+from firsttouch.records.schema import DeviceInfo, Machine, Record
 
 Direction = Literal["h2d", "d2h"]
 
 
-class RecordKey(msgspec.Struct, frozen=True, tag_field="kind", tag="record"):
-    """A measured point, by its key."""
-
-    key: str
+class MeasuredPoint(PointIdentity, frozen=True, tag_field="kind", tag="record"):
+    """A point that was measured."""
 
 
 class PublishedRow(msgspec.Struct, frozen=True, tag_field="kind", tag="published"):
@@ -38,12 +37,16 @@ class Assumption(msgspec.Struct, frozen=True, tag_field="kind", tag="assumption"
     text: str
 
 
-Ground: TypeAlias = RecordKey | PublishedRow | Assumption
+Ground: TypeAlias = MeasuredPoint | PublishedRow | Assumption
 """What a price rests on."""
 
 
+def measured_point(record: Record) -> MeasuredPoint:
+    return MeasuredPoint(record.experiment, record.device, record.factors)
+
+
 def record_keys(grounds: Iterable[Ground]) -> list[str]:
-    return [ground.key for ground in grounds if isinstance(ground, RecordKey)]
+    return [ground.key for ground in grounds if isinstance(ground, MeasuredPoint)]
 
 
 def assumptions(grounds: Iterable[Ground]) -> list[str]:

@@ -12,11 +12,20 @@ from functools import cache, cached_property
 from statistics import median
 from typing import Any, Literal, TypeVar
 
-from firsttouch.advice.costs import Direction, ExchangePrice, Ground, Price, RecordKey, Time, Unmeasured, per_byte
+from firsttouch.advice.costs import (
+    Direction,
+    ExchangePrice,
+    Ground,
+    MeasuredPoint,
+    Price,
+    Time,
+    Unmeasured,
+    measured_point,
+    per_byte,
+)
 from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
-from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.workspace.guidance import READ_MOSTLY
 
@@ -124,7 +133,7 @@ class MeasuredPrices:
         for r in self._find(price, **given):
             ns = [us * 1e3 for n in ("us", "low_us", "high_us") if (us := _value(price, r, n)) is not None]
             if len(ns) == 3:
-                by_size[_amount(price, r, "bytes")] = (Time(*ns), RecordKey(key_of(r)))
+                by_size[_amount(price, r, "bytes")] = (Time(*ns), measured_point(r))
         if not by_size:
             raise self._missing(price, **{"direction": "d2h", **given})
         sizes = sorted(by_size)
@@ -327,8 +336,8 @@ def _amount(price: str, record: Record, name: str) -> float:
     return _value(price, record, name) or 0.0
 
 
-def _keys(rows: Iterable[Record]) -> tuple[RecordKey, ...]:
-    return tuple(RecordKey(key_of(r)) for r in rows)
+def _keys(rows: Iterable[Record]) -> tuple[MeasuredPoint, ...]:
+    return tuple(measured_point(r) for r in rows)
 
 
 def _per_page(rows: Sequence[Record]) -> Price:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import Quantity, are_apart, number, quantity, ratio_of
-from firsttouch.records.reading import key_of, point_key
+from firsttouch.records.reading import PointIdentity, identity_of, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar, as_number
 
 Measure: TypeAlias = Literal["blocking", "bandwidth"]
@@ -42,11 +42,11 @@ class MovementKind:
 
 @dataclass(frozen=True)
 class InterfaceValue:
-    """What one interface reached. point: the key of the record."""
+    """What one interface reached."""
 
     interface: str
     value: Quantity
-    point: str
+    point: PointIdentity
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
             order.setdefault(same, len(order))
             conditions[curve] = others
             at_size = values.setdefault(curve, {}).setdefault(int(number(record, SIZE)), {})
-            at_size.setdefault(name, InterfaceValue(name, value, key_of(record)))
+            at_size.setdefault(name, InterfaceValue(name, value, identity_of(record)))
     rows, crossovers = [], []
     for of, i, same in sorted(values, key=lambda c: (c[0], c[1], order[c[2]])):
         measure = list(KINDS[of].measures)[i]

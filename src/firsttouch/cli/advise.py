@@ -70,7 +70,7 @@ def command(
             sets=parse_sets(sets or []),
         )
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     else:
         show(result.value)
 

@@ -167,6 +167,12 @@ def shells(given: Given, text: str) -> Words:
     return dict.fromkeys(SCRIPTS, "")
 
 
+def schemas(given: Given, text: str) -> Words:
+    from firsttouch.schemas import SCHEMAS
+
+    return {name: schema.of for name, schema in SCHEMAS.items()}
+
+
 VALUES: Mapping[str, Callable[[Given, str], Words]] = {
     "app": applications,
     "device": devices,
@@ -184,6 +190,7 @@ VALUES: Mapping[str, Callable[[Given, str], Words]] = {
     "strategy": strategies,
     "app sets": application_factors,
     "advise sets": settings,
+    "schema name": schemas,
 }
 """By parameter, or by command and parameter where it means something else there. Others take what a shell offers
 itself, the names of files.

@@ -16,7 +16,7 @@ from firsttouch.cli.output import print_json, print_stdout, text_width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.papers.evaluate import Verdict
+    from firsttouch.papers.evaluate import Claims, Verdict
 
 MOST = 6
 """The most claims of a verdict that are printed without --all."""
@@ -45,21 +45,14 @@ def command(
     """
     result = commands.claims(directories)
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     else:
-        verdicts = result.value.claims
-        _show(verdicts, len(verdicts) if everything else MOST)
+        _show(result.value, len(result.value.claims) if everything else MOST)
 
 
-def _show(verdicts: Sequence[Verdict], most: int) -> None:
-    from firsttouch.text import count
-
-    numbers = Counter(v.verdict for v in verdicts)
-    print_stdout(
-        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} hold here, "
-        f"{numbers['does not hold']} do not, {numbers['no clear difference']} show no clear difference,\n"
-        f"{numbers['not testable']} can't be tested with these results."
-    )
+def _show(result: Claims, most: int) -> None:
+    verdicts = result.claims
+    print_stdout(result.summary.replace("difference, ", "difference,\n"))
     for heading, verdict in (
         ("Does not hold here", "does not hold"),
         ("No clear difference", "no clear difference"),

@@ -81,7 +81,7 @@ def command(
     if not_drawn:
         print_error(f"the page was not drawn: {not_drawn}")
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     else:
         _show(comparison)
         if page:

@@ -29,7 +29,7 @@ def command(
     directory = directory or Path(DIRECTORY)
     result = commands.examples(directory)
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
         return
     copied = result.value
     first = max(len(example.path) for example in copied) + 2

@@ -45,7 +45,7 @@ def command(
 
     result = commands.interfaces(directory, kind or ())
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
         return
     interfaces = result.value
     answers = parts(interfaces)

@@ -50,7 +50,7 @@ def command(
     """
     result = commands.machine()
     if json:
-        print_json(result.data, indent=2)
+        print_json(result.output, indent=2)
     else:
         _show(result.value)
 

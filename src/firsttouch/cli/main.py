@@ -30,10 +30,11 @@ from firsttouch.cli import (
     published,
     report,
     run,
+    schema,
 )
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
-from firsttouch.cli.output import guard_streams, lost_output, print_error, print_stdout
+from firsttouch.cli.output import guard_streams, lost_output, print_error, print_failure, print_stdout
 from firsttouch.errors import Terminated, UsageError
 
 WRONG_CALL = 2
@@ -89,6 +90,10 @@ app.command("published", short_help="The results of five papers.")(published.com
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
 app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
 app.command("completion", short_help="Print the script by which a shell completes calls.")(completion.command)
+app.command("schema", short_help="The JSON Schemas of outputs and of files.")(schema.command)
+
+
+_NAMES = {command.name for command in app.registered_commands}
 
 
 def _version(requested: bool) -> None:
@@ -142,27 +147,32 @@ def parser(command: str = "") -> Any:
 
 def call(arguments: Sequence[str]) -> int:
     """Carries out a call and returns its exit status. Errors are one sentence each, except bugs of this program."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    command = own[0] if own and own[0] in _NAMES else ""
+
+    def failed(text: str, status: int = WRONG_CALL) -> int:
+        print_failure(text, status, "--json" in own, command)
+        return status
+
     try:
         return parser(*arguments[:1])(list(arguments), prog_name="firsttouch", standalone_mode=False) or 0
     except UsageError as error:
-        print_error(str(error))
+        return failed(str(error))
     except _CallError as error:
-        print_error(_sentence(error))
+        return failed(_sentence(error))
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
         ended = error if isinstance(error, Terminated) else error.__cause__ or error.__context__
-        print_error("interrupted")
-        return ended.status if isinstance(ended, Terminated) else 130
+        return failed("interrupted", ended.status if isinstance(ended, Terminated) else 130)
     except OSError as error:
         if error.strerror is None:
             raise
-        print_error(_os_error_message(error))
+        return failed(_os_error_message(error))
     except (Exception, SystemExit) as error:
         from firsttouch.modules import error_location
 
         if not (where := error_location(error)):
             raise
-        print_error(f"{type(error).__name__}: {' '.join(str(error).split())} ({where})")
-    return WRONG_CALL
+        return failed(f"{type(error).__name__}: {' '.join(str(error).split())} ({where})")
 
 
 def _os_error_message(error: OSError) -> str:

@@ -64,7 +64,7 @@ def command(
 
         print_stderr(f"wrote {write_methods(out, result.value.devices, result.value.cells)}")
     if as_json:
-        print_json(result.data, indent=1)
+        print_json(result.output, indent=1)
     else:
         _show(result.value, verify)
 

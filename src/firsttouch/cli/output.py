@@ -51,6 +51,15 @@ def print_error(text: str) -> None:
     print_stderr(f"firsttouch: {shortened(text)}")
 
 
+def print_failure(text: str, exit_status: int, as_json: bool, command: str = "") -> None:
+    """Prints an error that ends a call; with --json also on stdout, as an object."""
+    print_error(text)
+    if as_json:
+        from firsttouch.outputs import error_output
+
+        print_json(error_output(text, exit_status, command))
+
+
 def print_stdout(text: str) -> None:
     """Prints to stdout."""
     print(printable(text))

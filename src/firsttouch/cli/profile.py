@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_error, print_json, print_stderr, print_stdout
+from firsttouch.cli.output import print_error, print_failure, print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -183,19 +183,20 @@ def _profile(call: ProfileCall, as_json: bool) -> int:
     try:
         outcome = profile(call)
     except NotStarted as error:
-        print_error(str(error))
+        print_failure(str(error), error.status, as_json)
         return error.status
+    status = 0 if outcome.status is None else outcome.status
     try:
         _show(call, outcome.directory, outcome.failure, as_json)
     except KeyboardInterrupt:
-        print_error(f"interrupted; firsttouch report {outcome.directory} draws the profile")
+        print_failure(f"interrupted; firsttouch report {outcome.directory} draws the profile", status, as_json)
     except UsageError as error:
-        print_error(str(error))
+        print_failure(str(error), status, as_json)
     except Exception as error:
         why = " ".join(str(error).split())
         again = f"firsttouch report {outcome.directory} draws the profile"
-        print_error(f"no summary: {type(error).__name__}: {why:.200}; {again}")
-    return 0 if outcome.status is None else outcome.status
+        print_failure(f"no summary: {type(error).__name__}: {why:.200}; {again}", status, as_json)
+    return status
 
 
 @contextmanager
@@ -212,14 +213,13 @@ def _signals_for_this_thread() -> Iterator[None]:
 
 def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
-    from msgspec import to_builtins
+    from firsttouch import commands
 
-    from firsttouch.profile.sources import of_this_machine
-
-    sources = of_this_machine()
+    result = commands.profile_sources()
     if as_json:
-        print_json({"sources": [{**to_builtins(row.state), "sees": row.sees} for row in sources]})
+        print_json(result.output)
         return
+    sources = result.value
     width = max(len(row.state.layer) for row in sources)
     for row in sources:
         state = "yes" if row.state.active else "no "

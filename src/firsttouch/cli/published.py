@@ -40,12 +40,12 @@ def command(
     """
     if figures:
         listed = commands.paper_figures(search)
-        print_json(listed.data) if as_json else _show_figures(listed.value.figures)
+        print_json(listed.output) if as_json else _show_figures(listed.value.figures)
         return
     result = commands.published(search)
     rows = result.value.rows
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     elif search is None and not everything:
         _show_papers(rows)
     else:

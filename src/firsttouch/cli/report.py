@@ -11,7 +11,7 @@ from firsttouch import commands
 from firsttouch.cli import findings
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import path
-from firsttouch.cli.output import print_error, print_json, print_stdout
+from firsttouch.cli.output import print_failure, print_json, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.commands import Report
@@ -69,10 +69,10 @@ def command(
         with code_of_modules(modules), Waiting("drawing the report"):
             result = commands.report(directories, form, output, modules)
     except NotDrawn as error:
-        print_error(f"the report was not drawn: {error}")
+        print_failure(f"the report was not drawn: {error}", 1, as_json)
         raise typer.Exit(1) from None
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     else:
         _show(result.value)
 

@@ -29,7 +29,7 @@ from firsttouch.cli.options import (
     path,
     seconds,
 )
-from firsttouch.cli.output import print_error, print_json, print_stderr, print_stdout, text_width
+from firsttouch.cli.output import print_failure, print_json, print_stdout, text_width
 from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
@@ -154,17 +154,18 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
             finally:
                 progress.end()
     except KeyboardInterrupt as error:
-        print_stderr(f"interrupted{_kept(progress, work) or ' before the first point'}")
-        return error.status if isinstance(error, Terminated) else 130
+        status = error.status if isinstance(error, Terminated) else 130
+        print_failure(f"interrupted{_kept(progress, work) or ' before the first point'}", status, as_json)
+        return status
     except UsageError as error:
         if not (kept := _kept(progress, work)):
             raise
-        print_error(f"{error}{kept}")
+        print_failure(f"{error}{kept}", 1, as_json)
         return 1
     with code_of_modules(options.modules, options.timeout):
         result = commands.measured(outcome)
     if as_json:
-        print_json(result.data)
+        print_json(result.output)
     else:
         if show is not None:
             show(outcome)
@@ -189,13 +190,12 @@ def _kept(progress: RunProgress, work: Work) -> str:
 
 def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
     """Prints the output of --list."""
-    from firsttouch.engine.runner import list_work
-
     with code_of_modules(options.modules, options.timeout):
-        listing = list_work(work, options)
+        result = commands.listed(work, options)
     if as_json:
-        print_json({listing.key: listing.entries})
+        print_json(result.output)
         return
+    listing = result.value
     if options.experiments:
         for line in listing.lines:
             print_stdout(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from firsttouch.engine.choices import BUDGETS, choose, choose_devices, choose_preset
 from firsttouch.engine.on_device import ExperimentOnDevice, on_device
@@ -16,6 +16,7 @@ from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
 from firsttouch.errors import UsageError, unknown
 from firsttouch.events import log as events
 from firsttouch.experiment.base import Experiment, Factor, Preset, describe_factors
+from firsttouch.outputs import Output
 from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
 from firsttouch.text import first_few
 from firsttouch.units import format_size, parse_size
@@ -182,21 +183,42 @@ def _refusals(pairs: Iterable[ExperimentOnDevice]) -> list[str]:
     ]
 
 
-def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> dict[str, Any]:
-    """The entry of --list for one experiment. Values are written as --set accepts them."""
+@dataclass(frozen=True)
+class ExperimentListing:
+    """The entry of one experiment in --list. factors: what --set accepts. devices: the values of each factor that the
+    preset chooses on each device, as --set accepts them. not_on: why it is not measured on other devices. counters:
+    whether --counters adds any.
+    """
+
+    name: str
+    question: str
+    unit: str
+    factors: Mapping[str, Mapping[str, str]]
+    devices: Mapping[str, Mapping[str, Sequence[str]]]
+    not_on: Mapping[str, str]
+    counters: bool
+
+
+class ExperimentsOutput(Output, frozen=True, kw_only=True, tag="firsttouch-run-list/1"):
+    """What `firsttouch run --list --json` prints."""
+
+    experiments: list[ExperimentListing]
+
+
+def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], preset: Preset) -> ExperimentListing:
     pairs = [on_device(experiment.name, experiment, device, preset, {}) for device in devices]
     for pair in pairs:
         pair.limit_ranks(experiment.least_ranks)
     _keep_chosen_devices(pairs, devices, {})
-    return {
-        "name": experiment.name,
-        "question": experiment.question,
-        "unit": experiment.metric.unit,
-        "factors": describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
-        "devices": {p.device.name: {f.name: _words(f) for f in p.factors} for p in pairs if not p.reason},
-        "not_on": {p.device.name: p.reason for p in pairs if p.reason},
-        "counters": experiment.counters_offered,
-    }
+    return ExperimentListing(
+        name=experiment.name,
+        question=experiment.question,
+        unit=experiment.metric.unit,
+        factors=describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
+        devices={p.device.name: {f.name: _words(f) for f in p.factors} for p in pairs if not p.reason},
+        not_on={p.device.name: p.reason for p in pairs if p.reason},
+        counters=experiment.counters_offered,
+    )
 
 
 def _words(factor: Factor) -> list[str]:

@@ -65,18 +65,6 @@ class RunOutcome:
     report: Path | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "directory": str(self.directory),
-            "report": str(self.report) if self.report else None,
-            "counts": self.counts,
-            "unverified": self.unverified,
-            "suspect": self.suspect,
-            "disturbed": self.disturbed,
-            "seconds": self.seconds,
-            **self.summary,
-        }
-
     @property
     def exit_status(self) -> int:
         if self.unverified:

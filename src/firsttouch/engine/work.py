@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from firsttouch.outputs import Output
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar, WorkKind
 
 if TYPE_CHECKING:
@@ -34,12 +35,9 @@ DEFAULT_FACTS = PlanningFacts()
 
 @dataclass(frozen=True)
 class Listing:
-    """The output of --list: entries under one key for --json, and lines of text otherwise. titles: what each entry is,
-    in a few words, by its name.
-    """
+    """The output of --list: with --json, and as lines of text. titles: what each entry is, by its name."""
 
-    key: str
-    entries: Sequence[Any]
+    output: Output
     lines: Sequence[str]
     titles: Mapping[str, str]
 

@@ -34,6 +34,7 @@ from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.outcomes.placements import PLACEMENT
+from firsttouch.outputs import Output
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
 from firsttouch.records.schema import PARAMETER, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -431,6 +432,12 @@ class ApplicationListing:
     """The buffers that take advice and prefetches."""
     factors: Mapping[str, Mapping[str, str]]
     """Further factors for --set, besides strategy and size."""
+
+
+class ApplicationsOutput(Output, frozen=True, kw_only=True, tag="firsttouch-app-list/1"):
+    """What `firsttouch app --list --json` prints."""
+
+    applications: list[ApplicationListing]
 
 
 def list_application(app: type[App]) -> ApplicationListing:

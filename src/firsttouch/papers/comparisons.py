@@ -29,7 +29,7 @@ from firsttouch.events import unseen
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, are_met
-from firsttouch.records.reading import key_of
+from firsttouch.records.reading import PointIdentity, identity_of
 from firsttouch.records.schema import ITERATION_TIME, Record, Scalar, Struct, as_number
 from firsttouch.text import condition, named
 
@@ -56,13 +56,13 @@ class ClaimComparison(Struct, kw_only=True):
     """One comparison that a verdict rests on.
 
     agrees: whether it agrees with the claim. about: what is compared, in words. first, second: the values; second is
-    None if the claim is about one value. ratio: first / second. points: the keys of the records.
+    None if the claim is about one value. ratio: first / second. points: those that are compared.
     """
 
     agrees: Agreement
     about: str
     first: ComparedValue
-    points: list[str]
+    points: list[PointIdentity]
     second: ComparedValue | None = None
     ratio: ComparedValue | None = None
 
@@ -204,7 +204,7 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
-            points=[key_of(a), key_of(b)],
+            points=[identity_of(a), identity_of(b)],
         )
 
 
@@ -268,7 +268,7 @@ def _extremes(test: Alike, rows: Sequence[Record], names: Sequence[str]) -> Iter
             first=_given(x),
             second=_given(y),
             ratio=_finite(ratio),
-            points=[key_of(r) for _, r in values],
+            points=[identity_of(r) for _, r in values],
         )
 
 
@@ -295,7 +295,7 @@ def _trends(test: Trend, rows: Sequence[Record], names: Sequence[str]) -> Iterat
             first=_given(values[-1]),
             second=_given(values[0]),
             ratio=_finite(ratio_of(values[-1], values[0])),
-            points=[key_of(r) for r in ordered],
+            points=[identity_of(r) for r in ordered],
         )
 
 
@@ -319,7 +319,7 @@ def _level(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison
         agrees=_within(share.low, share.high, test.low, test.high),
         about=f"{_measure(test)}, {_where(record, names)}{_missing(test, record)}",
         first=_given(share),
-        points=[key_of(record)],
+        points=[identity_of(record)],
     )
 
 
@@ -335,7 +335,7 @@ def _word(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
         agrees="yes" if stated == test.word else "no",
         about=f"{_where(record, names)}: {given}",
         first=ComparedValue(value=float(stated == test.word), unit="", low=None, high=None),
-        points=[key_of(record)],
+        points=[identity_of(record)],
     )
 
 
@@ -356,7 +356,7 @@ def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> Claim
         first=ComparedValue(value=first, unit="ms"),
         second=ComparedValue(value=slowest, unit="ms"),
         ratio=ComparedValue(value=first / slowest, unit=""),
-        points=[key_of(record)],
+        points=[identity_of(record)],
     )
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
-
-import msgspec
 
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
+from firsttouch.outputs import Output
 from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Trend, Untestable, all_claims
 from firsttouch.papers.comparisons import (
     ClaimComparison,
@@ -62,7 +62,7 @@ class Verdict(Struct, kw_only=True):
     comparisons: list[ClaimComparison] = []
 
 
-class Claims(Struct):
+class Claims(Output, frozen=True, kw_only=True, tag="firsttouch-claims/1"):
     """What `firsttouch claims --json` prints: every claim, those that can't be tested included."""
 
     claims: list[Verdict]
@@ -86,7 +86,17 @@ def claims(directories: Sequence[Path]) -> Claims:
 def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> Claims:
     """As `claims`, of results that are loaded. tested: all claims if None."""
     run = _ClaimTests(results)
-    return Claims(claims=[run.verdict(claim) for claim in (all_claims() if tested is None else tested)])
+    verdicts = [run.verdict(claim) for claim in (all_claims() if tested is None else tested)]
+    return Claims(summary=_summary(verdicts), claims=verdicts)
+
+
+def _summary(verdicts: Sequence[Verdict]) -> str:
+    numbers = Counter(verdict.verdict for verdict in verdicts)
+    return (
+        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} hold here, "
+        f"{numbers['does not hold']} do not, {numbers['no clear difference']} show no clear difference, "
+        f"{numbers['not testable']} can't be tested with these results."
+    )
 
 
 def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
@@ -198,7 +208,7 @@ class _ClaimTests:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected), self.command(claim, test, device))
         asked = test.where.get("app")
-        applications = {msgspec.json.decode(c.points[0])[2].get("app") for c in comparisons}
+        applications = {c.points[0].factors.get("app") for c in comparisons}
         if isinstance(asked, list) and 2 * len(applications) < len(asked):
             why = f"only {len(applications)} of {count(len(asked), 'application')} could be compared"
             raise _NotTestable(why, self.command(claim, test, device))

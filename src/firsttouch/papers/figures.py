@@ -8,6 +8,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from firsttouch.errors import UsageError
+from firsttouch.outputs import Output
 from firsttouch.papers.rows import read
 from firsttouch.records.schema import Struct
 
@@ -23,7 +24,7 @@ class PaperFigure(Struct):
     paper: str = ""
 
 
-class PaperFigures(Struct):
+class PaperFigures(Output, frozen=True, kw_only=True, tag="firsttouch-published-figures/1"):
     """What `firsttouch published --figures --json` prints."""
 
     figures: list[PaperFigure]
@@ -51,7 +52,7 @@ def figures(search: str | None = None) -> PaperFigures:
     ]
     if not chosen:
         raise UsageError(f"no figure or table of the papers has '{search}'; leave --search out to see all")
-    return PaperFigures(chosen)
+    return PaperFigures(summary=f"Figures and tables of papers: {len(chosen)}.", figures=chosen)
 
 
 def named_in(text: str) -> set[str]:

@@ -16,7 +16,9 @@ import msgspec
 
 from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError, did_you_mean
+from firsttouch.outputs import Output
 from firsttouch.records.schema import Scalar, Struct
+from firsttouch.text import count
 
 RowKind: TypeAlias = Literal["measured", "derived", "theoretical", "configuration", "ordering"]
 """measured: a figure of the paper. derived: a ratio or a percentage that it states. theoretical: a limit.
@@ -164,7 +166,7 @@ class PaperRow(Stated, kw_only=True):
         return f"{self.paper}/{self.id}"
 
 
-class Published(Struct):
+class Published(Output, frozen=True, kw_only=True, tag="firsttouch-published/1"):
     """What `firsttouch published --json` prints."""
 
     rows: list[PaperRow]
@@ -238,7 +240,9 @@ def published(search: str | None = None) -> Published:
         raise UsageError(
             f"no published result has '{search}'{did_you_mean(search or '', known)}; try the name of an experiment"
         )
-    return Published(rows=rows)
+    measured = sum(row.here is not None for row in rows)
+    of = f"{count(len(rows), 'row')} of {count(len({row.paper for row in rows}), 'paper')}"
+    return Published(summary=f"{of}; firsttouch measures what {measured} of them state.", rows=rows)
 
 
 def _text(row: PaperRow) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added
+from firsttouch.profile.headline import headline
 from firsttouch.profile.phase_rows import MOST_PHASES, by_name, longest, phase_rows, phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.process_rows import (
@@ -55,7 +58,7 @@ def summarise(profile: Profile) -> ProfileSummary:
     when = host.peak.t if host.peak else profile.seconds
     trace = _trace(profile, phases, gpus)
     mapped = mappings_at_peaks(profile, host, gpus)
-    return ProfileSummary(
+    made = ProfileSummary(
         directory=str(profile.directory),
         command=header.command,
         pid=header.pid,
@@ -89,6 +92,7 @@ def summarise(profile: Profile) -> ProfileSummary:
         unseen=_unseen(profile, trace, mappings_elsewhere(profile, host, mapped)),
         cost=_cost(profile),
     )
+    return msgspec.structs.replace(made, summary=headline(made))
 
 
 def _host(profile: Profile) -> HostRow:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from firsttouch.outputs import Output
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.traced import TraceSummary
 
@@ -240,7 +241,7 @@ class CostRow(SummaryPart, frozen=True, kw_only=True):
     locked: float | None = None
 
 
-class ProfileSummary(SummaryPart, frozen=True, kw_only=True):
+class ProfileSummary(Output, frozen=True, kw_only=True, tag=SCHEMA):
     """A profile in numbers. status: the target's, as a shell states it; ended: how the profile ended, '' if the
     profiler was killed. phases_found: the phases were found in the curve, since the target named none.
 
@@ -248,7 +249,7 @@ class ProfileSummary(SummaryPart, frozen=True, kw_only=True):
     row, the longest first.
     """
 
-    schema: str = SCHEMA
+    summary: str = ""
     directory: str
     command: list[str]
     pid: int

@@ -29,6 +29,30 @@ def point_key(experiment: str, device: str, factors: Mapping[str, Scalar]) -> st
     return encode_json([experiment, device, factors], order="sorted").decode()
 
 
+class PointIdentity(msgspec.Struct, frozen=True):
+    """What tells a point of a results directory from the others: experiment, device and all factors."""
+
+    experiment: str
+    device: str
+    factors: dict[str, Scalar]
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def key(self) -> str:
+        return point_key(self.experiment, self.device, self.factors)
+
+
+def identities(keys: Iterable[str]) -> list[PointIdentity]:
+    """The points that have these keys."""
+    return [PointIdentity(*msgspec.json.decode(key)) for key in keys]
+
+
+def identity_of(record: Record) -> PointIdentity:
+    return PointIdentity(record.experiment, record.device, record.factors)
+
+
 def key_of(record: Record, *without: str) -> str:
     """The identity of a record's point; or that of all points which differ in some factors alone."""
     factors = {name: v for name, v in record.factors.items() if name not in without} if without else record.factors

@@ -10,9 +10,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from firsttouch.analysis.findings import Quantity
 from firsttouch.analysis.interfaces import (
     KINDS,
+    Crossover,
     Interfaces,
     Measure,
     MovementRow,
@@ -23,6 +26,7 @@ from firsttouch.analysis.interfaces import (
 )
 from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
+from firsttouch.outputs import Output
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
 from firsttouch.report.drawing import Drawing
@@ -289,27 +293,47 @@ def ratio_text(ratio: Quantity) -> str:
     return text if text != "1" else format_number(ratio.value, 4)
 
 
-def plain(fastest: Interfaces, directory: str) -> dict[str, Any]:
-    """Everything as plain data for --json."""
+class AnswerOutput(msgspec.Struct, kw_only=True):
+    """An answer, as printed. shared, what: the conditions in words. conditions: of every movement that it is about."""
+
+    kind: str
+    measure: Measure
+    shared: str
+    what: str
+    text: str
+    conditions: list[Mapping[str, Scalar]]
+
+
+class InterfacesOutput(Output, frozen=True, kw_only=True, tag="firsttouch-interfaces/1"):
+    """What `firsttouch interfaces --json` prints."""
+
+    directory: str
+    answers: list[AnswerOutput]
+    rows: Sequence[MovementRow]
+    crossovers: Sequence[Crossover]
+
+
+def output(fastest: Interfaces, directory: str) -> InterfacesOutput:
+    """Everything for --json and Python."""
     answers = [
-        {
-            "kind": part.kind,
-            "measure": part.measure,
-            "shared": part.shared,
-            "what": answer.what,
-            "text": answer.text,
-            "conditions": [dict(rows[0].conditions) for rows in answer.curves],
-        }
+        AnswerOutput(
+            kind=part.kind,
+            measure=part.measure,
+            shared=part.shared,
+            what=answer.what,
+            text=answer.text,
+            conditions=[rows[0].conditions for rows in answer.curves],
+        )
         for part in parts(fastest)
         for answer in part.answers
     ]
-    return {
-        "directory": directory,
-        "summary": summary(fastest),
-        "answers": answers,
-        "rows": fastest.rows,
-        "crossovers": fastest.crossovers,
-    }
+    return InterfacesOutput(
+        summary=summary(fastest),
+        directory=directory,
+        answers=answers,
+        rows=fastest.rows,
+        crossovers=fastest.crossovers,
+    )
 
 
 @dataclass

@@ -75,7 +75,7 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
             "text": _in_cell(row),
             "size": row.size,
-            "tip": [id_of(row.measured[0].point), LINE_END.join(_details(row))],
+            "tip": [id_of(row.measured[0].point.key), LINE_END.join(_details(row))],
         }
         for what, rows in zip(own, curves, strict=True)
         for row in rows

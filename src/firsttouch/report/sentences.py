@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
-from firsttouch.analysis.findings import Condition, Finding, Quantity
+import msgspec
+
+from firsttouch.analysis.findings import Comparison, Condition, Finding, Quantity
+from firsttouch.records.reading import PointIdentity, identities
 from firsttouch.text import SECONDS, caption, join_names, label, named
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
 
@@ -32,21 +33,53 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
     return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in texts_of_all]
 
 
-def plain(experiment: str, findings: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as plain data for --json, each with its sentence."""
+class WordedComparison(msgspec.Struct):
+    """What the value of a finding is compared with. ratio: the finding's value divided by this one. is_clear: the two
+    intervals do not overlap.
+    """
+
+    value: Quantity
+    ratio: Quantity
+    is_clear: bool
+    conditions: Mapping[str, Condition]
+    points: list[PointIdentity]
+
+
+class WordedFinding(msgspec.Struct):
+    """A finding as --json has it. claim: a stable id of the kind of finding. text: the finding as a sentence. value: a
+    word if it is not a number. conditions: the device, the factors that all its points share, and what else the claim
+    names. details: further values. points: the points that support it.
+    """
+
+    experiment: str
+    claim: str
+    text: str
+    value: Quantity | str
+    conditions: Mapping[str, Condition]
+    details: Mapping[str, Quantity]
+    comparison: WordedComparison | None
+    points: list[PointIdentity]
+
+
+def worded(experiment: str, findings: Sequence[Finding]) -> list[WordedFinding]:
+    """Findings for --json, each with its sentence."""
     return [
-        {
-            "experiment": experiment,
-            "claim": f.claim.id,
-            "text": sentences([f])[0],
-            "value": f.value if isinstance(f.value, str) else asdict(f.value),
-            "conditions": dict(f.conditions),
-            "details": {name: asdict(q) for name, q in f.details.items()},
-            "comparison": asdict(f.comparison) if f.comparison else None,
-            "points": f.points,
-        }
+        WordedFinding(
+            experiment,
+            f.claim.id,
+            sentences([f])[0],
+            f.value,
+            f.conditions,
+            f.details,
+            _worded_comparison(f.comparison) if f.comparison else None,
+            identities(f.points),
+        )
         for f in findings
     ]
+
+
+def _worded_comparison(c: Comparison) -> WordedComparison:
+    return WordedComparison(c.value, c.ratio, c.is_clear, c.conditions, identities(c.points))
 
 
 def quantity_text(q: Quantity, *, interval: bool = False) -> str:
