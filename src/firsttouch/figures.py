@@ -101,9 +101,13 @@ class Heat(Figure):
     z_title: str = ""
     """The title of the values with their unit; without it the name of z or the experiment's unit."""
     z_unit: str = ""
-    """'B': values are formatted as bytes; '': as plain numbers."""
+    """'B': values are formatted as bytes; '%': as whole numbers; '': as plain numbers."""
     centre: float | None = None
     """The value that is neither good nor bad, such as 1 for a ratio; colours diverge from it."""
+    diagonal: str = ""
+    """What the cells are whose x and y are the same, if those are not to be compared with the others: they are grey,
+    with a scale of their own, and none of them is missed.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ def percent(share: float) -> str:
 
 
 def compact(value: float, unit: str) -> str:
-    """A value in few characters: 'B' as signed bytes, RATIO with two decimals, times in a suitable unit.
+    """A value in few characters: 'B' as signed bytes, RATIO with two decimals, '%' whole, times in a suitable unit.
 
     Other values have three digits, and large ones a suffix k, M, G or T.
     """
@@ -77,6 +77,8 @@ def compact(value: float, unit: str) -> str:
         return "0"
     if unit == "B":
         return f"{sign or '+'}{_bytes(size)}"
+    if unit == "%":
+        return f"{value:.0f}"
     if unit == RATIO:
         return sign + (f"{size:.2f}" if 0.095 <= size < 9.995 else format_number(size, 2) if size < 1 else _plain(size))
     return sign + (format_seconds(size * SECONDS[unit]) if unit in SECONDS else _plain(size))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,9 +13,13 @@ from tests.node_of_gpus import FAULTY, Node, machine, records, results
 from firsttouch.analysis.alike import alikeness
 from firsttouch.analysis.findings import Quantity
 from firsttouch.commands import Conclusions, conclusions
+from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
-from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen
+from firsttouch.report.palette import Palette
 from firsttouch.views.gpus import numbers_of_several
 
 SHOWN = ("bandwidth", "latency", "transfer", "p2p-latency", "p2p-copy", "p2p-message", "collective")
@@ -156,3 +161,70 @@ def test_a_record_that_someone_changed_costs_only_itself() -> None:
     found: Conclusions = conclusions(made)
     assert {"Copies between GPUs, one way", "All-reduce of 3 GPUs", "Each of 3 GPUs"} <= set(texts(found.screen))
     assert all(isinstance(number.finding.value, Quantity) for number in found.screen.numbers)
+
+
+def _drawn(screen: FirstScreen) -> Drawing:
+    assert screen.figure
+    drawing = draw(screen.figure, screen.shown, DrawingContext(None, Palette()))
+    assert drawing
+    return drawing
+
+
+def _rows(drawing: Drawing) -> list[dict[str, Any]]:
+    assert drawing.spec
+    rows: list[dict[str, Any]] = drawing.spec["datasets"]["rows"]
+    return [row for row in rows if row["kind"] == "point"]
+
+
+def test_the_picture_is_all_pairs_one_way_and_both_ways_in_percent_of_the_stated_peak() -> None:
+    screen = screen_of(FAULTY)
+    drawing = _drawn(screen)
+    cells = {(row["panel"], row["y"], row["x"]): row["text"] for row in _rows(drawing)}
+    assert len(cells) == 2 * 42
+    assert cells["direction out", "cuda:2", "cuda:5"] == "41"
+    assert cells["direction out", "cuda:5", "cuda:2"] == "78"
+    assert cells["direction both", "cuda:5", "cuda:2"] == "41"
+    assert "Blank" not in " ".join(drawing.notes)
+    assert screen.message.startswith(
+        "Copies one way: 41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 197 GB/s."
+    )
+
+
+def test_two_gpus_have_the_picture_of_latencies_and_no_columns_of_pairs() -> None:
+    screen = screen_of(Node(gpus=2))
+    assert screen.figure is LATENCIES
+    (table,) = screen.gpus
+    assert not any("slowest" in head for head in table.columns)
+
+
+def test_the_table_of_gpus_has_what_is_apart_with_its_part_of_the_usual_value() -> None:
+    (table,) = screen_of(FAULTY).gpus
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert [row[0] for row, kind in zip(table.rows, table.kinds, strict=True) if kind] == ["cuda:2", "cuda:5", "cuda:6"]
+    assert rows["cuda:6"][0] == "2,390 GB/s (0.80)"
+    assert rows["cuda:2"][-2:] == ["197 GB/s (0.53, to cuda:5)", "374 GB/s"]
+    assert rows["cuda:5"][-1] == "197 GB/s (0.53, from cuda:2)"
+    assert not any(screen_of(Node()).gpus[0].kinds)
+
+
+def test_the_matrix_of_a_section_has_its_diagonal_apart_from_the_scale_of_the_pairs() -> None:
+    known = all_experiments()["p2p-copy"]
+    rows = [r for r in measured_on(Node(gpus=3, slow_pair=(0, 1))) if r.experiment == "p2p-copy"]
+    (section,) = known.sections(known.derive(rows), None)
+    drawing = draw(section.figures[0], section.records, DrawingContext(None, Palette()))
+    assert drawing
+    assert drawing.spec
+    assert "Grey: its own memory, which the colours leave out." in drawing.notes
+    assert all((row["x"] == row["y"]) == ("grey" in row) for row in _rows(drawing))
+    scale = [
+        part["encoding"]["color"]["scale"]["domain"] for part in _layers(drawing.spec) if "color" in part["encoding"]
+    ]
+    assert all(190 < ends[0] < 200 and 370 < ends[-1] < 380 for ends in scale)
+    assert scale
+
+
+def _layers(spec: Any) -> list[Any]:
+    """All layers with an encoding, wherever they are."""
+    parts = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
+    own = [spec] if isinstance(spec, dict) and "encoding" in spec else []
+    return own + [layer for part in parts for layer in _layers(part)]

@@ -10,7 +10,7 @@ from firsttouch.analysis.statistics import distinct, group_by, measured, value
 from firsttouch.figures import Bar, Figure, Heat, Line
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.text import label
-from firsttouch.views.pairs import BETWEEN, BY, MEMORY, OWNER, SIDES, matrix
+from firsttouch.views.pairs import BETWEEN, BY, MEMORY, OWNER, SIDES, kind_of, matrix
 
 
 def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[Figure]:
@@ -28,6 +28,7 @@ def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[
 
 def _of(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
     if isinstance(figure, Heat):
+        figure = replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure  # nodes are compared with own
         usual = matrix(_shown(figure, rows))
         pairs = [_at(figure, usual[0])] if len(group_by(usual, BY, OWNER)) > 1 else []
         return [*pairs, *_by_memory(figure, rows)]
@@ -52,7 +53,7 @@ def _by_memory(figure: Heat, rows: Sequence[Record]) -> list[Figure]:
         bars = Bar(x=BETWEEN, colour=colour, facet=facet, title=figure.title, y_title=figure.z_title, where=where)
         found.append(_at(replace(bars, where={**figure.where, **where}), alike[0], pair=True))
     if len(alike) < len(fullest) and all(name in fullest[0].factors for name in SIDES):
-        sides = replace(figure, x=SIDES[1], y=SIDES[0], x_title="target memory", y_title="source memory")
+        sides = replace(figure, x=SIDES[1], y=SIDES[0], x_title="target memory", y_title="source memory", diagonal="")
         found.append(_at(sides, fullest[0], pair=True))
     return found
 

@@ -44,6 +44,7 @@ from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInf
 from firsttouch.session import Session
 from firsttouch.views.pairs import (
     BY,
+    OWN,
     OWNER,
     PARTIES,
     SIDES,
@@ -119,7 +120,7 @@ class P2pCopy(PairExperiment):
         link_shares=(LinkShare(counter="of_peak"),),
     )
     figures = (
-        Heat(x=OWNER, y=BY, facet="engine", x_title="to", y_title="from", z_title="GB/s",
+        Heat(x=OWNER, y=BY, diagonal=OWN, facet="engine", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of copies one way", where={"direction": OUT}),
         Line(x="size", colour="engine", dash="direction", facet=OWNER, log_x=True, log_y=True, x_title="bytes copied",
              y_title="bandwidth, GB/s", title="Bandwidth over the bytes copied"),

@@ -18,7 +18,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER, PARTIES, between_devices, by_kind, fastest_pairs
+from firsttouch.views.pairs import BY, OWN, OWNER, PARTIES, between_devices, by_kind, fastest_pairs
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class P2pDirect(PairExperiment):
         link_shares=(LinkShare(counter="of_peak", cacheable=1),),
     )
     figures = (
-        Heat(x=OWNER, y=BY, facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
+        Heat(x=OWNER, y=BY, diagonal=OWN, facet="kernel", x_title="memory of", y_title="kernel on", z_title="GB/s",
              title="Bandwidth from one to another"),
         Line(x="size", colour=OWNER, dash="allocator", facet="kernel", log_x=True, log_y=True, x_title="one array",
              y_title="bandwidth, GB/s", title="Bandwidth over the size of the array"),

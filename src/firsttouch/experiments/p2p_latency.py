@@ -18,6 +18,7 @@ from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Reco
 from firsttouch.session import Session
 from firsttouch.views.pairs import (
     BY,
+    OWN,
     OWNER,
     PARTIES,
     between_devices,
@@ -52,7 +53,7 @@ class P2pLatency(PairExperiment):
         counters=(*CHASE, CounterEntry(name="stride", unit="B")),
     )
     figures = (
-        Heat(x=OWNER, y=BY, x_title="memory of", y_title="loads by", title="Time of a random load, ns"),
+        Heat(x=OWNER, y=BY, diagonal=OWN, x_title="memory of", y_title="loads by", title="Time of a random load, ns"),
         Line(x="size", colour=OWNER, dash="allocator", facet=BY, log_x=True, log_y=True, x_title="buffer",
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip

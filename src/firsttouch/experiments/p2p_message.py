@@ -45,6 +45,7 @@ from firsttouch.session import Session
 from firsttouch.views.pairs import (
     BETWEEN,
     BY,
+    OWN,
     OWNER,
     PARTIES,
     SIDES,
@@ -95,7 +96,7 @@ class P2pMessage(PairExperiment):
         counters=(*WAYS, CounterEntry(name="window", unit=""), CounterEntry(name="shared", unit="word")),
     )
     figures = (
-        Heat(x=OWNER, y=BY, facet="interface", x_title="to", y_title="from", z_title="GB/s",
+        Heat(x=OWNER, y=BY, diagonal=OWN, facet="interface", x_title="to", y_title="from", z_title="GB/s",
              title="Bandwidth of messages"),
         Line(x="size", colour="interface", dash=BETWEEN, facet=OWNER, log_x=True, log_y=True, x_title="one message",
              y_title="bandwidth, GB/s", title="Bandwidth over the size of a message"),

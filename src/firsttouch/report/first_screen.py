@@ -27,6 +27,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
+from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.sentences import quantity_text, sentences
 from firsttouch.text import join_names, label
 from firsttouch.views.headlines import MOST, headlines
@@ -75,6 +76,8 @@ class FirstScreen:
     conditions: Sequence[str] = ()
     absent: Sequence[str] = ()
     """Sentences on devices that could not be measured, where others of their kind were."""
+    gpus: Sequence[GpuTable] = ()
+    """What was measured of each of several GPUs."""
 
     @property
     def conditions_text(self) -> str:
@@ -103,10 +106,14 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
 
     numbers = list(derived(lambda records: [_number(f) for f in headlines(records, machine)]))
     advice = derived(lambda records: advised(replace(results, records=list(records))))
-    figure, shown, message = next(iter(derived(lambda records: [_latencies(records, machine)])), (None, [], ""))
+    made = derived(lambda records: [pairs_picture(records, machine)])
+    if not made or made[0][0] is None:
+        made = derived(lambda records: [_latencies(records, machine)])
+    figure, shown, message = made[0] if made else (None, [], "")
+    tables = derived(lambda records: gpu_tables(records, machine))
     if overview is not None:
         means = [f for f in overview.answer.findings if f.claim.id == MEAN.id]
-        numbers += [_of_strategy(f) for f in means[: MOST - len(numbers)]]
+        numbers += [_of_strategy(f) for f in means[: max(0, MOST - len(numbers))]]
         figure, shown = next(iter(overview.section.figures), None), overview.section.records
         message = next((f"{n.head} takes {n.text}." for n in map(_of_strategy, means)), "")
     if not numbers:
@@ -127,6 +134,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
         absent(machine),
+        tables,
     )
 
 

@@ -18,12 +18,14 @@ from firsttouch.report.palette import WRONG
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, assign, channels, condition
 from firsttouch.report.sentences import WIDE
-from firsttouch.report.shades import DARK, LIGHT, MOST_FACTOR, Shades, shades
+from firsttouch.report.shades import DARK, GREYS, LIGHT, MOST_FACTOR, Shades, shades
 from firsttouch.report.vega import field, layer
 from firsttouch.text import RATIO, SECONDS, compact, count, label, quantity
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""
+NARROWEST = 32
+"""The least width of a cell in pixels."""
 UNSURE = "~"
 """What marks a value with a wide interval."""
 PAGE = 830
@@ -62,16 +64,29 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
         notes.append(f"{UNSURE}: not known to within {100 * WIDE:.0f} %.")
     if cells < len(records):
         notes.append(f"{count(len(records) - cells, 'more point')} with the same conditions, only in the table.")
-    panels = len(group_by(records, *roles.panel))
-    if cells < panels * len(distinct(records, figure.x)) * len(distinct(records, figure.y)):
+    panels = group_by(records, *roles.panel).values()
+    if figure.diagonal and any(_is_diagonal(figure, record) for record in records):
+        notes.append(f"Grey: {figure.diagonal}, which the colours leave out.")
+    if any(_is_blank(figure, some, records) for some in panels):
         against = ", or have nothing to be compared with" if figure.z.startswith("relative") else ""
         notes.append(f"Blank cells were not measured{against}.")
     return notes
 
 
+def _is_diagonal(figure: Heat, record: Record) -> bool:
+    return bool(figure.diagonal) and value(record, figure.x) == value(record, figure.y)
+
+
+def _is_blank(figure: Heat, panel: Sequence[Record], records: Sequence[Record]) -> bool:
+    """Whether a cell of a panel is blank; one of the diagonal is not missed where that is no part of the others."""
+    shown = {(value(r, figure.x), value(r, figure.y)) for r in panel}
+    across, down = distinct(records, figure.x), distinct(records, figure.y)
+    return any((x, y) not in shown and not (figure.diagonal and x == y) for x in across for y in down)
+
+
 def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
-    scale, one_unit = _shades(figure, records), _z_unit(figure, records)
-    x, y = _names(figure.x, records), _names(figure.y, records)
+    scale, greys, one_unit = _shades(figure, records), _greys(figure, records), _z_unit(figure, records)
+    x, y = (_names(name, records, alike=bool(figure.diagonal)) for name in (figure.x, figure.y))
     rows = [
         {
             "kind": "point",
@@ -79,13 +94,15 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
             "y": y[value(record, figure.y)],
             "flag": flag(record),
             **condition(record, figure, roles),
-            **_cell(record, figure, one_unit, scale),
+            **_cell(record, figure, one_unit, greys if _is_diagonal(figure, record) else scale),
+            **({"grey": greys.hex(_amounts(figure, [record])[0])} if _is_diagonal(figure, record) else {}),
             **_tip(record, figure, roles),
         }
         for record in records
     ]
     down = [*reversed(y.values())] if all(map(finite, y)) else [*y.values()]
-    room = layout([data["text"] for data in rows], [*x.values()], down)
+    titles = dict.fromkeys(str(data["panel"]) for data in rows)
+    room = layout([data["text"] for data in rows], [*x.values()], down, len(titles) if figure.diagonal else 1)
     if room.broken:
         x = {v: broken(text) for v, text in x.items()}
     for data in rows:
@@ -95,7 +112,6 @@ def _chart(figure: Heat, roles: Roles, records: Sequence[Record]) -> Spec:
     width, height = room.width * len(x), room.height * len(y)
     beside = _band("y", upright(figure.y_title or heading(figure, figure.y), height), down, room)
     layers = _cells(rows, {"x": across, "y": beside}, _legend(figure, records, scale), room)
-    titles = dict.fromkeys(str(data["panel"]) for data in rows)
     panels = [panel(layers, title, roles, width, height, limit=width + 60) for title in titles]
     return finish(side_by_side(panels, room.columns), rows)
 
@@ -108,9 +124,13 @@ def _cells(rows: Sequence[Spec], place: Spec, hue: Spec, room: HeatLayout) -> li
     text = {**place, "text": field("text:N")}
     has_wrong = any(r["flag"] == "wrong" for r in rows)
     blank = [layer("rect", place, is_wrong, fill="white", stroke=WRONG)] if has_wrong else []
+    grey = {**place, "fill": field("grey:N", scale=None, legend=None)}
+    has_grey = any("grey" in r for r in rows)
+    coloured = [right, "!isValid(datum.grey)"] if has_grey else [right]
     return [
         *blank,
-        layer("rect", {**place, "color": hue}, right),
+        layer("rect", {**place, "color": hue}, *coloured),
+        *([layer("rect", grey, right, "isValid(datum.grey)")] if has_grey else []),
         *(
             layer("text", text, right, f"datum.ink == '{ink}'", **look, fill=ink)
             for ink in (DARK, LIGHT)
@@ -160,9 +180,16 @@ def _tip(record: Record, figure: Heat, roles: Roles) -> Spec:
 
 
 def _shades(figure: Heat, records: Sequence[Record]) -> Shades:
-    """The colour scale of the values that are neither wrong nor suspect, if there are any."""
+    """The colour scale of the values that are neither wrong nor suspect nor on a diagonal, if there are any."""
     right = [r for r in records if flag(r) != "wrong"]
+    right = [r for r in right if not _is_diagonal(figure, r)] or right
     return shades(_amounts(figure, [r for r in right if not r.suspect] or right), figure.centre)
+
+
+def _greys(figure: Heat, records: Sequence[Record]) -> Shades:
+    """The grey scale of the diagonal."""
+    scale = shades(_amounts(figure, [r for r in records if _is_diagonal(figure, r)]), None)
+    return Shades(scale.stops, GREYS, log=scale.log)
 
 
 def _amounts(figure: Heat, records: Iterable[Record]) -> list[float]:
@@ -184,11 +211,18 @@ def _z_title(figure: Heat, records: Sequence[Record]) -> str:
     return without_unit(title, z_unit) if (z_unit := _z_unit(figure, records)) in SECONDS else title
 
 
-def _names(name: str, records: Sequence[Record]) -> dict[Scalar, str]:
-    """The labels of an ordinal axis. Values with equal labels are written with all digits."""
-    values = distinct(records, name)
+def _names(name: str, records: Sequence[Record], *, alike: bool) -> dict[Scalar, str]:
+    """The labels of an ordinal axis. Values with equal labels are written with all digits. alike: both axes have the
+    same names, which are in the order of the numbers in them.
+    """
+    values = sorted(distinct(records, name), key=_in_order) if alike else distinct(records, name)
     labels = [label(name, v) for v in values]
     return {v: repr(v) if labels.count(text) > 1 else text for v, text in zip(values, labels, strict=True)}
+
+
+def _in_order(name: Scalar) -> list[tuple[int, str]]:
+    """Sorts cuda:10 behind cuda:9."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"([0-9]{1,9})", str(name))]
 
 
 def _band(channel: str, title: str | list[str], names: list[str], room: HeatLayout) -> Spec:
@@ -244,22 +278,30 @@ class HeatLayout:
     columns: int
 
 
-def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str]) -> HeatLayout:
+def layout(texts: Sequence[str], x: Sequence[str], y: Sequence[str], panels: int = 1) -> HeatLayout:
     """Chooses a layout with room for every text. Cells grow with their text; if the page is too narrow, the text is
-    broken at its space. Long x labels are broken into lines where there is room, and tilted otherwise.
+    broken at its space. Long x labels are broken into lines where there is room, and tilted otherwise. Cells are as
+    narrow as their text if two panels then have room side by side.
     """
     outside = min(200, round(6.2 * max(map(len, y)))) + 65
     lines = False
     width = _cell_width(texts, len(x))
     if width * len(x) + outside > PAGE and any(" " in t for t in texts):
         lines, width = True, _cell_width([part for t in texts for part in t.split(" ")], len(x))
+    narrow = min(width, _cell_width(texts, len(x), NARROWEST))
+    beside = panels > 1 and _columns(width, len(x), outside) < _columns(narrow, len(x), outside) == 2
+    width = narrow if beside else width
     height = (2 if lines else 1) * LINE + 13 + (8 if len(y) <= 6 else 0)
     tilted = 7 * max(map(len, x)) > width - 4
     parted = max(width, round(7 * max(len(part) for name in x for part in broken(name).split("\n"))) + 8)
-    if in_lines := tilted and parted * len(x) + outside <= PAGE:
+    if in_lines := tilted and not beside and parted * len(x) + outside <= PAGE:
         width, tilted = parted, False
-    columns = max(1, (PAGE + 20) // (width * len(x) + outside + 20))
-    return HeatLayout(width, height, lines, tilted, in_lines, columns)
+    return HeatLayout(width, height, lines, tilted, in_lines, _columns(width, len(x), outside))
+
+
+def _columns(width: int, cells: int, outside: int) -> int:
+    """How many panels the page has room for side by side."""
+    return max(1, (PAGE + 20) // (width * cells + outside + 20))
 
 
 def broken(name: str) -> str:
@@ -267,6 +309,6 @@ def broken(name: str) -> str:
     return re.sub(r"(?<=\w)(?=[+-])", "\n", name, count=1)
 
 
-def _cell_width(texts: Sequence[str], columns: int) -> int:
-    least = 68 if columns <= 4 else 48 if columns <= 10 else 32
+def _cell_width(texts: Sequence[str], columns: int, least: int = 0) -> int:
+    least = least or (68 if columns <= 4 else 48 if columns <= 10 else NARROWEST)
     return max(least, round(CHARACTER * max(map(len, texts), default=0)) + 9)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 # ColorBrewer's Blues, and its blue and orange ends around white: distinguishable with any common colour vision.
 SEQUENTIAL = ("#f3f7fc", "#c6dbef", "#7ab6dc", "#3182bd", "#0b4f94")
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#fdb863", "#b35806")
+GREYS = ("#fafafa", "#ececec", "#dcdcdc", "#cccccc", "#bcbcbc")
 DARK, LIGHT = "#000000", "#ffffff"  # on any colour, one of them has a contrast of at least 4.5
 
 LEAST_SPAN = 0.25
@@ -36,6 +37,10 @@ class Shades:
     def ink(self, value: float) -> str:
         """The text colour with the higher contrast on the colour of `value`."""
         return _ink(self.colour(value))
+
+    def hex(self, value: float) -> str:
+        """The colour of a value as '#0072b2'."""
+        return "#" + "".join(f"{round(255 * part):02x}" for part in self.colour(value))
 
     def colour(self, value: float) -> list[float]:
         """Red, green and blue of a value, each from 0 to 1."""

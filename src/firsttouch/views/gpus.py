@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from firsttouch.allocators.properties import common_allocator, main_allocator
 from firsttouch.analysis.alike import ALIKE, FEWEST, Alikeness, alikeness
 from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, number, quantity
 from firsttouch.analysis.statistics import group_by, median_of
-from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record
+from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
-from firsttouch.views.pairs import actor_of, kind_of, memory_of, owner_of
+from firsttouch.views.pairs import BY, OWNER, actor_of, kind_of, memory_of, owner_of
 from firsttouch.views.ranking import groups_apart_from
 
 MOST_APART = 3
@@ -89,7 +91,7 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
         by_link.setdefault(_link(gpus, device, peer), []).append(same[0])
     links = [_link(gpus, a, b) for a in gpus for b in gpus if a != b]
     return [
-        PairsOfLink(_unordered(rows), str(link[0]), _pairs(rows, links.count(link)), _peak(link))
+        PairsOfLink(rows, str(link[0]), links.count(link), _peak(link))
         for link, rows in sorted(by_link.items(), key=lambda entry: -len(entry[1]))
     ]
 
@@ -108,18 +110,15 @@ def _is_both_ways(record: Record) -> bool:
     return record.factors.get("direction") == BOTH
 
 
-def _unordered(rows: Sequence[Record]) -> list[Record]:
-    """The rows; of a pair that was measured both ways at once by each of the two, the slower one."""
-    if not _is_both_ways(rows[0]):
-        return list(rows)
+def _unordered(pairs: PairsOfLink) -> PairsOfLink:
+    """The pairs; of two GPUs that each measured both ways at once, the slower point."""
+    if not _is_both_ways(pairs.records[0]):
+        return pairs
     slower: dict[frozenset[str], Record] = {}
-    for r in sorted(rows, key=median_of):
+    for r in sorted(pairs.records, key=median_of):
         slower.setdefault(frozenset((r.device, str(r.factors[PEER]))), r)
-    return [r for r in rows if any(r is kept for kept in slower.values())]
-
-
-def _pairs(rows: Sequence[Record], ordered: int) -> int:
-    return ordered // 2 if _is_both_ways(rows[0]) else ordered
+    rows = [r for r in pairs.records if any(r is kept for kept in slower.values())]
+    return replace(pairs, records=rows, possible=pairs.possible // 2)
 
 
 def name_of_pair(record: Record) -> str:
@@ -135,6 +134,7 @@ def _of_pairs(
 
 
 def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
+    pairs = _unordered(pairs)
     found = alikeness(pairs.records)
     equals = compare_equals(found, pairs.possible, "pair", name_of_pair)
     details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
@@ -165,6 +165,40 @@ LOADS = Claim("headline.loads", "{value} from {size} of {memory} memory", "loads
 MESSAGES = Claim(
     "headline.messages", "{value} over {size} of {memory} memory ({interface})", "messages between GPUs:", _NAMED
 )
+
+
+def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[Record], list[Finding]]:
+    """The copies one way and both ways between at least three GPUs, with the counters OWNER, BY, and SHARE where every
+    link's peak is stated; and what they say. None of fewer GPUs.
+    """
+    shown, findings = list[Record](), list[Finding]()
+    for words, direction in (("one way", OUT), ("both ways", BOTH)):
+        links = pairs_by_link(records, machine, "p2p-copy", direction=direction)
+        for pairs in links:
+            shown += [_placed(r) for r in pairs.records]
+            said = _unordered(pairs)
+            equals = compare_equals(alikeness(said.records), said.possible, "pair", name_of_pair)
+            over = f" over {pairs.link}" if len(links) > 1 and pairs.link else ""
+            conditions: dict[str, Any] = {**equals.names}
+            claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)
+            findings.append(finding(claim, said.records, details=dict(equals.details), **conditions))
+    if len({r.device for r in shown}) < FEWEST:
+        return [], []
+    if not all(SHARE in r.counters for r in shown):
+        shown = [
+            msgspec.structs.replace(r, counters={n: v for n, v in r.counters.items() if n != SHARE}) for r in shown
+        ]
+    return shown, findings
+
+
+SHARE = "percent_of_peak"
+
+
+def _placed(record: Record) -> Record:
+    share = counter(record, "of_peak", "")
+    placed: dict[str, Scalar] = {OWNER: owner_of(record), BY: actor_of(record)}
+    placed |= {SHARE: 100 * share.value} if share is not None else {}
+    return msgspec.structs.replace(record, counters={**record.counters, **placed})
 
 
 # ------------------------------------------------------------------------------------------------ who is apart
@@ -252,11 +286,12 @@ class GpuMeasure:
 _OWN = {"agent": "gpu", "first_touch": "self"}
 _COPY = {"engine": "copy-engine", "streams": 1, "chunk": 0}
 GPU_MEASURES: Sequence[GpuMeasure] = (
-    GpuMeasure("bandwidth", {**_OWN, "arrays": "memory", "kernel": "triad"}, "triad in its own memory",
+    GpuMeasure("bandwidth", {**_OWN, "arrays": "memory", "kernel": "triad"}, "triad in own memory",
             "in a triad over {size} of its own memory"),
-    GpuMeasure("latency", {**_OWN, "order": "random"}, "load from its own memory", "for a load from {size} of it"),
-    GpuMeasure("transfer", {**_COPY, "direction": "h2d"}, "copy to it", "for a copy to it from {memory} memory"),
-    GpuMeasure("transfer", {**_COPY, "direction": "d2h"}, "copy from it", "for a copy from it"),
+    GpuMeasure("latency", {**_OWN, "order": "random"}, "load from own memory", "for a load from {size} of it"),
+    GpuMeasure("transfer", {**_COPY, "direction": "h2d"}, "copy from the host",
+               "for a copy to it from {memory} memory"),
+    GpuMeasure("transfer", {**_COPY, "direction": "d2h"}, "copy to the host", "for a copy from it"),
 )  # fmt: skip
 
 

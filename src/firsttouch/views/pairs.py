@@ -14,6 +14,8 @@ SIDES = ("source", "target")
 """The factors with the allocators of the two sides."""
 MEMORY = ("allocator", *SIDES)
 OWNER, BY = "owner", "by"
+OWN = "its own memory"
+"""What the diagonal of a matrix of pairs is."""
 BETWEEN = "memory"
 """The allocators of both sides in words: 'device', or 'device to malloc'."""
 PARTIES = ("device", PEER, NODE)
