@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 from math import sin
 from pathlib import Path
@@ -29,6 +30,7 @@ from firsttouch.records.schema import (
     SCHEMA,
     DeviceInfo,
     Machine,
+    Metric,
     Party,
     Record,
     Request,
@@ -46,7 +48,8 @@ class Node:
 
     slow_pair: from one to the other data cross at slow_gbs. slow_gpu: its memory has 0.8 of its sisters' bandwidth.
     missing: it does not open. ranks: those of collective operations. noise: how far the values of equals lie apart, in
-    both directions. scale: the factor of all rates, for a node that is slower than its sisters.
+    both directions. scale: the factor of all rates, for a node that is slower than its sisters. run: which of its runs,
+    whose values differ by that noise.
     """
 
     gpus: int = 8
@@ -58,6 +61,7 @@ class Node:
     noise: float = 0.003
     scale: float = 1.0
     host: str = "node1"
+    run: int = 0
 
     @property
     def present(self) -> list[str]:
@@ -101,9 +105,10 @@ def machine(node: Node) -> Machine:
 
 
 def results(node: Node) -> Results:
-    experiments = list(dict.fromkeys(r.experiment for r in records(node)))
+    made = records(node)
+    experiments = list(dict.fromkeys(r.experiment for r in made))
     request = Request(schema=SCHEMA, experiments=experiments, devices=["cpu", *node.present], preset="quick", seed=1)
-    return Results(machine(node), request, records(node), [])
+    return Results(machine(node), request, made, [])
 
 
 def write(node: Node, directory: Path) -> Path:
@@ -133,6 +138,11 @@ def records(node: Node) -> list[Record]:
 # -------------------------------------------------------------------------------------------------- single records
 
 
+@cache
+def _metric(experiment: str) -> Metric:
+    return all_experiments()[experiment].metric
+
+
 def _point(
     node: Node,
     experiment: str,
@@ -143,8 +153,8 @@ def _point(
     parties: tuple[str, ...] = (),
 ) -> Record:
     """A verified record. Its value differs from `median` by at most the node's noise, the same in every call."""
-    metric = all_experiments()[experiment].metric
-    seed = sum((i + 1) * ord(c) for i, c in enumerate(f"{node.host}{experiment}{device}{factors}"))
+    metric = _metric(experiment)
+    seed = sum((i + 1) * ord(c) for i, c in enumerate(f"{node.host}{node.run or ''}{experiment}{device}{factors}"))
     low, middle, high = (median * (1 + node.noise * (sin(seed) + d / 10)) for d in (-1, 0, 1))
     return Record(
         schema=SCHEMA,
@@ -302,6 +312,8 @@ def main() -> None:
     for name in ("slow-pair", "ranks"):
         parser.add_argument(f"--{name}", type=lambda text: tuple(map(int, text.split(","))))
     parser.add_argument("--scale", type=float)
+    parser.add_argument("--host")
+    parser.add_argument("--run", type=int)
     chosen: dict[str, Any] = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     directory = chosen.pop("directory")
     print(write(Node(**chosen), directory))

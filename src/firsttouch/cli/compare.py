@@ -108,8 +108,11 @@ def _show(comparison: ResultsComparison) -> None:
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
     _regressions(console, comparison)
-    _experiments(console, comparison)
-    _points(console, comparison)
+    if comparison.places:
+        _places(console, comparison)
+    else:
+        _experiments(console, comparison)
+        _points(console, comparison)
     if comparison.phases is not None:
         _experiments(console, comparison.phases, "phase")
     if remarks := notes(comparison):
@@ -133,7 +136,7 @@ def _conditions(console: Console, comparison: ResultsComparison) -> None:
 
 
 def _regressions(console: Console, comparison: ResultsComparison) -> None:
-    from firsttouch.comparison.words import conditions_by_column, not_judged, regression_text
+    from firsttouch.comparison.words import not_judged, regression_lines
     from firsttouch.text import count
 
     if comparison.limit is None:
@@ -145,11 +148,34 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
         console.print(f"Nothing is clearly worse by more than {limit}.")
     if not comparison.regressions:
         return
-    console.print(f"\n{count(len(comparison.regressions), 'regression')} of more than {limit}", style="bold")
-    conditions = conditions_by_column(comparison.table.columns)
-    for regression in comparison.regressions[:MOST_LISTED]:
-        console.print(f"- {regression_text(regression, comparison, conditions)}")
-    _more(console, len(comparison.regressions) - MOST_LISTED, "regression")
+    lines = regression_lines(comparison)
+    console.print(f"\n{count(len(lines), 'regression')} of more than {limit}", style="bold")
+    for line in lines[:MOST_LISTED]:
+        console.print(f"- {line}")
+    _more(console, len(lines) - MOST_LISTED, "regression")
+
+
+def _places(console: Console, comparison: ResultsComparison) -> None:
+    """The devices and pairs that differ, and a few points of each."""
+    from firsttouch.comparison.words import conditions_by_column, place_table, point_cells, short_names
+
+    heads, rows = place_table(comparison, comparison.places[:MOST_EXPERIMENTS])
+    table = _table(heads)
+    for cells in rows:
+        table.add_row(*cells)
+    console.print()
+    console.print(table)
+    _more(console, len(comparison.places) - MOST_EXPERIMENTS, "place")
+    conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
+    for place in comparison.places[:MOST_TABLES]:
+        table = _table(
+            (place.name, short[comparison.base], short[comparison.names[place.side]], "ratio", "interval", "")
+        )
+        for d in place.points[:MOST_POINTS]:
+            table.add_row(*point_cells(d, f"{' on '.join(d.column.group)}, {conditions[d.column]}"))
+        console.print()
+        console.print(table)
+        _more(console, len(place.points) - MOST_POINTS, "point")
 
 
 def _experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
@@ -169,7 +195,7 @@ def _experiments(console: Console, comparison: ResultsComparison, noun: str = "e
 
 
 def _points(console: Console, comparison: ResultsComparison) -> None:
-    from firsttouch.comparison.words import conditions_by_column, group_title, point_cells, short_names
+    from firsttouch.comparison.words import conditions_by_column, point_cells, short_names, titled
 
     conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
     shown = 0
@@ -179,7 +205,7 @@ def _points(console: Console, comparison: ResultsComparison) -> None:
             continue
         shown += 1
         heads = [short[comparison.base], short[comparison.names[group.side]]]
-        table = _table((group_title(group), *heads, "ratio", "interval", ""))
+        table = _table((titled(comparison, group), *heads, "ratio", "interval", ""))
         for difference in points[:MOST_POINTS]:
             table.add_row(*point_cells(difference, conditions[difference.column]))
         console.print()

@@ -11,13 +11,15 @@ from typing import TypeAlias
 from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
+from firsttouch.comparison.missing import MissingDevices, missing_devices
+from firsttouch.comparison.places import PlaceDifference, places_of
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
 from firsttouch.errors import UsageError
 from firsttouch.text import count, join_names
 
-Regression: TypeAlias = Difference | ExperimentDifference | Missing
+Regression: TypeAlias = Difference | ExperimentDifference | PlaceDifference | Missing | MissingDevices
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class ResultsComparison:
     """of_devices: whether the sides are the devices of one machine. few: the sides that have too few runs to
     tell. limit: the fraction by which a side may be worse. regressions: what exceeds it. phases: the comparison of the
     phases of applications, which is separate, so that more values do not widen the intervals of others; None if there
-    are none.
+    are none. places: on which device or pair it differs, of machines with several of a kind. missing: devices that a
+    side lacks.
     """
 
     sides: list[Side]
@@ -38,6 +41,8 @@ class ResultsComparison:
     limit: float | None = None
     regressions: list[Regression] = field(default_factory=list)
     phases: ResultsComparison | None = None
+    places: list[PlaceDifference] = field(default_factory=list)
+    missing: list[MissingDevices] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
@@ -108,6 +113,9 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         raise UsageError(_why_nothing(sides, table))
     few = _few(sides)
     differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
+    places = [] if sides.of_devices else places_of(sides.sides, table, differences)
+    missing = [] if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
+    lacking = [some for some in missing if some.side or differences.fleet]  # otherwise the first side is what should be
     return ResultsComparison(
         sides.sides,
         sides.unreadable,
@@ -117,8 +125,10 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         sides.of_devices,
         few,
         limit,
-        [] if limit is None else regressions(differences, table, limit),
+        [] if limit is None else [*lacking, *regressions(differences, table, limit, places)],
         _by_phase(sides, few),
+        places,
+        missing,
     )
 
 
@@ -161,11 +171,15 @@ def _why_nothing(sides: Sides, table: AlignedPoints) -> str:
     return f"{names} have no point in common; run the same experiments on both, with the same --preset and --set"
 
 
-def regressions(differences: Differences, table: AlignedPoints, limit: float) -> list[Regression]:
+def regressions(
+    differences: Differences, table: AlignedPoints, limit: float, places: Sequence[PlaceDifference] = ()
+) -> list[Regression]:
     """Experiments and points that are clearly worse, by a ratio beyond the limit; and points that failed. Of many sides
-    only experiments as a whole: among all their points, some are far off by chance.
+    only experiments as a whole, and places of which most points are: among all their points, some are far off by
+    chance.
     """
     most = math.log1p(limit)
     groups = [g for g in differences.groups if g.worse and g.ratio and abs(math.log(g.ratio)) > most]
+    worse = [p for p in places if p.worse and p.size > most] if differences.fleet else []
     points = [] if differences.fleet else [d for d in differences.points if d.worse and d.size > most]
-    return [*groups, *sorted(points, key=lambda d: -d.size), *table.lost]
+    return [*groups, *worse, *sorted(points, key=lambda d: -d.size), *table.lost]

@@ -7,7 +7,8 @@ apart. Experiments of a device that are alike in this are named together by kind
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,21 +20,23 @@ from firsttouch.comparison.differences import (
     LOWER,
     SAME,
     SLOWER,
+    Difference,
     ExperimentDifference,
     judge,
 )
+from firsttouch.comparison.places import LEAST, MOST, ROLES, PlaceDifference, has_several
+from firsttouch.comparison.runs import factors_of
 from firsttouch.records.codebook import codebook_of
-from firsttouch.text import count, join_names
+from firsttouch.text import count, first_few, join_names, label, quantity
 from firsttouch.units import format_number
 
-LEAST = 0.02
-"""A difference below this is none in a headline."""
 ALIKE_WITHIN = 0.10
 """The widest bound within which experiments are called the same."""
 FEW_POINTS = 0.05
 """Experiments are the same only if at most this part of their points differs clearly."""
 _MOST_NAMES = 3
-_ROLES = {"gpu": "GPU", "host": "CPU", "processor": "CPU-kernel"}
+MOST_PLACES = 4
+"""The most places, and devices, that a headline names."""
 _ALONE = {"CPU-kernel": "CPU kernels"}
 ALIKE, MIXED, UNCLEAR = "the same", "mixed", "not told apart"
 _WORDS = {FASTER: "as fast", SLOWER: "as slow", HIGHER: "as high", LOWER: "as high"}
@@ -60,26 +63,110 @@ def summary(comparison: ResultsComparison, side: int) -> str:
             by_device.setdefault(group.device, []).append(shift_of(group, ratios))
     names = device_names(comparison)
     devices = sorted(by_device, key=lambda device: -max(map(_size, by_device[device])))
-    return "; ".join(part for device in devices for part in _parts(names.get(device, device), by_device[device]))
+    clauses = [lacking.text for lacking in comparison.missing if lacking.side == side]
+    if not has_several(comparison.sides) or comparison.of_devices:
+        parts = (part for device in devices for part in _parts(names.get(device, device), by_device[device]))
+        return "; ".join([*clauses, *parts])
+    named = [place for place in comparison.places if place.side == side and place.can_tell]
+    clauses += [place_text(place) for place in named[:MOST_PLACES]]
+    clauses += [f"{len(named) - MOST_PLACES} more places differ"] if len(named) > MOST_PLACES else []
+    explained = {d.column.group for place in named for d in place.points}
+    left = {device: [s for s in some if (s.group.experiment, device) not in explained]
+            for device, some in by_device.items()}  # fmt: skip
+    return "; ".join([*clauses, *_by_role(comparison, left, others=bool(named))])
+
+
+def _by_role(
+    comparison: ResultsComparison, by_device: Mapping[str, Sequence[_Shift]], *, others: bool
+) -> Iterable[str]:
+    """What is left to say of the devices of each role: of all together, but of a few that differ by name.
+
+    others: whether something was said of some of their points before.
+    """
+    roles = device_roles(comparison)
+    together: dict[str, list[str]] = {}
+    for device in by_device:
+        together.setdefault(roles.get(device, device), []).append(device)
+    for role, devices in together.items():
+        called, several = ROLES.get(role, role), len(devices) > 1
+        differing = Counter(s.group.experiment for device in devices for s in by_device[device] if _is_notable(s))
+        few = {name for name, n in differing.items() if several and n < MOST * len(devices)}
+        own = {device: [s for s in by_device[device] if _is_notable(s) and s.group.experiment in few]
+               for device in devices}  # fmt: skip
+        alone = [device for device in sorted(devices, key=lambda d: -max(map(_size, own[d]), default=0)) if own[device]]
+        for device in alone[:MOST_PLACES]:
+            yield from _parts(device, own[device])
+        if len(alone) > MOST_PLACES:
+            yield f"{len(alone) - MOST_PLACES} more {called}s differ"
+        rest = [s for device in devices for s in by_device[device] if s not in own[device]]
+        if rest:
+            all_of_them = f"{len(devices)} {called}s" if several else _ALONE.get(called, called)
+            yield from _parts(called, rest, f"all else on {all_of_them}" if others or alone else all_of_them)
+
+
+def _is_notable(shift: _Shift) -> bool:
+    return shift.state in (FASTER, SLOWER, HIGHER, LOWER, MIXED)
+
+
+def place_text(place: PlaceDifference) -> str:
+    """Such as 'cuda:2 to cuda:5 is 47 % slower (copies between GPUs of 256 MiB: 198 GB/s instead of 374 GB/s; ...)'."""
+    d, own = place.example, place.of_own_memory
+    first, *more = [name for name in place.experiments if name not in own] or [""]
+    size, unit = factors_of(d.column.factors).get("size"), d.column.definition.unit
+    what = kind_called(first) if first else f"its own memory in {join_names(own)}"
+    also = list(dict.fromkeys(map(kind_called, more))) + (
+        [f"its own memory in {join_names(own)}"] if first and own else []
+    )
+    text = what + ("" if size is None else f" of {label('size', size)}")
+    text += f": {quantity(d.value.value, unit)} instead of {quantity(d.base.value, unit)}"
+    text += f"; also {join_names(also)}" if also else ""
+    be = "are" if place.is_several else "is"
+    return f"{place.name} {be} {amount(d)} ({text}; {len(place.points):,} of {count(place.total, 'point')})"
+
+
+def amount(d: Difference) -> str:
+    """'47 % slower': of a rate, the part of it that is lost. Where one run a side cannot tell, '47 % apart'."""
+    ratio = d.ratio or 1.0
+    if d.verdict == CANNOT_TELL:
+        return f"{100 * (1 - min(ratio, 1 / ratio)):.0f} % apart"
+    if d.verdict in (HIGHER, LOWER):
+        return (
+            f"{_times(ratio)} times as high" if not 0.5 < ratio < 1.5 else f"{100 * abs(ratio - 1):.0f} % {d.verdict}"
+        )
+    is_rate = d.column.definition.better == "higher"
+    if d.verdict == SLOWER and is_rate:
+        return f"{100 * (1 - ratio):.0f} % slower"
+    times = max(ratio, 1 / ratio)
+    return f"{_times(times)} times {_WORDS[d.verdict]}" if times > 1.5 else f"{100 * (times - 1):.0f} % {d.verdict}"
 
 
 def device_names(comparison: ResultsComparison) -> dict[str, str]:
     """The devices as users call them: CPU or GPU, or by name where a machine has several of a kind."""
+    roles = device_roles(comparison)
+    if comparison.of_devices:  # the devices of one kind, which are the sides
+        return {device: ROLES.get(role, device) for device, role in roles.items()}
+    values = list(roles.values())
+    return {d: ROLES.get(role, d) if values.count(role) == 1 else d for d, role in roles.items()}
+
+
+def device_roles(comparison: ResultsComparison) -> dict[str, str]:
+    """The role of each device, by its name on the first side that has it."""
     roles: dict[str, str] = {}
     for side, renamed in zip(comparison.sides, comparison.table.devices, strict=True):
         slots = {own: slot for slot, own in renamed.items()}
         for run in side.runs:
             for device in run.devices:
                 roles.setdefault(slots.get(device.name, device.name), device.role)
-    if comparison.of_devices:  # the devices of one kind, which are the sides
-        return {device: _ROLES.get(role, device) for device, role in roles.items()}
-    values = list(roles.values())
-    return {d: _ROLES.get(role, d) if values.count(role) == 1 else d for d, role in roles.items()}
+    return roles
 
 
 def kind_of(group: ExperimentDifference) -> str:
     """What users call an experiment."""
-    return codebook_of(group.experiment.partition(" ")[0]).called or group.experiment
+    return kind_called(group.experiment)
+
+
+def kind_called(experiment: str) -> str:
+    return codebook_of(experiment.partition(" ")[0]).called or experiment
 
 
 def shift_of(group: ExperimentDifference, ratios: Sequence[float]) -> _Shift:
@@ -106,8 +193,10 @@ def _size(shift: _Shift) -> float:
     return abs(math.log(shift.extent)) if shift.state in (FASTER, SLOWER, HIGHER, LOWER) else 0.0
 
 
-def _parts(device: str, shifts: Sequence[_Shift]) -> Iterable[str]:
-    """The clauses on one device: what differs, what does not, and what cannot be told."""
+def _parts(device: str, shifts: Sequence[_Shift], alone: str = "") -> Iterable[str]:
+    """The clauses on one device, or several: what differs, what does not, and what cannot be told. alone: what they are
+    called if that is all one.
+    """
     by_state: dict[str, list[_Shift]] = {}
     for shift in sorted(shifts, key=_size, reverse=True):
         by_state.setdefault(shift.state, []).append(shift)
@@ -117,7 +206,7 @@ def _parts(device: str, shifts: Sequence[_Shift]) -> Iterable[str]:
     for state in sorted(by_state, key=lambda s: (s == rest, -_size(by_state[s][0]), order.index(s))):
         what = f"{device} {join_names(_named(by_state[state], shifts)[: _MOST_NAMES + 1])}"
         if len(by_state) == 1 or state == rest:
-            what = _ALONE.get(device, device) if len(by_state) == 1 else f"other {device} experiments"
+            what = alone or _ALONE.get(device, device) if len(by_state) == 1 else f"other {device} experiments"
         yield f"{what} {_extent(state, by_state[state])}"
 
 
@@ -141,8 +230,14 @@ def _extent(state: str, alike: Sequence[_Shift]) -> str:
         return UNCLEAR
     extents = [shift.extent for shift in alike]
     many = max(extents) > 1.5 or min(extents) < 1 / 1.5
-    scaled = extents if many else [100 * abs(extent - 1) for extent in extents]
+    scaled = extents if many else [_percent(shift) for shift in alike]
     return f"{_range(scaled, many)} {f'times {_WORDS[state]}' if many else f'% {state}'}"
+
+
+def _percent(shift: _Shift) -> float:
+    """How many percent slower, faster or higher: of a rate that is lower, the part of it that is lost."""
+    lost = shift.state == SLOWER and shift.group.better == "higher"
+    return 100 * (1 - 1 / shift.extent if lost else abs(shift.extent - 1))
 
 
 def _range(values: Iterable[float], many: bool) -> str:
@@ -156,14 +251,25 @@ def _times(value: float) -> str:
 
 
 def ratios_seen(comparison: ResultsComparison, side: int) -> str:
-    """With too few runs: the range of the median ratios of each device, of which none can be called a difference."""
-    names, speeds = device_names(comparison), dict[str, list[float]]()
+    """With too few runs: the range of the median ratios of each device, or of all of a role where there are several, of
+    which none can be called a difference.
+    """
+    roles, names, speeds = device_roles(comparison), device_names(comparison), dict[str, list[float]]()
+    several = Counter(ROLES.get(role, role) for role in roles.values())
     for group in comparison.groups:
         if group.side == side and group.ratio and judge(group.unit, group.better, 1)[0] in (FASTER, SLOWER):
-            speeds.setdefault(group.device, []).append(group.ratio if group.better == "higher" else 1 / group.ratio)
-    names = {device: _ALONE.get(name, name) for device, name in names.items()}
-    parts = [f"{names.get(device, device)} {_speeds(values)} times" for device, values in speeds.items()]
+            called = ROLES.get(roles.get(group.device, ""), group.device)
+            name = f"{n} {called}s" if (n := several[called]) > 1 and not comparison.of_devices else (
+                names.get(group.device, group.device))  # fmt: skip
+            speeds.setdefault(name, []).append(group.ratio if group.better == "higher" else 1 / group.ratio)
+    parts = [f"{_ALONE.get(name, name)} {_speeds(values)} times" for name, values in speeds.items()]
     return ", ".join((f"{parts[0]} as fast", *parts[1:])) if parts else ""
+
+
+def furthest_apart(comparison: ResultsComparison, side: int) -> str:
+    """With too few runs: the places that are further apart than samples vary, in a sentence, or ''."""
+    texts = [place_text(place) for place in comparison.places if place.side == side]
+    return f" Furthest apart: {first_few(texts, MOST_PLACES, '; ')}." if texts else ""
 
 
 def _speeds(values: Sequence[float]) -> str:

@@ -10,6 +10,9 @@ import msgspec
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.differences import Difference, ExperimentDifference, SideValue
+from firsttouch.comparison.headline import place_text
+from firsttouch.comparison.missing import MissingDevices
+from firsttouch.comparison.places import PlaceDifference
 from firsttouch.comparison.runs import Definition, factors_of
 from firsttouch.comparison.words import answers, phase_answers, what_to_type
 from firsttouch.outputs import Output
@@ -101,6 +104,44 @@ class PointOutput(msgspec.Struct, kw_only=True):
     worse: bool | None
 
 
+class PlaceOutput(msgspec.Struct, kw_only=True):
+    """A device, a pair of devices, several of either, or the ranks of operations, that differs on one side. name: in
+    words, such as 'cuda:2 to cuda:5'. devices: of each place. experiments: in which it differs. points: how many are
+    apart, of `of_points`. ratio: of the largest difference. text: the sentence on it. example: one of its points.
+    """
+
+    name: str
+    side: str
+    devices: list[list[str]]
+    experiments: list[str]
+    verdict: str
+    worse: bool | None
+    points: int
+    of_points: int
+    ratio: float | None
+    text: str
+    example: PointOutput
+
+
+class MissingOutput(msgspec.Struct, kw_only=True, tag_field="kind", tag="missing"):
+    """Devices that a side lacks. missing: how many of `expected`. names: by which it lists them. addresses: PCI
+    addresses of other sides that it has not, where it lists none. why: what their driver said.
+    """
+
+    side: str
+    role: str
+    missing: int
+    expected: int
+    names: Sequence[str]
+    addresses: Sequence[str]
+    why: str
+    text: str
+
+
+class WorsePlace(PlaceOutput, kw_only=True, tag_field="kind", tag="place"):
+    """Of many sides: a place that is worse by more than the limit."""
+
+
 class WorseExperiment(ExperimentOutput, kw_only=True, tag_field="kind", tag="experiment"):
     """An experiment that is worse by more than the limit."""
 
@@ -131,6 +172,7 @@ class ComparisonOutput(Output, frozen=True, kw_only=True, tag="firsttouch-compar
     """What `firsttouch compare --json` prints.
 
     answer: the first sentences. base: what the others are compared with. phases: null without applications.
+    places: where they differ, of machines with several devices of a kind. missing: devices that a side lacks.
     cannot_tell: the sides that have too few runs. to_tell: calls that measure what is missing. regressions: with
     --fail-over. report: the path of the page, null if none was written.
     """
@@ -144,14 +186,17 @@ class ComparisonOutput(Output, frozen=True, kw_only=True, tag="firsttouch-compar
     experiments: list[ExperimentOutput]
     points: list[PointOutput]
     phases: PhasesOutput | None
+    places: list[PlaceOutput]
+    missing: list[MissingOutput]
     cannot_tell: list[str]
     to_tell: list[str]
-    regressions: list[WorseExperiment | WorsePoint | FailedPoint]
+    regressions: list[WorseExperiment | WorsePoint | WorsePlace | MissingOutput | FailedPoint]
     report: str | None = None
 
 
 _Group = TypeVar("_Group", bound=ExperimentOutput)
 _Point = TypeVar("_Point", bound=PointOutput)
+_Place = TypeVar("_Place", bound=PlaceOutput)
 
 
 def output(comparison: ResultsComparison, report: str | None = None) -> ComparisonOutput:
@@ -180,6 +225,8 @@ def output(comparison: ResultsComparison, report: str | None = None) -> Comparis
             experiments=[_group(ExperimentOutput, group, names) for group in phases.groups],
             points=_points(phases),
         ),
+        places=[_place(PlaceOutput, place, names) for place in comparison.places],
+        missing=[_missing(lacking, names) for lacking in comparison.missing],
         cannot_tell=[names[side] for side in comparison.cannot_tell],
         to_tell=what_to_type(comparison),
         regressions=[_regression(r, names) for r in comparison.regressions],
@@ -237,10 +284,36 @@ def _point(kind: type[_Point], d: Difference, names: Sequence[str]) -> _Point:
     )
 
 
-def _regression(regression: Regression, names: Sequence[str]) -> WorseExperiment | WorsePoint | FailedPoint:
+def _place(kind: type[_Place], place: PlaceDifference, names: Sequence[str]) -> _Place:
+    return kind(
+        name=place.name,
+        side=names[place.side],
+        devices=[[*p.devices] for p in place.places],
+        experiments=place.experiments,
+        verdict=place.verdict,
+        worse=place.worse,
+        points=len(place.points),
+        of_points=place.total,
+        ratio=place.points[0].ratio,
+        text=place_text(place),
+        example=_point(PointOutput, place.example, names),
+    )
+
+
+def _missing(lacking: MissingDevices, names: Sequence[str]) -> MissingOutput:
+    return MissingOutput(**asdict(lacking) | {"side": names[lacking.side], "text": lacking.text})
+
+
+def _regression(
+    regression: Regression, names: Sequence[str]
+) -> WorseExperiment | WorsePoint | WorsePlace | MissingOutput | FailedPoint:
     if isinstance(regression, ExperimentDifference):
         return _group(WorseExperiment, regression, names)
     if isinstance(regression, Difference):
         return _point(WorsePoint, regression, names)
+    if isinstance(regression, PlaceDifference):
+        return _place(WorsePlace, regression, names)
+    if isinstance(regression, MissingDevices):
+        return _missing(regression, names)
     fields = regression._asdict() | {"side": names[regression.side], "factors": factors_of(regression.factors)}
     return FailedPoint(**fields)

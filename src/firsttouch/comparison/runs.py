@@ -64,14 +64,21 @@ class Definition(msgspec.Struct, frozen=True, array_like=True):
         return self.experiment, self.unit, self.version, self.better
 
 
+IN, OUT = "in", "out"
+"""Which way data of a point cross between its device and the peer, where they cross one way only."""
+
+
 class ComparedPoint(msgspec.Struct, array_like=True):
-    """One measured point. factors: canonical JSON. disturbed: other programs used the processors meanwhile."""
+    """One measured point. factors: canonical JSON. disturbed: other programs used the processors meanwhile. flow: IN,
+    OUT, or ''.
+    """
 
     definition: int
     device: str
     factors: str
     value: Interval
     disturbed: bool = False
+    flow: str = ""
 
 
 class Lost(msgspec.Struct, array_like=True):
@@ -91,6 +98,17 @@ class ComparedDevice(msgspec.Struct, array_like=True):
     title: str
 
 
+class MachineDevice(msgspec.Struct, array_like=True):
+    """A device of the machine, measured or not. reason: why it cannot be used, '' if it can."""
+
+    name: str
+    kind: str
+    role: str
+    title: str
+    reason: str
+    address: str
+
+
 class ComparedRun(msgspec.Struct, array_like=True):
     """What a comparison uses of one results directory."""
 
@@ -108,6 +126,7 @@ class ComparedRun(msgspec.Struct, array_like=True):
     warnings: list[str] = []
     command: str = ""
     """The call that measures the same again, without --out; '' if it is not known."""
+    machine: list[MachineDevice] = []
 
 
 class Unreadable(msgspec.Struct, array_like=True):
@@ -140,7 +159,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
             definition = (r.experiment, r.unit, r.metric_version, r.better, _inputs(r))
             place = definitions.setdefault(definition, len(definitions))
             disturbed = r.is_disturbed or (busy and r.others_share is None)
-            points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed))
+            points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed, _flow(r)))
             for phase, interval in _phases(r) if APPLICATION in r.factors else ():
                 named = encode({**r.factors, PHASE: phase}).decode()
                 phases.append(ComparedPoint(place, r.device, named, interval, disturbed))
@@ -161,7 +180,12 @@ def of_results(name: str, results: Results) -> ComparedRun:
         identity,
         results.warnings,
         "" if results.request is None else _command(results.request),
-    )
+        [
+            MachineDevice(d.name, d.kind, d.role, d.title, "" if d.available else d.reason or "unknown reason",
+                          str(d.facts.get("pci_bus") or ""))
+            for d in results.machine.devices
+        ],
+    )  # fmt: skip
 
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
@@ -233,7 +257,7 @@ def _command(request: Request) -> str:
     """The call of a run. One of most experiments names none, which measures all."""
     named = request.experiments if request.kind == "app" or len(request.experiments) <= _MOST_NAMED else []
     words = ["firsttouch", request.kind, *named]
-    for device in request.devices:
+    for device in request.devices if request.every_device else ():  # to name any would measure each in full
         words += ["--device", device]
     words += [] if request.preset == "quick" else ["--preset", request.preset]
     for name, values in request.set.items():
@@ -246,6 +270,11 @@ def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
     return s.median, s.ci_low, s.ci_high, s.n
+
+
+def _flow(record: Record) -> str:
+    crossing = [name for name in (IN, OUT) if (as_number(record.counters.get(f"{name}_gbs")) or 0) > 0]
+    return crossing[0] if len(crossing) == 1 else ""
 
 
 def _phases(record: Record) -> Iterator[tuple[str, Interval]]:

@@ -42,11 +42,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Column:
-    """A point that can be compared. device: the name of the device on the first side that has it."""
+    """A point that can be compared. device: the name of the device on the first side that has it. flow: see runs.py."""
 
     definition: Definition
     device: str
     factors: str
+    flow: str = ""
 
     @cached_property
     def group(self) -> tuple[str, str]:
@@ -135,6 +136,7 @@ class _Alignment:
     def __init__(self) -> None:
         self.columns: dict[PointKey, int] = {}
         self.definitions: list[Definition] = []
+        self.flows: list[str] = []
         self.rows: list[list[tuple[int, Interval]]] = []
         self.disturbed: list[set[int]] = []
         self.redefined: dict[str, dict[Definition, None]] = {}
@@ -151,6 +153,7 @@ class _Alignment:
             place = self.columns.setdefault(key, len(self.columns))
             if place == len(self.definitions):
                 self.definitions.append(definition)
+                self.flows.append(point.flow)
             if definition.is_that_of(self.definitions[place]):
                 values.append((place, point.value))
                 if point.disturbed:
@@ -182,7 +185,7 @@ class _Alignment:
         having = Counter(place for side in sides for place in side.columns)
         keys, kept = list(self.columns), sorted(place for place, n in having.items() if n > 1)
         return AlignedPoints(
-            [Column(self.definitions[place], *keys[place][1:]) for place in kept],
+            [Column(self.definitions[place], *keys[place][1:], self.flows[place]) for place in kept],
             *self._numbers({place: i for i, place in enumerate(kept)}),
             [side.rows for side in sides],
             redefined={name: list(definitions) for name, definitions in self.redefined.items()},

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.conditions import WARNING
@@ -20,7 +21,9 @@ from firsttouch.comparison.differences import (
     ExperimentDifference,
     SideValue,
 )
-from firsttouch.comparison.headline import ratios_seen, summary
+from firsttouch.comparison.headline import furthest_apart, place_text, ratios_seen, summary
+from firsttouch.comparison.missing import MissingDevices
+from firsttouch.comparison.places import Place, PlaceDifference, has_several, place_of
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.records.reading import point_key
@@ -42,9 +45,13 @@ def answers(comparison: ResultsComparison) -> list[str]:
         return [headline(comparison, side) for side in sides]
     short, sentences = short_names(comparison), []
     outliers: dict[int, list[str]] = {}
+    for place in comparison.places:
+        outliers.setdefault(place.side, []).append(place_text(place))
+    for lacking in comparison.missing:
+        outliers.setdefault(lacking.side, []).insert(0, lacking.text)
     for group in comparison.groups:
         if group.differs:
-            what = f"{group.verdict} in {group_title(group)}, {ratio_text(group.ratio)}"
+            what = f"{group.verdict} in {titled(comparison, group)}, {ratio_text(group.ratio)}"
             outliers.setdefault(group.side, []).append(what)
     n, kind = len(comparison.sides), comparison.kind
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
@@ -76,11 +83,12 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     of_all = f"of {total:,} points"
     what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
     if side in comparison.few:
-        seen = ratios_seen(comparison, side)
+        seen, apart = ratios_seen(comparison, side), furthest_apart(comparison, side)
+        missing = "".join(f"{lacking.text}; " for lacking in comparison.missing if lacking.side == side)
         return (
-            f"{what}: {_few_runs(comparison, side)} cannot tell a change from what differs from run to run. "
+            f"{what}: {missing}{_few_runs(comparison, side)} cannot tell a change from what differs from run to run. "
             + (f"By the median of each experiment: {seen}. " if seen else "")
-            + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary."
+            + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary.{apart}"
         )
     untold = [f"{tally[CANNOT_TELL]:,} that cannot be told"] if tally[CANNOT_TELL] else []
     counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference", *untold]) + f", {of_all}"
@@ -176,6 +184,11 @@ def group_title(group: ExperimentDifference) -> str:
     return f"{group.experiment} on {group.device}"
 
 
+def titled(comparison: ResultsComparison, group: ExperimentDifference) -> str:
+    """The experiment and, unless the sides are devices, on which one."""
+    return group.experiment if comparison.of_devices else group_title(group)
+
+
 def group_cells(group: ExperimentDifference) -> list[str]:
     """The row of an experiment: points, those that differ by word, and the median ratio with its interval."""
     words = {**{word: word for word in ORDER}, CANNOT_TELL: "apart"}
@@ -198,7 +211,11 @@ def group_table(
     short = short_names(comparison)
     heads = [noun, "device", "points", "that differ", "median ratio", "interval", "as a whole"]
     rows = [[*([short[comparison.names[g.side]]] if sides else []), *group_cells(g)] for g in groups]
-    return [*(["side"] if sides else []), *heads], rows
+    heads = [*(["side"] if sides else []), *heads]
+    if not comparison.of_devices:
+        return heads, rows
+    at = heads.index("device")  # is that of the side
+    return heads[:at] + heads[at + 1 :], [cells[:at] + cells[at + 1 :] for cells in rows]
 
 
 def point_cells(difference: Difference, conditions: str) -> list[str]:
@@ -293,11 +310,13 @@ def notes(comparison: ResultsComparison) -> list[str]:
                 sentences.append(
                     f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
                 )
+    if not comparison.differences.fleet:
+        sentences += [f"{names[0]}: {lacking.text}." for lacking in comparison.missing if not lacking.side]
     for lost in table.lost[:_MOST_VALUES]:
         sentences.append(f"{missing_text(lost, names)}.")
     if len(table.lost) > _MOST_VALUES:
         sentences.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
-    for side, renamed in zip(names, table.devices, strict=True):
+    for side, renamed in zip(names, table.devices, strict=True) if not comparison.of_devices else ():
         for slot, own in renamed.items():
             sentences.append(f"{own} of {side} is compared as {slot}.")
     if any(side.stated for side in comparison.sides):
@@ -342,11 +361,60 @@ def _counted(tally: Counter[str]) -> str:
     return ", ".join(f"{name} {n}" for name, n in tally.most_common())
 
 
+def regression_lines(comparison: ResultsComparison) -> list[str]:
+    """What is worse than the limit allows. Of machines with several devices, the places in which points are."""
+    conditions = conditions_by_column(comparison.table.columns)
+    worse = [r for r in comparison.regressions if isinstance(r, Difference)]
+    places = [place for place in comparison.places if place.worse and any(d in worse for d in place.points)]
+    of_places = [d for place in places for d in place.points]
+    known = {(d.side, *d.column.group) for d in of_places}
+    rest = [
+        r for r in comparison.regressions
+        if not (isinstance(r, Difference) and r in of_places)
+        and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in known)
+    ]  # fmt: skip
+    first = [r for r in rest if isinstance(r, MissingDevices)]
+    single = [r for r in rest if isinstance(r, Difference)] if has_several(comparison.sides) else []
+    by_place: dict[tuple[int, Place], list[Difference]] = {}
+    for d in single:
+        by_place.setdefault((d.side, place_of(d.column)), []).append(d)
+    ordered = [*first, *places, *(r for r in rest if r not in first and r not in single)]
+    texts = [regression_text(r, comparison, conditions) for r in ordered]
+    for points in by_place.values():
+        text = regression_text(points[0], comparison, conditions)
+        more = f"; and {count(len(points) - 1, 'more point')} there" if len(points) > 1 else ""
+        texts.append(text + more)
+    return texts
+
+
+def place_table(comparison: ResultsComparison, places: Sequence[PlaceDifference]) -> tuple[list[str], list[list[str]]]:
+    """The headings and the rows of places: their points that differ, by experiment."""
+    short = short_names(comparison)
+    several = comparison.differences.fleet or len({place.side for place in places}) > 1
+    heads = [*(["side"] if several else []), "where", "points", "that differ", "median ratio", "in"]
+    rows = []
+    for place in places:
+        ratio = ratio_text(median(d.ratio for d in place.points if d.ratio)) if place.points[0].ratio else ""
+        rows.append(
+            [
+                *([short[comparison.names[place.side]]] if several else []),
+                *(place.name, str(place.total), f"{len(place.points)} {place.verdict}", ratio),
+                ", ".join(place.experiments),
+            ]
+        )
+    return heads, rows
+
+
 def regression_text(regression: Regression, comparison: ResultsComparison, conditions: dict[Column, str]) -> str:
     short = short_names(comparison)
     names = [short[name] for name in comparison.names]
     if isinstance(regression, Missing):
         return missing_text(regression, names)
+    who = f"{names[regression.side]}: " if len(names) > 2 else ""
+    if isinstance(regression, MissingDevices):
+        return who + regression.text
+    if isinstance(regression, PlaceDifference):
+        return who + place_text(regression)
     if isinstance(regression, ExperimentDifference):
         what = f"{group_title(regression)} as a whole"
     else:

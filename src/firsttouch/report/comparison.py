@@ -28,8 +28,9 @@ from firsttouch.comparison.words import (
     not_judged,
     notes,
     phase_answers,
+    place_table,
     point_cells,
-    regression_text,
+    regression_lines,
     short_names,
     what_to_type,
 )
@@ -53,6 +54,7 @@ MOST_SIDES = 8
 """The most sides in a figure."""
 MOST_SECTIONS = 16
 MOST_POINTS = 200
+MOST_PLACE_POINTS = 40
 MOST_SAID = 3
 
 
@@ -84,7 +86,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
     sections: list[ComparedExperiment] = []
     keys: list[tuple[str, str]] = []
     ids: dict[Column, str] = {}
-    taken = {"experiments", "conditions", "notes", "ratios"}
+    taken = {"experiments", "conditions", "notes", "places", "ratios"}
     for key, groups in by_experiment.items():
         if len(sections) == MOST_SECTIONS or not (any(comparison.is_shown(group) for group in groups) or key in phases):
             continue
@@ -109,7 +111,8 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         headlines=[*answers(comparison), *phase_answers(comparison)],
         limit=comparison.limit,
         not_judged=not_judged(comparison),
-        regressions=[regression_text(r, comparison, conditions) for r in comparison.regressions],
+        regressions=regression_lines(comparison),
+        places=_places(comparison, short, conditions),
         heads=heads,
         rows=rows,
         more=max(0, len(shown) - MOST_POINTS),
@@ -119,6 +122,29 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         conditions=condition_rows(comparison),
         notes=[*notes(comparison), *(f"Left out: {bad.reason}." for bad in comparison.unreadable)],
     )  # fmt: skip
+
+
+def _places(
+    comparison: ResultsComparison, short: Mapping[str, str], conditions: Mapping[Column, str]
+) -> tuple[list[str], list[list[str]], list[tuple[str, list[str], list[list[str]], int]]] | None:
+    """The headings and the rows of places that differ, and the points of each; None if none does."""
+    if not comparison.places:
+        return None
+    heads, rows = place_table(comparison, comparison.places[:MOST_POINTS])
+    tables = []
+    for place in comparison.places[:MOST_SECTIONS]:
+        columns = [
+            "point",
+            short[comparison.base],
+            short[comparison.names[place.side]],
+            "ratio",
+            "interval",
+            "difference",
+        ]
+        cells = [point_cells(d, f"{' on '.join(d.column.group)}, {conditions[d.column]}") for d in
+                 place.points[:MOST_PLACE_POINTS]]  # fmt: skip
+        tables.append((place.name, columns, cells, max(0, len(place.points) - MOST_PLACE_POINTS)))
+    return heads, rows, tables
 
 
 def _phases(comparison: ResultsComparison) -> dict[tuple[str, str], list[ExperimentDifference]]:

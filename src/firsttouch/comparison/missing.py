@@ -1,0 +1,99 @@
+"""Devices that one side has and another, otherwise alike, has not, such as a GPU that fell off its bus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firsttouch.comparison.places import ROLES
+from firsttouch.comparison.runs import MachineDevice
+from firsttouch.comparison.table import Side
+from firsttouch.text import count, join_names
+
+Devices = Sequence[MachineDevice]
+
+
+@dataclass(frozen=True)
+class MissingDevices:
+    """What a side lacks of one kind. missing: how many of `expected`. names: those by which it lists them; empty if it
+    does not, as where its driver numbers the others anew. addresses: the PCI addresses of the base that it has not.
+    """
+
+    side: int
+    role: str
+    missing: int
+    expected: int
+    names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """Such as 'cuda:3 is missing: 7 of 8 GPUs are left'."""
+        noun, left = ROLES.get(self.role, "device"), self.expected - self.missing
+        who = join_names(self.names) or count(self.missing, noun)
+        where = f" (at {join_names(self.addresses)})" if self.addresses and not self.names else ""
+        rest = f"{left or 'none'} of {count(self.expected, noun)} {'is' if left == 1 else 'are'} left"
+        why = f" ({self.why})" if self.why else ""
+        return f"{who}{where} {'is' if self.missing == 1 else 'are'} missing: {rest}{why}"
+
+
+def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevices]:
+    """What each side lacks of the devices of the first side, and that of another; with many sides, of as many as most
+    have.
+    """
+    usable = {i: _usable(side) for i, side in enumerate(sides) if side.runs}
+    if not usable or (not fleet and 0 not in usable):
+        return []
+    found: list[MissingDevices] = []
+    for kind in dict.fromkeys(d.kind for devices in usable.values() for d in devices):
+        having = {i: [d for d in devices if d.kind == kind] for i, devices in usable.items()}
+        usual = _usual(having) if fleet else 0
+        for i in having:
+            # The first side may be the one that lacks some.
+            base = max(having, key=lambda n: len(having[n])) if i == 0 and not fleet else usual
+            if len(having[i]) < len(having[base]) and _is_alike(sides, base, i, having, kind):
+                listed = [d for run in sides[i].runs for d in run.machine if d.kind == kind]
+                found.append(_lacking(i, having[base], having[i], listed))
+    return found
+
+
+def _usable(side: Side) -> list[MachineDevice]:
+    """The devices that can be used in every run of a side, without the host alone."""
+    runs = Counter(d.name for run in side.runs for d in run.machine if not d.reason and d.role != "host")
+    return [d for d in side.runs[0].machine if runs[d.name] == len(side.runs)]
+
+
+def _usual(having: Mapping[int, Devices]) -> int:
+    """A side with as many devices as most have; of two such numbers, the larger."""
+    sizes = Counter(len(devices) for devices in having.values())
+    usual = max(sizes, key=lambda n: (sizes[n], n))
+    return next(i for i, devices in having.items() if len(devices) == usual)
+
+
+def _is_alike(sides: Sequence[Side], base: int, side: int, having: Mapping[int, Devices], kind: str) -> bool:
+    """Whether a machine with fewer devices of a kind is one that should have as many: its devices are of the same
+    models, or it has none at all, looked for them, and has the same processor.
+    """
+    if having[side]:
+        return {d.title for d in having[side]} <= {d.title for d in having[base]}
+    looked = any(d.kind == kind for d in sides[side].runs[0].machine)
+    models = [sides[i].runs[0].identity.get("cpu.model") for i in (base, side)]
+    return looked and models[0] == models[1] is not None
+
+
+def _lacking(side: int, expected: Devices, here: Devices, listed: Devices) -> MissingDevices:
+    missing = len(expected) - len(here)
+    reasons = {d.name: d.reason for d in listed if d.reason and d.name in {e.name for e in expected}}
+    gone = tuple(sorted({d.address for d in expected} - {d.address for d in here} - {""}))
+    whole = next((d.reason for d in listed if d.reason), "") if not here else ""
+    return MissingDevices(
+        side,
+        expected[0].role,
+        missing,
+        len(expected),
+        tuple(reasons) if len(reasons) == missing else (),
+        gone if here and len(gone) == missing else (),
+        "; ".join(dict.fromkeys(reasons.values())) if len(reasons) == missing else whole,
+    )

@@ -1,0 +1,225 @@
+"""Where machines with several devices differ: on which of them, between which two, or in what all do together.
+
+Points of one pair are many: each engine, direction, kernel, size and interface, measured from either end. A reader asks
+for the pair, so they are one place, and if most pairs of a GPU differ alike, the GPU is the place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences
+from firsttouch.comparison.runs import IN, OUT, factors_of
+from firsttouch.comparison.table import AlignedPoints, Column, Side
+from firsttouch.records.schema import PEER, RANKS, SELF, as_number
+from firsttouch.views.pairs import actor
+
+ROLES = {"gpu": "GPU", "host": "CPU", "processor": "CPU-kernel"}
+"""What users call a device by its role."""
+SHARE = 0.1
+"""A place is named for an experiment if at least this part of its points there differs."""
+LEAST = 0.02
+"""A difference below this is none in a sentence."""
+MOST = 0.75
+"""What at least this part of all pairs, or of those of one GPU, has in common is said of them together."""
+FAR_POINTS = 3
+"""Of many sides, a place is named from this many points on, since some are far off by chance."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One device, two of which one uses the memory of the other, or those of several ranks. A pair has no direction."""
+
+    devices: tuple[str, ...]
+    ranks: int = 0
+
+    @property
+    def is_pair(self) -> bool:
+        return len(self.devices) == 2
+
+
+@dataclass(frozen=True)
+class PlaceDifference:
+    """The points of one place, or of several that differ alike, that are apart on one side and in one direction.
+
+    name: such as 'cuda:2 to cuda:5'. points: those that are apart, the largest differences first. total: all points of
+    the place in the experiments of these.
+    """
+
+    name: str
+    side: int
+    places: tuple[Place, ...]
+    points: tuple[Difference, ...]
+    total: int
+    is_of_one: bool = False
+    """Whether all of the places are one device with others."""
+
+    @property
+    def is_several(self) -> bool:
+        return (len(self.places) > 1 and not self.is_of_one) or any(place.ranks for place in self.places)
+
+    @property
+    def verdict(self) -> str:
+        return self.points[0].verdict
+
+    @property
+    def worse(self) -> bool | None:
+        return self.points[0].worse
+
+    @property
+    def can_tell(self) -> bool:
+        return self.verdict != CANNOT_TELL
+
+    @property
+    def size(self) -> float:
+        """The typical difference of the experiment that differs most, as a logarithm without its sign."""
+        return median(d.size for d in self.points if d.column.group[0] == self.experiments[0])
+
+    @cached_property
+    def example(self) -> Difference:
+        """Of the experiment that differs most: a point with the largest size, of data that cross one way if it can."""
+        first = self.experiments[0]
+        of_first = [d for d in self.points if d.column.group[0] == first]
+        typical = median(d.size for d in of_first)
+
+        def order(d: Difference) -> tuple[bool, float, bool, float]:
+            size = as_number(factors_of(d.column.factors).get("size")) or 0.0
+            rate = d.base.value if d.column.definition.better == "higher" else 0.0
+            return d.size >= 0.9 * typical, size, bool(d.column.flow), rate
+
+        return max(of_first, key=order)
+
+    @cached_property
+    def experiments(self) -> list[str]:
+        """The experiments, those that differ most first; with a device's own memory as a peer after others."""
+        sizes: dict[str, list[float]] = defaultdict(list)
+        for d in self.points:
+            sizes[d.column.group[0]].append(d.size)
+        own = set(self.of_own_memory)
+        return sorted(sizes, key=lambda name: (name in own, -round(median(sizes[name]), 1), -len(sizes[name])))
+
+    @cached_property
+    def of_own_memory(self) -> list[str]:
+        """The experiments between devices in which a device differs with itself as the peer."""
+        own = (d for d in self.points if factors_of(d.column.factors).get(PEER) == SELF)
+        return list(dict.fromkeys(d.column.group[0] for d in own))
+
+
+def has_several(sides: Sequence[Side]) -> bool:
+    """Whether a side has several devices of one kind, so that it matters where points differ."""
+    roles = ({d.name: d.role for run in side.runs for d in run.devices} for side in sides)
+    return any(n > 1 for by_name in roles for n in Counter(by_name.values()).values())
+
+
+def place_of(column: Column) -> Place:
+    factors = factors_of(column.factors)
+    ranks, peer, acting = factors.get(RANKS), factors.get(PEER), actor(factors, column.device)
+    if peer not in (None, SELF, acting):
+        return Place(tuple(sorted((acting, str(peer)))))
+    return Place((column.device,), ranks) if isinstance(ranks, int) and ranks > 1 else Place((acting,))
+
+
+def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
+    """The places that differ, the largest differences first; those that one run a side cannot tell last."""
+    if not has_several(sides):
+        return []
+    totals: Counter[tuple[Place, str]] = Counter()
+    of_column = {column: place_of(column) for column in table.columns}
+    for column, place in of_column.items():
+        totals[place, column.group[0]] += 1
+    apart: dict[tuple[int, bool | None], dict[tuple[Place, str], list[Difference]]] = {}
+    for d in differences.points:
+        if d.is_apart and d.size >= math.log1p(LEAST):
+            some = apart.setdefault((d.side, _way(d)), {})
+            some.setdefault((of_column[d.column], d.column.group[0]), []).append(d)
+    least = FAR_POINTS if differences.fleet else 1
+    roles = {d.name: d.role for side in sides for run in side.runs for d in run.devices}
+    found: list[PlaceDifference] = []
+    for (side, _), by_experiment in apart.items():
+        by_place: dict[Place, list[tuple[str, list[Difference]]]] = {}
+        for (place, experiment), points in by_experiment.items():
+            if len(points) >= SHARE * totals[place, experiment]:
+                by_place.setdefault(place, []).append((experiment, points))
+        enough = {p: some for p, some in by_place.items() if sum(len(points) for _, points in some) >= least}
+        found += _together(side, enough, totals, roles)
+    return sorted(found, key=lambda p: (not p.can_tell, -p.size))
+
+
+def _way(d: Difference) -> bool | None:
+    """Whether a point is worse, also where one run a side cannot tell; None if neither direction is better."""
+    if d.column.definition.better == "neither" or d.ratio is None:
+        return d.worse
+    return (d.ratio > 1) == (d.column.definition.better == "lower")
+
+
+def _together(
+    side: int,
+    by_place: dict[Place, list[tuple[str, list[Difference]]]],
+    totals: Counter[tuple[Place, str]],
+    roles: Mapping[str, str],
+) -> Iterable[PlaceDifference]:
+    """The places, with those joined that are most pairs of the machine or of one GPU, or most of its GPUs."""
+    everywhere = {place for place, _ in totals}
+    rest = dict(by_place)
+    pairs = [place for place in everywhere if place.is_pair]
+    alone = [place for place in everywhere if not place.is_pair and not place.ranks]
+
+    def made(name: str, places: Sequence[Place], *, is_of_one: bool = False) -> PlaceDifference:
+        points = [d for place in places for _, some in rest[place] for d in some]
+        total = sum(totals[place, experiment] for place in places for experiment, _ in rest[place])
+        points.sort(key=lambda d: -d.size)
+        for place in places:
+            del rest[place]
+        return PlaceDifference(name, side, tuple(places), tuple(points), total, is_of_one)
+
+    if named := _most(rest, pairs):
+        yield made(f"{_part(named, pairs)} pairs of devices", named)
+    ends = Counter(device for place in pairs for device in place.devices)
+    for gpu in sorted(ends, key=lambda device: -sum(device in place.devices for place in rest if place.is_pair)):
+        of_gpu = [place for place in pairs if gpu in place.devices]
+        if named := _most(rest, of_gpu):
+            yield made(f"{gpu} with {_part(named, of_gpu)} others", named, is_of_one=True)
+    by_role: dict[str, list[Place]] = defaultdict(list)
+    for place in alone:
+        by_role[roles.get(place.devices[0], "")].append(place)
+    for role, of_role in by_role.items():
+        if named := _most(rest, of_role):
+            yield made(f"{_part(named, of_role)} {ROLES.get(role, 'device')}s", named)
+    for place in list(rest):
+        yield made(_name(place, [d.column for _, some in rest[place] for d in some]), [place])
+
+
+def _part(some: Sequence[Place], of: Sequence[Place]) -> str:
+    return f"all {len(of)}" if len(some) == len(of) else f"{len(some)} of {len(of)}"
+
+
+def _most(having: Collection[Place], of: Sequence[Place]) -> list[Place]:
+    """Those of some places that differ, if these are most of at least three."""
+    differing = [place for place in of if place in having]
+    return differing if len(of) > 2 and len(differing) >= MOST * len(of) else []
+
+
+def _name(place: Place, columns: Sequence[Column]) -> str:
+    """The name of a place, with the direction if all points that differ cross in one, or in both of which it is one."""
+    if place.ranks:
+        return f"{place.ranks} ranks together"
+    if not place.is_pair:
+        return place.devices[0]
+    ways = {_sender(column) for column in columns} - {""}
+    if len(ways) != 1:
+        return " and ".join(place.devices)
+    (sender,) = ways
+    return f"{sender} to {next(device for device in place.devices if device != sender)}"
+
+
+def _sender(column: Column) -> str:
+    """The device that data leave; '' if both send, or nobody says."""
+    factors = factors_of(column.factors)
+    if column.flow == OUT:
+        return actor(factors, column.device)
+    return str(factors[PEER]) if column.flow == IN else ""

@@ -1,0 +1,187 @@
+"""Two nodes of eight GPUs, three runs each: what is slow or missing is named, as an acceptance test needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.calls import call
+from tests.node_of_gpus import FAULTY, Node, results, write
+
+from firsttouch.comparison.compare import ResultsComparison, compare_sides
+from firsttouch.comparison.missing import missing_devices
+from firsttouch.comparison.plain import output
+from firsttouch.comparison.runs import ComparedRun, of_results
+from firsttouch.comparison.sides import Sides
+from firsttouch.comparison.table import Side
+from firsttouch.comparison.words import answers, notes, regression_lines, what_to_type
+from firsttouch.records.schema import DeviceInfo
+
+GOOD, OTHER = Node(host="good"), Node(host="other")
+LIMIT = 0.05
+SAME_ELSEWHERE = "all else on 8 GPUs the same within 2 %; all else on CPU the same within 2 %"
+
+
+@cache
+def run(node: Node) -> ComparedRun:
+    return of_results(f"{node.host}{node.run}", results(node))
+
+
+def side(node: Node, runs: int = 3) -> Side:
+    return Side(node.host, [run(replace(node, run=number)) for number in range(1, runs + 1)])
+
+
+def against(node: Node, base: Node = GOOD, *, runs: int = 3) -> ResultsComparison:
+    return compare_sides(Sides([side(base, runs), side(node, runs)], []), LIMIT)
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.02])
+def test_two_good_nodes_pass(noise: float) -> None:
+    comparison = against(replace(OTHER, noise=noise), replace(GOOD, noise=noise))
+    assert (comparison.exit_status, comparison.places, comparison.missing) == (0, [], [])
+    assert ": 8 GPUs the same within " in answers(comparison)[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        (
+            {"slow_pair": (2, 5)},
+            ["cuda:2 to cuda:5 is 47 % slower (copies between GPUs of 256 MiB: 197.", "8 ranks together are 1.9"],
+        ),
+        ({"slow_pair": (5, 2), "slow_gbs": 340.0, "ranks": (2,)}, ["cuda:5 to cuda:2 is 9 % slower (copies between"]),
+        ({"slow_gpu": 6}, ["cuda:6 is 20 % slower (bandwidth of 256 MiB: 2,4"]),
+        ({"missing": 3}, ["cuda:3 is missing: 7 of 8 GPUs are left (cuDevicePrimaryCtxRetain: CUDA_ERROR_ECC"]),
+        (
+            {"scale": 0.9},
+            ["all 8 GPUs are 10 % slower (bandwidth", "all 28 pairs of devices are 10 % slower (copies between GPUs",
+             "8 ranks together are 11 % slower", "2 ranks together are 11 % slower"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_slow_or_missing_is_the_answer_and_the_regression(fault: dict[str, object], named: list[str]) -> None:
+    comparison = against(replace(OTHER, **fault))
+    (answer,) = answers(comparison)
+    lines = regression_lines(comparison)
+    assert comparison.exit_status == 1
+    assert [line.startswith(text) for line, text in zip(lines, named, strict=True)] == [True] * len(named)
+    clauses = answer.partition("median of each experiment: ")[2].split("; ")
+    assert clauses[0].startswith(named[0].partition(";")[0])
+    assert all(text in answer for text in named)
+    assert "missing" in fault or SAME_ELSEWHERE in answer
+    assert all(len(place.text) < 200 for place in output(comparison).places)
+
+
+def test_all_pairs_of_a_gpu_are_named_as_that_gpu() -> None:
+    """A GPU whose links run at half their rate."""
+
+    def halved(one: ComparedRun) -> ComparedRun:
+        slow = [p for p in one.points if '"peer":"cuda:4"' in p.factors or p.device == "cuda:4"]
+        slow = [p for p in slow if '"peer"' in p.factors and '"peer":"self"' not in p.factors and p.flow]
+        for p in slow:
+            p.value = (p.value[0] / 2, p.value[1] / 2, p.value[2] / 2, p.value[3])
+        return one
+
+    fresh = [halved(of_results(f"o{n}", results(replace(OTHER, run=n)))) for n in (1, 2, 3)]
+    comparison = compare_sides(Sides([side(GOOD), Side("other", fresh)], []), LIMIT)
+    assert [place.name for place in comparison.places] == ["cuda:4 with all 7 others"]
+    assert "cuda:4 with all 7 others is 50 % slower (copies between GPUs of 256 MiB" in answers(comparison)[0]
+
+
+def test_one_run_a_side_cannot_tell_but_of_a_missing_gpu() -> None:
+    comparison = against(replace(FAULTY, host="other"), runs=1)
+    (answer,) = answers(comparison)
+    assert comparison.exit_status == 1
+    assert "one run a side cannot tell a change from what differs from run to run" in answer
+    assert "Furthest apart: cuda:2 to cuda:5 is 47 % apart (" in answer
+    assert [line.partition(":")[0] + line.partition(":")[2][:12] for line in regression_lines(comparison)] == [
+        "cuda3 is missing"
+    ]
+    assert "--device cuda:7 --out" in what_to_type(comparison)[0]
+    without = against(replace(FAULTY, host="other", missing=None), runs=1)
+    assert without.exit_status == 0
+
+
+def test_a_gpu_that_the_first_side_lacks_is_said_and_fails_nothing() -> None:
+    comparison = against(GOOD, replace(OTHER, missing=3))
+    assert comparison.exit_status == 0
+    assert any("cuda:3 is missing: 7 of 8 GPUs are left" in note for note in notes(comparison))
+
+
+def test_a_plain_run_is_repeated_as_such() -> None:
+    """A call that names devices measures each in full."""
+    made = results(GOOD)
+    assert made.request is not None
+    made.request.every_device = False
+    assert "--device" not in of_results("x", made).command
+
+
+def _fell_off(gpus: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """The third GPU is gone from the bus, and the driver numbers the others anew."""
+    left = [d for d in gpus if d.name != "cuda:2"]
+    for number, device in enumerate(left[1:]):
+        device.name = f"cuda:{number}"
+    return left
+
+
+def _no_driver(gpus: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    return [gpus[0], DeviceInfo(name="cuda", kind="cuda", title="cuda", available=False, reason="no CUDA driver")]
+
+
+def _other_model(gpus: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    for device in gpus[1:]:
+        device.title = "another model"
+    return [*gpus[:4]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_fell_off, "1 GPU (at 0000:02:00.0) is missing: 7 of 8 GPUs are left"),
+        (_no_driver, "8 GPUs are missing: none of 8 GPUs are left (no CUDA driver)"),
+        (_other_model, ""),
+        (lambda gpus: [*gpus[:1]], ""),  # the call looked for no GPU
+    ],
+)
+def test_gpus_that_are_gone_from_the_bus_or_were_never_there(
+    change: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]], said: str
+) -> None:
+    def machine(host: str, change: Callable[[Sequence[DeviceInfo]], list[DeviceInfo]]) -> Side:
+        made = results(replace(GOOD, host=host, ranks=()))
+        for number, device in enumerate(made.machine.devices[1:]):
+            device.facts["pci_bus"] = f"0000:0{number}:00.0"
+        made.machine.devices = change(made.machine.devices)
+        return Side(host, [of_results(host, made)])
+
+    sides = [machine("a", list), machine("b", change)]
+    assert [lacking.text for lacking in missing_devices(sides, fleet=False)] == ([said] if said else [])
+
+
+def test_a_node_among_many_is_named_with_its_pair_and_its_missing_gpu() -> None:
+    nodes = [Side(f"n{i}", [run(Node(host=f"n{i}", ranks=(2,), noise=0.006))]) for i in range(6)]
+    comparison = compare_sides(Sides([*nodes, Side("x", [run(replace(FAULTY, host="x", ranks=(2,)))])], []), LIMIT)
+    first, second, *more = answers(comparison)
+    assert "1 side differs from the others" in first
+    assert second.startswith("x: cuda:3 is missing: 7 of 8 GPUs are left")
+    assert "cuda:2 to cuda:5 is 47 % slower" in second
+    assert (more, comparison.exit_status) == ([], 1)
+    assert sum(line.startswith("x: cuda:2 to cuda:5 is") for line in regression_lines(comparison)) == 1
+
+
+def test_the_command_names_pair_and_gpu(tmp_path: Path) -> None:
+    """From directories to the terminal, --json and the page."""
+    nodes = {"good": GOOD, "bad": replace(FAULTY, host="bad")}
+    sides = [",".join(str(write(replace(node, run=n), tmp_path / f"{name}{n}")) for n in (1, 2, 3))
+             for name, node in nodes.items()]  # fmt: skip
+    done = call("compare", *sides, "--fail-over", "5%", "--out", tmp_path / "page.html", COLUMNS="160")
+    assert done.returncode == 1
+    assert "3 regressions of more than 5 %" in done.stdout
+    assert "cuda:2 to cuda:5  32      19 slower" in done.stdout
+    data = json.loads(call("compare", *sides, "--fail-over", "5%", "--json").stdout)
+    assert [place["name"] for place in data["places"]] == ["cuda:2 to cuda:5", "cuda:6"]
+    assert [lacking["names"] for lacking in data["missing"]] == [["cuda:3"]]
+    assert "cuda:2 to cuda:5 is 47 % slower" in (tmp_path / "page.html").read_text()
