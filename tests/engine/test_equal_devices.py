@@ -185,7 +185,9 @@ def test_where_the_first_gpu_is_the_odd_one_the_next_stands_for_the_others() -> 
 
 def test_records_say_what_they_hold_for() -> None:
     _, records = as_measured(Node(gpus=3))
-    assert measured_on(records) == "measured on cuda:0, for 3 equal GPUs"
+    own = [r for r in records if r.experiment in ("context", "latency") and r.device == "cuda:0"]
+    assert measured_on(own) == "1 of 3 points measured on cuda:0, for 3 equal GPUs"
+    assert measured_on([r for r in own if r.experiment == "context"]) == "measured on cuda:0, for 3 equal GPUs"
     assert measured_on([r for r in records if r.device == "cuda:1"]) == ""
     pair = next(r for r in records if r.experiment == "p2p-direct" and r.factors[PEER] == "cuda:1")
     pair = msgspec.structs.replace(pair, stands_for=[Location(device="cuda:1", peer="cuda:0")])

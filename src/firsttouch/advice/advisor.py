@@ -18,13 +18,14 @@ from firsttouch.advice.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
 from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
+from firsttouch.analysis.sisters import for_device, measured_on
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import count, quantity
+from firsttouch.text import caption, count, quantity
 from firsttouch.units import parse_size, size_option
 from firsttouch.workload import patterns
 from firsttouch.workload.dry_run import program_of
@@ -77,13 +78,16 @@ def advise(
     if app is not None:
         kind = _known("application", app, apps or {})
         params, nbytes = _params(kind, size, records, info)
-        return _for_app(kind, params, nbytes, results, info, records)
-    name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
-    chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
-    workload = patterns.program_for(name, settings=chosen)
-    program, nbytes = f"a program that {patterns.PATTERNS[name].meaning(chosen)}", workload.nbytes
-    advice = ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
-    advice.pattern = PatternAsked(name, chosen)
+        advice = _for_app(kind, params, nbytes, results, info, records)
+    else:
+        name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
+        chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
+        workload = patterns.program_for(name, settings=chosen)
+        program, nbytes = f"a program that {patterns.PATTERNS[name].meaning(chosen)}", workload.nbytes
+        advice = ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
+        advice.pattern = PatternAsked(name, chosen)
+    if held := measured_on(for_device(records, info.name)):
+        advice.assumptions.append(f"{caption(held)}.")
     return advice
 
 

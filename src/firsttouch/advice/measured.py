@@ -24,6 +24,7 @@ from firsttouch.advice.costs import (
     per_byte,
 )
 from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
+from firsttouch.analysis.sisters import for_device
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
@@ -54,9 +55,11 @@ class MeasuredPrices:
         self.machine, self.device = machine, device
         self.host = next((d.name for d in machine.devices if not d.capabilities.runs_kernels and d.available), "cpu")
         self._records: dict[tuple[str, str], list[Record]] = {}
-        for r in measured(r for r in records if r.device in (device.name, self.host)):
-            if r.metric_version == codebook_of(r.experiment).version:
-                self._records.setdefault((r.experiment, r.device), []).append(r)
+        known = list(records)
+        for name in (self.host, device.name):
+            for r in measured(for_device(known, name)):
+                if r.metric_version == codebook_of(r.experiment).version:
+                    self._records.setdefault((r.experiment, name), []).append(r)
         self._kept: dict[tuple[object, ...], Any] = {}
 
     # ------------------------------------------------------------------------------------------------ finding records

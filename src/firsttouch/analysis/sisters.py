@@ -6,7 +6,7 @@ A call that names nothing measures most points on one of several equal devices, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from firsttouch.analysis.findings import compare
 from firsttouch.analysis.statistics import median_of
@@ -27,16 +27,22 @@ def groups(records: Sequence[Record]) -> list[list[str]]:
 
 
 def measured_on(records: Sequence[Record]) -> str:
-    """What their values hold for, in words: 'measured on cuda:0, for 8 equal GPUs'; '' if that is their devices."""
-    devices = {r.device: 1 + len(_others(r)) for r in sorted(records, key=lambda r: len(r.stands_for))}
-    pairs = {
-        f"{r.device} to {r.factors[PEER]}": 1 + sum(bool(place.peer) for place in r.stands_for)
-        for r in sorted(records, key=lambda r: len(r.stands_for))
-        if any(place.peer for place in r.stands_for)
-    }
-    parts = [f"on {name}, for {number} equal GPUs" for name, number in devices.items() if number > 1]
-    parts += [f"from {pair}, for {number} equal pairs" for pair, number in pairs.items()]
-    return f"measured {'; '.join(parts)}" if parts else ""
+    """What they hold for besides their devices: 'measured on cuda:0, for 8 equal GPUs'; '' if nothing. If others hold
+    for their own devices alone, the sentence begins with how many do not.
+    """
+    points, standing = [r for r in records if r.status == "ok"], dict[tuple[str, str], list[Record]]()
+    for record in points:
+        if record.stands_for:
+            peer = str(record.factors[PEER]) if record.stands_for[0].peer else ""
+            standing.setdefault((record.device, peer), []).append(record)
+    parts = []
+    for (device, peer), rows in standing.items():
+        most = 1 + max(len(r.stands_for) for r in rows)
+        where = f"from {device} to {peer}, for {most} equal pairs" if peer else f"on {device}, for {most} equal GPUs"
+        parts.append(f"{len(rows):,} of {len(points):,} points measured {where}")
+    if len(parts) == 1 and len(next(iter(standing.values()))) == len(points):
+        return parts[0].partition(" points ")[2]
+    return "; ".join(parts)
 
 
 def for_device(records: Sequence[Record], name: str) -> list[Record]:
@@ -83,6 +89,12 @@ def _is_own(record: Record) -> bool:
 
 def _point(record: Record) -> str:
     return point_key(record.experiment, "", record.factors)
+
+
+def stands_in(records: Sequence[Record]) -> Callable[[str, str], bool]:
+    """Whether another device stands for a device in some points of an experiment: called with both their names."""
+    held = {(r.experiment, name) for r in records for name in _others(r)}
+    return lambda experiment, device: (experiment, device) in held
 
 
 def _others(record: Record) -> list[str]:

@@ -51,8 +51,9 @@ def _first_screen(screen: FirstScreen) -> list[str]:
 
 
 def _conditions(screen: FirstScreen) -> list[str]:
-    """What distorts the values, which leaves the findings the room that they have without it."""
-    return [*_filled(screen.conditions_text), ""] if screen.conditions_text else []
+    """What distorts the values, and what they hold for, which leaves the findings the room that they have without."""
+    texts = filter(None, (screen.measured_on, screen.conditions_text))
+    return [line for text in texts for line in (*_filled(text), "")]
 
 
 def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) -> list[str]:
@@ -88,7 +89,10 @@ def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
 
 
 def _section(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
-    lines = [f"{part.title} on {', '.join(part.devices)}"]
+    from firsttouch.analysis.sisters import measured_on
+
+    measured = measured_on(part.section.records)
+    lines = _filled(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")
     for sentence in sentences:
         lines += _filled(sentence, "  ", "    ")
     if more > 0:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from firsttouch.analysis.sisters import groups
 from firsttouch.machine.conditions import disturbed_percent
 from firsttouch.machine.measurement_warnings import conditions_by_name
 from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection, as_number
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 WARNING = "distorts: "
 """Begins the name of a condition that distorts measurements; the words for it are its value."""
+EQUAL = "run.equal GPUs"
+"""The condition that says which GPU was measured for others."""
 RUNS = "runs"
 """The condition that tells how many runs a side has."""
 DISTURBED = "points disturbed by other programs, %"
@@ -70,6 +73,8 @@ def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
     machine = results.machine
     conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
     conditions |= _of_request(results.request, results.records)
+    if equal := [f"on {first}, for {1 + len(others)} equal GPUs" for first, *others in groups(results.records)]:
+        conditions[EQUAL] = f"most points were measured {'; '.join(equal)}"
     conditions |= {f"device {name}": title for name, title in devices.items()}
     conditions |= _clocks(results.records)
     return conditions | _facts(machine) | distorting(machine, results.records)

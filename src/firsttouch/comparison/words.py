@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
-from firsttouch.comparison.conditions import WARNING
+from firsttouch.comparison.conditions import EQUAL, WARNING
 from firsttouch.comparison.differences import (
     CANNOT_TELL,
     FASTER,
@@ -28,7 +28,7 @@ from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
-from firsttouch.text import RATIO, compact, count, first_few, join_names, label, named, quantity
+from firsttouch.text import RATIO, caption, compact, count, first_few, join_names, label, named, quantity
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3
@@ -324,6 +324,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
             "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
+    for text in dict.fromkeys(run.conditions.get(EQUAL) for side in comparison.sides for run in side.runs):
+        sentences += [f"{caption(str(text))}."] if text else []
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
         sentences.append("What differs from run to run is in no interval of one run.")

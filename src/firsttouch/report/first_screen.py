@@ -14,6 +14,7 @@ from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
 from firsttouch.analysis.conditions import with_conditions
 from firsttouch.analysis.findings import Finding, Quantity, quantity
+from firsttouch.analysis.sisters import measured_on
 from firsttouch.analysis.statistics import group_by, measured, median_of
 from firsttouch.figures import Bar, Figure
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
@@ -29,7 +30,7 @@ from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.sentences import quantity_text, sentences
-from firsttouch.text import join_names, label
+from firsttouch.text import caption, join_names, label
 from firsttouch.views.headlines import MOST, headlines
 from firsttouch.views.latencies import latencies, may_be_cached
 from firsttouch.views.ranking import tied
@@ -74,6 +75,8 @@ class FirstScreen:
     left_out: Sequence[str] = ()
     """Sentences that name points on which what is shown here fails."""
     conditions: Sequence[str] = ()
+    measured_on: str = ""
+    """A sentence on points that were measured on one GPU for equal ones; '' if there are none."""
     absent: Sequence[str] = ()
     """Sentences on devices that could not be measured, where others of their kind were."""
     gpus: Sequence[GpuTable] = ()
@@ -133,6 +136,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         message,
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
+        f"{caption(held)}." if (held := measured_on(results.records)) else "",
         absent(machine),
         tables,
     )

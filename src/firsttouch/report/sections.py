@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from firsttouch.analysis.findings import Finding
+from firsttouch.analysis.sisters import measured_on
 from firsttouch.analysis.statistics import measured, value, varying
 from firsttouch.counters.tool import why_lacking
 from firsttouch.events.log import why_none
@@ -107,6 +108,11 @@ class PageSection:
     @property
     def device(self) -> str:
         return ", ".join(self.devices)
+
+    @property
+    def measured_on(self) -> str:
+        """What its points hold for besides its devices, or ''."""
+        return measured_on(self.records)
 
     @property
     def brief(self) -> str:

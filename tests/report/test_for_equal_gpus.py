@@ -1,0 +1,65 @@
+"""What was measured on one GPU for equal ones says so: on the page, in the terminal, in comparisons and in advice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.calls import call
+
+from firsttouch.advice import advisor
+from firsttouch.comparison.compare import compare
+from firsttouch.comparison.words import notes, what_to_type
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import SCHEMA, Location, Record, encode
+
+RESULTS = Path(__file__).parents[2] / "results/h100-quick"
+EQUAL = "measured on cuda:0, for 2 equal GPUs"
+
+
+def written(directory: Path, *experiments: str) -> Path:
+    """A run on an H100 as one of two equal GPUs of which the first was measured for both, but for its triads."""
+    stored = load_results(RESULTS)
+    assert stored.request is not None
+    gpu = stored.machine.devices[-1]
+    gpus = [gpu, msgspec.structs.replace(gpu, name="cuda:1")]
+    stored.machine.devices = [*stored.machine.devices[:-1], *gpus]
+    stored.request.every_device = False
+    stored.request.devices = ["cpu", "cuda:0", "cuda:1"]
+    records = [as_one_of_two(r) for r in stored.records if r.experiment in experiments or not experiments]
+    directory.mkdir()
+    (directory / "machine.json").write_bytes(encode(stored.machine))
+    (directory / "run.json").write_bytes(encode(stored.request))
+    (directory / "results.jsonl").write_bytes(b"".join(encode(r) + b"\n" for r in records))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("equal") / "node")
+
+
+def as_one_of_two(record: Record) -> Record:
+    both = record.device == "cuda:0" and record.experiment != "bandwidth"
+    return msgspec.structs.replace(record, schema=SCHEMA, stands_for=[Location(device="cuda:1")] if both else [])
+
+
+def test_page_and_terminal_say_it(tmp_path: Path) -> None:
+    directory = written(tmp_path / "node", "context", "locking")
+    done = call("report", directory)
+    assert f"20 of 22 points {EQUAL}" in " ".join(done.stdout.split())
+    page = " ".join((directory / "report.html").read_text().split())
+    assert f"context on cuda:0 (NVIDIA H100 80GB HBM3); {EQUAL}" in page
+
+
+def test_a_comparison_says_it_and_repeats_the_call_as_it_was(directory: Path) -> None:
+    comparison = compare([str(directory), str(RESULTS)])
+    assert f"Most points were {EQUAL}." in notes(comparison)
+    assert any("firsttouch run --out" in text for text in what_to_type(comparison))
+
+
+def test_advice_for_an_equal_gpu_rests_on_what_was_measured_for_it(directory: Path) -> None:
+    first, other = (advisor.advise([directory], device=name) for name in ("cuda:0", "cuda:1"))
+    assert [row.strategy for row in first.strategies] == [row.strategy for row in other.strategies]
+    assert [text for text in other.assumptions if "for 2 equal GPUs" in text]
