@@ -22,7 +22,7 @@ def test_comparisons_name_the_factors_in_which_their_points_differ(run: str) -> 
     checked = 0
     for verdict in of_results(load_results(RESULTS / run)).claims:
         for comparison in verdict.comparisons:
-            ends = [msgspec.json.decode(point) for point in (comparison.points[0], comparison.points[-1])]
+            ends = [msgspec.structs.astuple(point) for point in (comparison.points[0], comparison.points[-1])]
             for name in {name for *_, factors in ends for name in factors}:
                 meant = [factors for of, _, factors in ends if codebook_of(of).applies(name, factors)]
                 texts = {named(name, factors.get(name)) for factors in meant}

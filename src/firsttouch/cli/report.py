@@ -16,7 +16,7 @@ from firsttouch.cli.output import print_failure, print_json, print_stdout
 if TYPE_CHECKING:
     from firsttouch.commands import Report
 
-FORMATS = ("html", "png", "svg", "csv")
+FORMATS = ("html", "png", "svg", "csv", "parquet", "openmetrics")
 
 
 def _format(text: str) -> str:
@@ -47,14 +47,14 @@ def command(
             "--format",
             parser=_format,
             metavar="FORMAT",
-            help="html: one page. png, svg: figures. csv: all points or curves.",
+            help="html: one page. png, svg: figures. csv, parquet: all points or curves. openmetrics: the headlines.",
         ),
     ] = "html",
     module: Annotated[
         list[Path] | None,
         typer.Option("--module", parser=path, metavar="FILE", help="Experiments or applications of your own."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the paths written as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON, and nothing else.")] = False,
 ) -> None:
     """Write one self-contained HTML page for one or several directories of results or of profiles; or figures, or a
     table.

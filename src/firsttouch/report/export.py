@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,11 +25,12 @@ from firsttouch.report.svg import to_png, to_svg
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results
 
-Format = Literal["png", "svg", "csv"]
+Format = Literal["png", "svg", "csv", "parquet", "openmetrics"]
 
 
 def export(directories: Sequence[Path], form: Format, output: Path | None = None) -> list[Path]:
-    """Writes one file per figure, or one table of all points, into `output` (default DIR/figures). Returns their paths.
+    """Writes one file per figure, one table of all points, or one of metrics, into `output` (default DIR/figures).
+    Returns their paths.
 
     Raises:
         UsageError: a directory holds no results, or `output` cannot be written.
@@ -51,8 +52,10 @@ def export_results(
     results: Mapping[str, Results], experiments: Mapping[str, Experiment], form: Format, folder: Path
 ) -> list[Path]:
     """As `export`, for results that are already loaded and a folder that exists."""
-    if form == "csv":
-        return [_points(results, folder / "points.csv")]
+    if form in _FILES:
+        name, content = _FILES[form]
+        write_atomically(folder / name, content(results, experiments))
+        return [folder / name]
     palette, paths = Palette(), []
     for chapter in chapters(results, experiments):
         first = chapter.anchor if len(results) > 1 else ""
@@ -75,7 +78,7 @@ def _slug(parts: Sequence[str]) -> str:
     return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", p).strip("-")[:60] for p in parts)))
 
 
-def _points(results: Mapping[str, Results], path: Path) -> Path:
+def _points(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> bytes:
     """One row per point with the columns of firsttouch.load. Lists are written as JSON. Text that a spreadsheet would
     read as a formula gets a leading apostrophe.
     """
@@ -84,5 +87,26 @@ def _points(results: Mapping[str, Results], path: Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     for cells in ([*rows[0]] if rows else [], *(row.values() for row in rows)):
         writer.writerow([csv_cell(cell) for cell in cells])
-    write_atomically(path, encode_text(text.getvalue()))
-    return path
+    return encode_text(text.getvalue())
+
+
+def _parquet(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> bytes:
+    """The same rows, with types."""
+    from firsttouch.report.parquet import parquet
+
+    rows = flat_rows(results)
+    return parquet({name: [row[name] for row in rows] for name in (rows[0] if rows else ())})
+
+
+def _metrics(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> bytes:
+    from firsttouch.report.openmetrics import openmetrics
+
+    return encode_text(openmetrics(results, experiments))
+
+
+_FILES: Mapping[str, tuple[str, Callable[[Mapping[str, Results], Mapping[str, Experiment]], bytes]]] = {
+    "csv": ("points.csv", _points),
+    "parquet": ("points.parquet", _parquet),
+    "openmetrics": ("headlines.prom", _metrics),
+}
+"""The formats of one file: its name, and what makes its content."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
@@ -18,6 +19,7 @@ from firsttouch.report import profile_tables as words
 from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.memory import MemoryFigure, plain, specification
+from firsttouch.report.parquet import parquet
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
@@ -137,10 +139,11 @@ def write_profile(directories: Sequence[Path], output: Path | None = None) -> Pa
 
 
 def export_profile(directories: Sequence[Path], form: str, output: Path | None = None) -> list[Path]:
-    """Writes the figure ('svg', 'png') or a table of all curves ('csv') into a folder, by default DIR/figures.
+    """Writes the figure ('svg', 'png') or a table of all curves ('csv', 'parquet') into a folder, by default
+    DIR/figures.
 
     Raises:
-        UsageError: a directory holds no profile, or the file cannot be written.
+        UsageError: a directory holds no profile, profiles have no such form, or the file cannot be written.
     """
     if output is None and len(directories) > 1:
         raise UsageError("several directories are exported together; name the output folder with -o DIR")
@@ -148,6 +151,13 @@ def export_profile(directories: Sequence[Path], form: str, output: Path | None =
     profiles = read_all(directories)
     if form == "csv":
         name, data = "curves.csv", encode_text(_curves(profiles))
+    elif form == "parquet":
+        heads, readings = _readings(profiles)
+        rows = list(readings)
+        columns = {head: [row[i] for row in rows] for i, head in enumerate(heads)}
+        name, data = "curves.parquet", parquet(columns)
+    elif form not in ("png", "svg"):
+        raise UsageError(f"profiles are not written as {form}; give --format html, png, svg, csv or parquet")
     else:
         summaries = {name: summarise(profile) for name, profile in profiles.items()}
         spec = specification(drawn(profiles, summaries)[0])
@@ -164,12 +174,20 @@ def _curves(profiles: Mapping[str, Profile]) -> str:
     """One row for each reading: of, column, t (s), value; of several profiles with their names first."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    several = len(profiles) > 1
-    writer.writerow([*(["profile"] if several else []), "of", "column", "t", "value"])
-    for name, profile in profiles.items():
-        first = [name] if several else []
-        for (of, column), curve in profile.curves.items():
-            texts = [csv_cell(text) for text in (*first, of, column)]
-            for t, value in curve:
-                writer.writerow([*texts, t, int(value) if value.is_integer() else value])
+    heads, rows = _readings(profiles)
+    writer.writerow(heads)
+    for row in rows:
+        writer.writerow(map(csv_cell, row))
     return text.getvalue()
+
+
+def _readings(profiles: Mapping[str, Profile]) -> tuple[list[str], Iterator[Sequence[Any]]]:
+    """The columns of the table of all curves, and its rows."""
+    several = len(profiles) > 1
+    rows = (
+        [*([name] if several else []), of, column, t, int(value) if value.is_integer() else value]
+        for name, profile in profiles.items()
+        for (of, column), curve in profile.curves.items()
+        for t, value in curve
+    )
+    return [*(["profile"] if several else []), "of", "column", "t", "value"], rows
