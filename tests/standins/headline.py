@@ -1,0 +1,37 @@
+"""An experiment of which one point asks about each GPU: those that SLOW_GPU names are at half the speed of others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from firsttouch.analysis.findings import Finding
+from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
+from firsttouch.experiment.base import Preset
+from firsttouch.records.schema import DeviceInfo, Record
+
+
+class OfEach(Experiment):
+    name = "headline"
+    question = "How fast is each GPU?"
+    metric = Metric("GB/s", "higher")
+    counted = "A made-up rate."
+    source = "none"
+    figures = ()
+    on_each = ({"n": 1},)
+
+    def supports(self, device: DeviceInfo) -> str | None:
+        return None if device.role == "gpu" else "it is no GPU"
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        return [Factor("n", [1, 2], "count")]
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        with session.device.allocate("device", 4096) as buffer:
+            buffer.fill(seed=session.seed, agent="gpu")
+            errors = buffer.check(session.seed, "gpu")
+        rate = 5.0 if point.device in os.environ.get("SLOW_GPU", "").split(",") else 10.0
+        return Measurement(samples=[rate] * 9, verified=errors == 0)
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        return []
