@@ -233,7 +233,7 @@ def test_no_trials_of_allocators_that_are_unavailable_or_do_not_work(monkeypatch
 
         def kill(self) -> None: ...
 
-    monkeypatch.setattr(methods, "Worker", AllWrong)
+    monkeypatch.setattr(methods, "Worker", lambda environment: AllWrong())
     cells = {(c.allocator, c.property): c for c in verified_cells([DEVICE], lambda _: None)}
     assert asked == [("malloc", "available")]
     assert (cells["malloc", "cpu"].value, cells["malloc", "cpu"].origin) == ("direct", "stated")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ def test_a_library_that_crashes_or_hangs_is_an_unavailable_device(
     class Struck(process.Worker):
         """A worker that gets a signal as it starts."""
 
-        def __init__(self) -> None:
-            super().__init__()
+        def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+            super().__init__(environment)
             os.kill(self.pid, number)
 
     monkeypatch.setattr(discover, "Worker", Struck)

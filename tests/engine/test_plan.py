@@ -62,6 +62,13 @@ def test_points_are_the_cross_product_in_a_stable_order(experiments):
     assert [p.fresh for p in plan] == [p.point.experiment == "fresh" for p in plan]
 
 
+def test_a_device_that_only_some_variables_open_has_them_in_its_workers():
+    alone = [a_device("cuda:0"), a_device("cuda:1", environment={"SHOWN": "1"})]
+    plan = make_plan(a_request("context", devices=("cuda:0", "cuda:1")), alone, all_experiments(), LIMITS)
+    shown = {(p.point.device, p.environment.get("SHOWN"), dict(p.group.environment).get("SHOWN")) for p in plan}
+    assert shown == {("cuda:0", None, None), ("cuda:1", "1", "1")}
+
+
 def test_points_of_one_group_are_adjacent(experiments):
     plan = make_plan(a_request(devices=()), DEVICES, experiments, LIMITS)
     groups = [(p.point.device, str(p.environment)) for p in plan]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +14,15 @@ from tests.machine.test_links import NODES, FakeDevice, MakeTree, io_link
 
 from firsttouch.cli import machine as cli
 from firsttouch.cli.console import Console
-from firsttouch.machine import amd, backends, gpus
+from firsttouch.engine import discover
+from firsttouch.machine import amd, backends, devices, gpus
 from firsttouch.machine.facts import host_topics
 from firsttouch.machine.measurement_warnings import measurement_warnings
-from firsttouch.machine.partitions import name_partitions
+from firsttouch.machine.partitions import Partition, name_partitions
 from firsttouch.machine.peers import add_peers
 from firsttouch.records.schema import SCHEMA, DeviceCapabilities, DeviceInfo, Machine, Scalar
+from firsttouch.workers.process import TaskResult, Worker
+from firsttouch.workers.protocol import Reply, Task
 
 GIB = 2**30
 MIG_NAME = "NVIDIA H100 80GB HBM3 MIG"
@@ -76,15 +82,16 @@ def nodes_of(count: int, memory: str, *, function: bool = False, second: bool = 
     [
         ("", APART, f"{MIG_NAME} 1g.10gb", 0, "each has a part of the memory and of its bandwidth"),
         ("MIG-c", APART, f"{MIG_NAME} 3g.40gb", 2, "`CUDA_VISIBLE_DEVICES=MIG-a firsttouch run` measures another"),
+        ("MIG-b,MIG-a", APART, f"{MIG_NAME} 1g.10gb", 0, "Each is opened by processes of its own, and none reaches"),
         ("0", TOGETHER, f"{MIG_NAME} 1c.3g.40gb", 0, "up to 2 share a memory and its bandwidth"),
         ("", APART, "another name", None, "one of 3 partitions of one GPU (MIG, 0000:17:00.0)"),
     ],
 )
-def test_a_mig_device_is_named_and_the_others_are_a_call_away(
+def test_a_mig_device_is_named_with_what_it_shares_and_how_others_are_measured(
     visible: str, instances: dict[str, int], title: str, number: int | None, note: str
 ) -> None:
     """CUDA's PCI address and UUID of a MIG device are those of its GPU."""
-    parts = mig(instances).partitions({"CUDA_VISIBLE_DEVICES": visible})
+    parts = mig(instances).partitions({"CUDA_VISIBLE_DEVICES": visible} if visible else {})
     cuda = device("cuda:0", "0000:17:00.0", title, uuid="GPU-h0", memory_bytes=10 * GIB)
     name_partitions([cuda, device("cuda:1", "0000:2A:00.0", "NVIDIA H100 80GB HBM3")], parts)
     assert (cuda.facts.get("partition"), cuda.facts["partitions"]) == (number, 3)
@@ -92,6 +99,60 @@ def test_a_mig_device_is_named_and_the_others_are_a_call_away(
     assert cuda.title == f"{title}, {which} (MIG)"
     assert cuda.facts["uuid"] == ("GPU-h0" if number is None else f"MIG-{'abc'[number]}")
     assert note in cuda.notes[0]
+
+
+def described(monkeypatch: pytest.MonkeyPatch, parts: list[Partition]) -> list[DeviceInfo]:
+    """What a process states of CUDA's only device, which is a MIG device, and of the other ones."""
+    cuda = replace(backends.BACKENDS["cuda"], partitions=lambda: parts, links=dict)
+    title = next((part.name for part in parts if part.opened), "")
+    monkeypatch.setattr(devices, "BACKENDS", {"cuda": cuda})
+    monkeypatch.setattr(devices, "_count", lambda kind: 1)
+    monkeypatch.setattr(
+        devices, "_describe", lambda name, kind: (FakeDevice(name), device(name, "0000:17:00.0", title, l2_bytes=1))
+    )
+    return devices.describe_devices("cuda")
+
+
+def test_mig_devices_that_only_a_process_of_their_own_opens_are_devices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two models; the first is described by the one that is open, the second by one process."""
+    six = {f"1g.10gb {letter}": number for number, letter in enumerate("abcd")} | {"3g.40gb e": 7, "3g.40gb f": 8}
+    parts = mig(six).partitions({})
+    found = described(monkeypatch, parts)
+    started: list[dict[str, str]] = []
+
+    class Asked(Worker):
+        def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+            started.append(dict(environment or {}))
+
+        def ask(self, task: Task, *, timeout: float, memory: int | None = None) -> TaskResult:
+            with pytest.MonkeyPatch.context() as alone:
+                for name, value in started[-1].items():
+                    alone.setenv(name, value)
+                others = mig(six).partitions(os.environ)
+                return TaskResult("done", "", Reply(state="done", devices=described(alone, others) if started else []))
+
+        def kill(self) -> None:
+            pass
+
+    monkeypatch.setattr(discover, "Worker", Asked)
+    complete = discover._with_those_alone(found, 1)
+    assert started == [{"CUDA_VISIBLE_DEVICES": "MIG-e", "FIRSTTOUCH_ALONE": "cuda:4"}]
+    assert [(d.name, d.available, d.facts["uuid"]) for d in complete] == [
+        (f"cuda:{number}", True, f"MIG-{letter}") for number, letter in enumerate("abcdef")
+    ]
+    assert complete[5].title == f"{MIG_NAME} 3g.40gb, partition 6 of 6 (MIG)"
+    assert complete[3].facts["l2_bytes"] == 1
+    assert {d.model for d in complete[:4]} == {complete[0].model} != {complete[5].model}
+    environments = [{}] + [{"CUDA_VISIBLE_DEVICES": f"MIG-{d}", "FIRSTTOUCH_ALONE": f"cuda:{n}"}
+                           for n, d in enumerate("bcdef", 1)]  # fmt: skip
+    assert [d.environment for d in complete] == environments
+
+
+def test_a_device_that_is_alone_in_its_process_is_the_first_of_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FIRSTTOUCH_ALONE", "cuda:3")
+    monkeypatch.setattr(devices, "show_libraries", dict)
+    monkeypatch.setattr(devices._core, "open", lambda name: name)
+    assert [devices.open_device(name) for name in ("cuda:3", "cuda:1", "cpu")] == ["cuda:0", "cuda:1", "cpu"]
 
 
 def test_the_facts_of_all_mig_devices_and_of_a_gpu_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,8 +203,8 @@ def test_whole_gpus_are_no_partitions(make_tree: MakeTree) -> None:
     assert (amd.partitions(tree), amd.driver(tree)) == ([], {"gpus": 2})
     assert amd.driver(make_tree(nodes_of(8, "NPS1", second=True))) == {"gpus": 2}
     assert mig(APART, on=False).partitions({}) == []
-    (cuda,) = devices = [device("cuda:0", "0000:17:00.0")]
-    name_partitions(devices, [])
+    cuda = device("cuda:0", "0000:17:00.0")
+    name_partitions([cuda], [])
     assert (cuda.notes, list(cuda.facts)) == ([], ["pci_bus"])
 
 
@@ -156,5 +217,5 @@ def test_machine_lists_partitions_with_their_devices(make_tree: MakeTree, capsys
     cli._partitions(Console(width=200), machine)
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert f"0000:17:00.0 1 {MIG_NAME} 1g.10gb MIG 10 GiB 16 no other cuda:0" in lines
-    assert f"0000:17:00.0 3 {MIG_NAME} 3g.40gb MIG 40 GiB 16 no other with MIG-c" in lines
+    assert f"0000:17:00.0 3 {MIG_NAME} 3g.40gb MIG 40 GiB 16 no other not offered: MIG-c" in lines
     assert "0000:c1:00.0 8 CPX, NPS4 24 GiB 38 2 partitions unknown" in lines

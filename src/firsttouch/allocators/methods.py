@@ -269,6 +269,7 @@ class _TrialWorkers:
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
+        self._environment: dict[str, str] = {}
 
     def __enter__(self) -> _TrialWorkers:
         return self
@@ -278,7 +279,11 @@ class _TrialWorkers:
             self._worker.kill()
 
     def ask(self, device: DeviceInfo, info: AllocatorInfo, question: Question) -> TaskResult:
-        self._worker = self._worker or Worker()
+        if self._worker is not None and device.environment != self._environment:
+            self._worker.kill()
+            self._worker = None
+        self._environment = device.environment
+        self._worker = self._worker or Worker(device.environment)
         result = self._worker.ask(
             TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT
         )

@@ -172,7 +172,7 @@ def _partition_row(facts: dict[str, Scalar], device: str) -> Sequence[str]:
         format_size(memory) if isinstance(memory, int) else _UNKNOWN,
         str(facts.get("multiprocessors", _UNKNOWN)),
         _UNKNOWN if sharing is None else "no other" if sharing == 1 else f"{sharing} partitions",
-        device or (f"with {facts['uuid']}" if facts.get("uuid") else _UNKNOWN),
+        device or f"not offered: {facts['uuid']}" if facts.get("uuid") else device or _UNKNOWN,
     )
 
 

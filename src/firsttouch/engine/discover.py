@@ -4,10 +4,13 @@ contexts behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from firsttouch.machine.backends import BACKENDS, kind_of
 from firsttouch.machine.limits import environment_limits, host_limit
+from firsttouch.machine.partitions import like
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workers.process import Worker
@@ -45,10 +48,10 @@ def discover_devices(kinds: Iterable[str] = BACKENDS, timeout: float = TIMEOUT) 
                 worker.kill()
 
 
-def _start() -> Worker | str:
+def _start(environment: Mapping[str, str] | None = None) -> Worker | str:
     """Starts a worker. Returns it, or the reason if it could not be started."""
     try:
-        return Worker()
+        return Worker(environment)
     except OSError as error:
         return f"no process could be started to look for it: {error.strerror}"
 
@@ -57,7 +60,24 @@ def _ask(kind: str, worker: Worker | str, timeout: float) -> list[DeviceInfo]:
     devices, reason = (None, worker) if isinstance(worker, str) else _answer(worker, kind, timeout)
     if devices is None:
         return [DeviceInfo(name=kind, kind=kind, title=kind, available=False, reason=reason)]
-    return devices
+    return _with_those_alone(devices, timeout)
+
+
+def _with_those_alone(devices: Sequence[DeviceInfo], timeout: float) -> list[DeviceInfo]:
+    """The devices. Those that only a process of their own opens are described by one, or as another of their model."""
+    described: list[DeviceInfo] = []
+    for device in devices:
+        if device.environment and not device.available:
+            device = like(device, described)
+        if device.environment and not device.available:
+            worker = _start(device.environment)
+            found, reason = (None, worker) if isinstance(worker, str) else _answer(worker, device.kind, timeout)
+            if isinstance(worker, Worker):
+                worker.kill()
+            device = replace(found[0] if found else device, environment=device.environment)
+            device.reason = device.reason if found else reason
+        described.append(device)
+    return described
 
 
 def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo] | None, str]:

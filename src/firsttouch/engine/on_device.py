@@ -232,7 +232,7 @@ class ExperimentOnDevice:
             reason=why_skipped(experiment, factors, candidate.device),
             fresh=experiment.fresh_process,
             own_worker=experiment.own_worker,
-            environment={**self.environment, **environment_of(experiment, factors)},
+            environment={**self.device.environment, **self.environment, **environment_of(experiment, factors)},
             places=places,
             one_process=one_process,
             mpi=bool(places) and experiment.takes_mpi(factors),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 
@@ -9,8 +10,8 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.machine import libraries
-from firsttouch.machine.backends import BACKENDS
-from firsttouch.machine.partitions import name_partitions
+from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.partitions import ALONE, name_partitions, opened_alone
 from firsttouch.machine.peers import add_peers
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
@@ -31,13 +32,13 @@ def show_libraries() -> Mapping[str, str]:
 
 
 def open_device(name: str) -> _core.Device:
-    """Open `cpu`, `opencl:N`, `cuda:N` or `hip:N`.
+    """Open `cpu`, `opencl:N`, `cuda:N` or `hip:N`. One that is alone of its kind in this process is its driver's first.
 
     Raises:
         _core.Unavailable: there is no such device here; the text says why.
     """
     show_libraries()
-    return _core.open(name)
+    return _core.open(f"{kind_of(name)}:0" if name == os.environ.get(ALONE) else name)
 
 
 def describe_devices(kind: str) -> list[DeviceInfo]:
@@ -49,13 +50,16 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     """
     count = _count(kind)
     backend = BACKENDS[kind]
-    described = [_describe(name, kind) for name in backend.device_names(count)]
+    alone = os.environ.get(ALONE, "")
+    names = [alone] if kind_of(alone) == kind else backend.device_names(count)
+    described = [_describe(name, kind) for name in names]
     opened = [(device, info) for device, info in described if device]
-    name_partitions([info for _, info in opened], backend.partitions() if opened else [])
+    devices = [info for _, info in opened]
+    others = name_partitions(devices, backend.partitions() if opened else [])
     add_peers(opened, moves_buffers=backend.moves_buffers, links=backend.links() if len(opened) > 1 else {})
     if backend.between and len(opened) > 1:
         opened[0][1].notes.append(backend.between)
-    return [info for _, info in described]
+    return [info for _, info in described] + ([] if alone else list(opened_alone(others, devices, kind)))
 
 
 def _count(kind: str) -> int:

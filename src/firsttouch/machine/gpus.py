@@ -182,6 +182,7 @@ class Nvml:
 
     def partitions(self, environment: Mapping[str, str]) -> list[Partition]:
         """The MIG devices of all GPUs. Of each GPU, CUDA opens the one that CUDA_VISIBLE_DEVICES names, else the first.
+        If it is set, it offers no others than it names.
 
         The compute instances of a GPU instance share its memory and bandwidth (CUPTI's documentation, "Multi-Instance
         GPU"); a process opens one, and none reaches another GPU (NVIDIA's MIG User Guide, "Deployment considerations").
@@ -193,8 +194,10 @@ class Nvml:
             instances = [self.query("DeviceGetGpuInstanceId", device) for device in devices]
             uuids = [str(_text(self.query("DeviceGetUUID", device) or "")) for device in devices]
             chosen = [uuid for uuid in uuids if uuid and uuid.startswith(_chosen(environment))]
+            offered = uuids if _VISIBLE not in environment else chosen
             for number, (device, uuid) in enumerate(zip(devices, uuids, strict=True)):
-                memory = getattr(self.query("DeviceGetMemoryInfo", device), "total", None)
+                memory = self.query("DeviceGetMemoryInfo", device)
+                total, free = (getattr(memory, name, None) for name in ("total", "free"))
                 attributes = self.query("DeviceGetAttributes", device)
                 found.append(
                     Partition(
@@ -203,13 +206,14 @@ class Nvml:
                         partitions=len(devices),
                         mode="MIG",
                         memory_shared_by=None if None in instances else instances.count(instances[number]),
-                        memory_bytes=memory if isinstance(memory, int) and memory < NOT_AVAILABLE else None,
+                        memory_bytes=total if isinstance(total, int) and total < NOT_AVAILABLE else None,
+                        free_bytes=free if isinstance(free, int) and free < NOT_AVAILABLE else None,
                         name=str(_text(self.query("DeviceGetName", device) or "")),
                         uuid=uuid,
                         processors=getattr(attributes, "multiprocessorCount", None),
                         opened=uuid == chosen[0] if chosen else number == 0,
-                        alone=True,
                         chosen_by=_VISIBLE,
+                        offered=uuid in offered,
                     )
                 )
         return found

@@ -6,13 +6,17 @@ are and what they share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from firsttouch.machine.links import pci_address
 from firsttouch.machine.tree import Facts, drop_missing
-from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.schema import DeviceInfo, Scalar
 
+ALONE = "FIRSTTOUCH_ALONE"
+"""The environment variable with the name of the device that is the only one of its kind in a process."""
 SAME_GPU = "same GPU"
 """The link between two partitions of one GPU."""
 TOPIC = "partition "
@@ -25,8 +29,9 @@ class Partition:
 
     gpu: the GPU's PCI address. number: from 0, of `partitions`. mode: as its vendor names it, such as MIG or CPX, NPS1.
     memory_shared_by: how many partitions use this one's memory and its bandwidth, with itself; None if unknown. name,
-    uuid: '' if its driver states none. opened: whether a process opens it in this environment. alone: whether it opens
-    no other, and reaches none. chosen_by: the environment variable that says which one.
+    uuid: '' if its driver states none. opened: whether a process opens it in this environment. chosen_by: the variable
+    that says which one a process opens, if it opens no other and reaches none; '' if it opens all. offered: whether the
+    user's environment lets that variable name it.
     """
 
     gpu: str
@@ -38,14 +43,15 @@ class Partition:
     name: str = ""
     uuid: str = ""
     processors: int | None = None
+    free_bytes: int | None = None
     opened: bool = True
-    alone: bool = False
     chosen_by: str = ""
+    offered: bool = True
 
     @property
     def label(self) -> str:
         """Its number from 1 and its mode, for people."""
-        return f"partition {self.number + 1} of {self.partitions} ({self.mode})"
+        return _label(self.number, self.partitions, self.mode)
 
     @property
     def key(self) -> str:
@@ -65,6 +71,10 @@ class Partition:
                 "memory_shared_by": self.memory_shared_by,
             }
         )
+
+
+def _label(number: int, partitions: Scalar, mode: Scalar) -> str:
+    return f"partition {number + 1} of {partitions} ({mode})"
 
 
 def partition_key(gpu: str, number: int) -> str:
@@ -91,13 +101,15 @@ def topics_of(facts: Mapping[str, Facts]) -> list[Facts]:
     return [some for topic, some in facts.items() if topic.startswith(TOPIC)]
 
 
-def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partition]) -> None:
+def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partition]) -> list[Partition]:
     """Give the devices that are partitions their facts, a title and a UUID of their own, and the first of each GPU a
     note on what they share. A device's number is left out if the driver's devices are not those that were expected.
+    Returns the partitions that are none of the devices, as far as that is known.
     """
     by_gpu: dict[str, list[Partition]] = {}
     for partition in partitions:
         by_gpu.setdefault(partition.gpu, []).append(partition)
+    others: list[Partition] = []
     for gpu, parts in by_gpu.items():
         own = [device for device in devices if _gpu_of(device) == _board(gpu)]
         opened = [part for part in parts if part.opened]
@@ -105,7 +117,42 @@ def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partitio
         for device, part in zip(own, opened if known else [parts[0]] * len(own), strict=True):
             _describe(device, part, numbered=known)
         if own:
-            own[0].notes.append(remark(parts, own, opened if known else []))
+            own[0].notes.append(remark(parts, own))
+        others += [part for part in parts if not own or (known and part not in opened)]
+    return others
+
+
+def opened_alone(partitions: Iterable[Partition], devices: Sequence[DeviceInfo], kind: str) -> Iterator[DeviceInfo]:
+    """The partitions that a process opens only if an environment variable names them, as further devices of a kind. One
+    that is like a device is described as that is; of others, discovery asks a process of their own.
+    """
+    offered = [part for part in partitions if part.chosen_by and part.uuid and part.offered]
+    for number, part in enumerate(offered, len(devices)):
+        name = f"{kind}:{number}"
+        made = DeviceInfo(name=name, kind=kind, title=part.name, available=False, reason="not opened yet")
+        made.facts = {"pci_bus": part.gpu, "uuid": part.uuid, "partition": part.number}
+        made.facts |= drop_missing({"memory_free_bytes": part.free_bytes})
+        made.environment = {part.chosen_by: part.uuid, ALONE: name}
+        yield like(made, devices)
+
+
+def like(device: DeviceInfo, devices: Iterable[DeviceInfo]) -> DeviceInfo:
+    """A partition that was not opened, described by one of the same model among the devices if there is one."""
+    same = next((d for d in devices if d.available and d.facts.get("model") == device.title), None)
+    if same is None:
+        return device
+    number = device.facts["partition"]
+    assert isinstance(number, int)
+    label = _label(number, same.facts["partitions"], same.facts["partition_mode"])
+    return msgspec.structs.replace(
+        same,
+        name=device.name,
+        title=f"{device.title}, {label}",
+        facts={**{k: v for k, v in same.facts.items() if k != "memory_free_bytes"}, **device.facts},
+        environment=device.environment,
+        notes=[],
+        peers=[],
+    )
 
 
 def _describe(device: DeviceInfo, part: Partition, numbered: bool) -> None:
@@ -132,18 +179,18 @@ def _is_named(device: DeviceInfo, part: Partition) -> bool:
     return part.name in ("", device.title)
 
 
-def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo], opened: Sequence[Partition]) -> str:
-    """What the partitions of a GPU share, and how those are measured that a process does not open beside others."""
+def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo]) -> str:
+    """What the partitions of a GPU share, and how those are measured that this call does not offer."""
     first = parts[0]
     total = f"{first.partitions} partitions of one GPU ({first.mode}, {first.gpu})"
     whose = (
         f"this is one of {total}" if len(devices) == 1 else f"{devices[0].name} to {devices[-1].name} are of {total}"
     )
     text = f"{whose}{_shared(parts)}."
-    others = [part.uuid for part in parts if part not in opened and part.uuid]
-    if first.alone and others:
-        text += f" A process opens one, which does not reach another; `{first.chosen_by}={others[0]} firsttouch run` "
-        text += "measures another."
+    if first.chosen_by:
+        text += " Each is opened by processes of its own, and none reaches another."
+    if hidden := [part for part in parts if part.chosen_by and part.uuid and not (part.offered or part.opened)]:
+        text += f" `{first.chosen_by}={hidden[0].uuid} firsttouch run` measures another."
     return text
 
 

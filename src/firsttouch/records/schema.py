@@ -421,7 +421,7 @@ class DeviceInfo(Stored):
 
     facts: the values that the vendor reports, under plain names. notes: sentences that a reader of its results must
     know. peers: the machine's other devices that run kernels; for the CPU, the NUMA nodes with memory (node0, node1,
-    ...).
+    ...). environment: the variables without which no process opens it.
     """
 
     name: str
@@ -434,6 +434,7 @@ class DeviceInfo(Stored):
     allocators: list[AllocatorInfo] = []
     notes: list[str] = []
     peers: list[Peer] = []
+    environment: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         check_integers(self.facts.values())
