@@ -59,7 +59,7 @@ def test_every_name_of_the_package_is_a_candidate():
         ("advise --set k", ["kernels="]),
         ("compare a published:gh", ["published:gh200"]),
         ("compare ", []),
-        ("report x --format p", ["png"]),
+        ("report x --format pn", ["png"]),
         ("report ", []),
         ("interfaces x --kind co", ["copy", "collective"]),
         ("completion z", ["zsh"]),
