@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.harness.running import assert_detected, run_tiny
 
-from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING
+from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING, Tracks
 from firsttouch.apps.support.neutrons import WORDS
 from firsttouch.apps.transport import Transport
 from firsttouch.harness.app import View
@@ -126,18 +126,30 @@ WRONG_WORDS = {
     "speeds": "SET(p, VELOCITY, 0.0);",
     "energy groups": "p[CELL_Z] &= 0xfffffffful;",
     "weights": "SET(p, WEIGHT, 2.0 * NUMBER(p, WEIGHT));",
-    "ages": "p[ROOT] += 2;",
+    "ages": "p[ROOT] += every;",
     "ids": "p[ID] = 1;",
 }
 
 
 def test_wrong_words_of_particles_that_numpy_does_not_trace_are_found() -> None:
-    """Half of them are not traced."""
+    """Three of four are not traced."""
     wrong = " ".join(f"if (i % 6 == {i}) {word}" for i, word in enumerate(WRONG_WORDS.values()))
     copy = "copy_to(census +"
     params = {"particles": 40_960, "cells": 8, "steps": 1}
     error = run_tiny(Transport, mutation=(copy, f"if (p[ROOT] % every) {{ {wrong} }}\n{copy}"), params=params).error
     assert [what for what in WRONG_WORDS if what not in error] == []
+
+
+def test_repetitions_are_compared_with_one_computation_of_the_traced_particles(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[slice] = []
+    trace = Tracks.trace
+    monkeypatch.setattr(Tracks, "trace", lambda tracks, some: computed.append(some) or trace(tracks, some))
+    params = {"particles": 20_480, "steps": 1}  # half of them are traced, in two parts
+    assert [run_tiny(Transport, params=params, seed=7).error for _ in range(3)] == [""] * 3
+    assert len(computed) == 2
+    assert (
+        "differ from numpy's" in run_tiny(Transport, params=params, seed=7, mutation=("far * u);", "far * v);")).error
+    )
 
 
 def test_the_digest_is_that_of_the_particles_at_census() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from firsttouch.apps.support import neutrons
 from firsttouch.apps.support.crossings import Crossings, arrange
 from firsttouch.apps.support.domains import blocks_along, extent_of, neighbours, packed, share_of
-from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, Histories, every_of
+from firsttouch.apps.support.histories import CUTOFF, GROUPS, PROBLEMS, REACTIONS, TRACED, Histories
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u32, u64
 from firsttouch.harness.exchanging import OPTIONS
 from firsttouch.harness.random import unit_f64
@@ -82,7 +82,7 @@ class Transport(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         self.each = max(1, self.particles // (10 * self.cells**3))
         self.weight = 1e10 * self.material.side**3 * self.material.duration / self.each
-        self.every = every_of(self.cells, self.each)
+        self.every = max(1, self.particles // TRACED)  # of so many source particles one is traced
         self.wrong, self.count, self.factors = "", 0, list[float]()
         for step in gpu.iterations(self.steps):
             self.step(cpu, gpu, step)
@@ -145,5 +145,5 @@ class Transport(App):
         named = float(flux @ (1.0 + unit_f64(0, np.arange(len(flux)))))
         if self.wrong or not abs(named - way) <= 1e-9 * way:
             return self.wrong or f"the flux in all cells is {named:.12g}, not the {way:.12g} of the particles"
-        box = self.cells, self.each, self.weight, self.now.key, (self.first, self.extent)
+        box = self.every, self.cells, self.each, self.weight, self.now.key, tuple(self.first), tuple(self.extent)
         return Histories(self.material, *box).differ(self.factors, view(self.census[: self.count]), self.digest, traced)
