@@ -1,6 +1,6 @@
 """A made-up node of several GPUs over NVLink, and what a plain quick run would have measured there.
 
-    python tests/node_of_gpus.py DIR [--slow-pair 2,5] [--slow-gpu 6] [--missing 3] [--ranks 8]
+    python tests/node_of_gpus.py DIR [--slow-pair 2,5] [--slow-gpu 6] [--missing 3] [--ranks 8] [--plain]
 
 writes a results directory, to look at its report.
 """
@@ -29,6 +29,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import (
     SCHEMA,
     DeviceInfo,
+    Location,
     Machine,
     Metric,
     Party,
@@ -48,7 +49,8 @@ class Node:
 
     slow_pair: from one to the other data cross at slow_gbs. slow_gpu: its memory has 0.8 of its sisters' bandwidth.
     missing: it does not open. ranks: those of collective operations. noise: how far the values of equals lie apart, in
-    both directions. scale: the factor of all rates, for a node that is slower than its sisters. run: which of its runs,
+    both directions. scale: the factor of all rates, for a node that is slower than its sisters. every: everything was
+    measured on every GPU and pair, as if each had been named; otherwise as in a plain run. run: which of its runs,
     whose values differ by that noise.
     """
 
@@ -60,6 +62,7 @@ class Node:
     ranks: tuple[int, ...] = (2, 8)
     noise: float = 0.003
     scale: float = 1.0
+    every: bool = True
     host: str = "node1"
     run: int = 0
 
@@ -132,7 +135,39 @@ def records(node: Node) -> list[Record]:
         made += _between(node, *pair, curve=pair == first)
     for gpu in node.present:
         made += _within(node, gpu)
-    return [*made, *_together(node)]
+    made += _together(node)
+    return made if node.every else _of_plain_run(node, made)
+
+
+def _of_plain_run(node: Node, records: list[Record]) -> list[Record]:
+    """Those that a plain run measures: of what does not ask about each GPU or pair, those of the first."""
+    pairs = [Location(device=a, peer=b) for a, b in permutations(node.present, 2)]
+    first, kept = pairs[0] if pairs else Location(device=node.present[0]), list[Record]()
+    sizes = [(r.experiment, int(r.factors.get("size", 0))) for r in records if r.device != "cpu"]
+    largest = {name: max(size for experiment, size in sizes if experiment == name) for name in _ON_EACH}
+    for r in records:
+        wanted = _ON_EACH.get(r.experiment)
+        at_largest = wanted is not None and r.factors["size"] == largest[r.experiment]
+        on_each = at_largest and all(r.factors.get(n) in some for n, some in wanted.items())
+        peer = str(r.factors.get("peer", ""))
+        if on_each and peer != "self":
+            kept.append(r)
+        elif r.device in ("cpu", first.device) and peer in ("", "self", first.peer):
+            others = pairs if peer not in ("", "self") else [Location(device=name) for name in node.present]
+            own = Location(device=r.device, peer=peer if peer != "self" else "")
+            of_one = r.device != "cpu" and r.experiment != "collective"
+            kept.append(msgspec.structs.replace(r, stands_for=[o for o in others if o != own] if of_one else []))
+    return kept
+
+
+_ON_EACH: Mapping[str, Mapping[str, tuple[Scalar, ...]]] = {
+    "bandwidth": {"kernel": ("triad",), "allocator": ("device",)},
+    "latency": {"allocator": ("device",)},
+    "transfer": {"engine": ("copy-engine",), "allocator": ("pinned",)},
+    "p2p-latency": {},
+    "p2p-copy": {"engine": ("copy-engine",), "direction": ("out", "both")},
+}
+"""What a plain run measures on each GPU or pair at the largest size."""
 
 
 # -------------------------------------------------------------------------------------------------- single records
@@ -243,6 +278,7 @@ def _between(node: Node, gpu: str, peer: str, *, curve: bool) -> Iterator[Record
 
 def _copies(node: Node, gpu: str, peer: str, sizes: list[int]) -> Iterator[Record]:
     memory: Factors = {"source": "device", "target": "device", "first_touch": "gpu", "threads": 0}
+    memory["access"] = "both-ways"
     for engine, usual in NVLINK.items():
         out, into = _link(node, gpu, peer, usual), _link(node, peer, gpu, usual)
         both = BOTH_WAYS[engine] * min(out, into) / usual
@@ -277,6 +313,7 @@ def _within(node: Node, gpu: str) -> Iterator[Record]:
         rate = HBM * share / (2 if kernel.startswith("copy-") and kernel != "copy-there" else 1)
         yield _point(node, "p2p-direct", gpu, rate, {"kernel": kernel, **own, "size": GIB}, _ways(rate, 0.0, False))
     memory: Factors = {"source": "device", "target": "device", "first_touch": "gpu", "threads": 0, "size": 256 * MIB}
+    memory["access"] = "both-ways"
     for engine in NVLINK:
         for direction in ("out", "in", "both"):
             factors: Factors = {"engine": engine, "peer": "self", "direction": direction, **memory}
@@ -314,6 +351,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float)
     parser.add_argument("--host")
     parser.add_argument("--run", type=int)
+    parser.add_argument("--plain", dest="every", action="store_false", default=None)
     chosen: dict[str, Any] = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     directory = chosen.pop("directory")
     print(write(Node(**chosen), directory))

@@ -14,12 +14,14 @@ from firsttouch.analysis.alike import alikeness
 from firsttouch.analysis.findings import Quantity
 from firsttouch.commands import Conclusions, conclusions
 from firsttouch.experiments import all_experiments
+from firsttouch.figures import Heat
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen
 from firsttouch.report.palette import Palette
+from firsttouch.report.sentences import sentences
 from firsttouch.views.gpus import numbers_of_several
 
 SHOWN = ("bandwidth", "latency", "transfer", "p2p-latency", "p2p-copy", "p2p-message", "collective")
@@ -58,7 +60,7 @@ def test_a_slow_pair_a_slow_gpu_and_an_absent_one_are_named() -> None:
     screen = screen_of(FAULTY)
     said = texts(screen)
     assert said["Copies between GPUs, one way"].endswith(
-        "41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 197 GB/s"
+        "41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s"
     )
     assert "20 of 21 pairs alike within 1 %, but cuda:2 and cuda:5 at" in said["Copies between GPUs, both ways"]
     assert "6 of 7 GPUs alike within 1 %, but cuda:6 at 2,390 GB/s; 620 ns" in said["Each of 7 GPUs"]
@@ -134,9 +136,9 @@ def test_values_that_differ_throughout_are_a_range_and_two_values_have_no_outlie
     assert [r.device for r in alikeness(at(100, 50, 101)).apart] == ["cuda:1"]
     assert not alikeness(at(100, 98, 102, 99, 101)).apart
     screen = first_screen(Results(machine(Node()), None, at(100, 50), []), [])
-    assert "2 GPUs from 50 GB/s (cuda:1) to 100 GB/s (cuda:0)" in texts(screen)["Each of 2 GPUs"]
+    assert "2 GPUs, from 50 GB/s for cuda:1 to 100 GB/s for cuda:0" in texts(screen)["Each of 2 GPUs"]
     screen = first_screen(Results(machine(Node()), None, at(60, 70, 80, 90, 100), []), [])
-    assert "5 GPUs from 60 GB/s (cuda:0) to 100 GB/s (cuda:4)" in texts(screen)["Each of 5 GPUs"]
+    assert "5 GPUs, from 60 GB/s for cuda:0 to 100 GB/s for cuda:4" in texts(screen)["Each of 5 GPUs"]
 
 
 def test_pairs_that_were_not_measured_are_counted() -> None:
@@ -186,7 +188,7 @@ def test_the_picture_is_all_pairs_one_way_and_both_ways_in_percent_of_the_stated
     assert cells["direction both", "cuda:5", "cuda:2"] == "41"
     assert "Blank" not in " ".join(drawing.notes)
     assert screen.message.startswith(
-        "Copies one way: 41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 197 GB/s."
+        "Copies one way: 41 of 42 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s."
     )
 
 
@@ -202,8 +204,8 @@ def test_the_table_of_gpus_has_what_is_apart_with_its_part_of_the_usual_value() 
     rows = {row[0]: row[1:] for row in table.rows}
     assert [row[0] for row, kind in zip(table.rows, table.kinds, strict=True) if kind] == ["cuda:2", "cuda:5", "cuda:6"]
     assert rows["cuda:6"][0] == "2,390 GB/s (0.80)"
-    assert rows["cuda:2"][-2:] == ["197 GB/s (0.53, to cuda:5)", "374 GB/s"]
-    assert rows["cuda:5"][-1] == "197 GB/s (0.53, from cuda:2)"
+    assert rows["cuda:2"][-2:] == ["198 GB/s (0.53, to cuda:5)", "373 GB/s"]
+    assert rows["cuda:5"][-1] == "198 GB/s (0.53, from cuda:2)"
     assert not any(screen_of(Node()).gpus[0].kinds)
 
 
@@ -228,3 +230,36 @@ def _layers(spec: Any) -> list[Any]:
     parts = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ()
     own = [spec] if isinstance(spec, dict) and "encoding" in spec else []
     return own + [layer for part in parts for layer in _layers(part)]
+
+
+def test_a_plain_run_says_for_which_pairs_its_messages_hold_and_draws_no_matrix_of_one_pair() -> None:
+    node = Node(every=False)
+    said = texts(screen_of(node))
+    assert said["Messages between GPUs"].endswith("measured from cuda:0 to cuda:1, for 56 equal pairs")
+    assert "all 28 pairs alike" in said["Copies between GPUs, both ways"]
+    figures = {}
+    for name in ("p2p-direct", "p2p-message", "p2p-copy", "p2p-latency"):
+        known = all_experiments()[name]
+        (section,) = known.sections(known.derive([r for r in measured_on(node) if r.experiment == name]), None)
+        figures[name] = [figure for figure in section.figures if isinstance(figure, Heat)]
+    assert not figures["p2p-direct"] + figures["p2p-message"]
+    (copies,) = figures["p2p-copy"]
+    assert copies.where["engine"] == ("copy-engine",)
+    assert figures["p2p-latency"]
+
+
+@pytest.mark.parametrize(
+    ("experiment", "said"),
+    [
+        ("p2p-copy", "copy-engine 374 GB/s (55 of 56 pairs alike within 1 %, but cuda:2 to cuda:5 at 198 GB/s)"),
+        ("p2p-direct", "read 330 GB/s (55 of 56 pairs alike within 1 %, but cuda:5 in that of cuda:2 at 174 GB/s)"),
+        ("p2p-message", "xccl 364 GB/s in device memory (55 of 56 pairs alike within 1 %, but cuda:2 to cuda:5 at"),
+        (
+            "p2p-latency",
+            "takes 700 ns (all 56 pairs alike within 1 %), 1.13 times as long as from its own (620 ns, cuda:",
+        ),
+    ],
+)
+def test_sections_say_of_all_pairs_which_are_alike(experiment: str, said: str) -> None:
+    rows = [r for r in measured_on(Node(slow_pair=(2, 5))) if r.experiment == experiment]
+    assert said in " ".join(sentences(all_experiments()[experiment].findings(rows, None)))

@@ -117,11 +117,13 @@ def _print_indented(sentence: str) -> None:
 
 
 def _filled(text: str, first: str = "", others: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
+    """Lines of text, none of which ends between a number and its %."""
+    lines = textwrap.wrap(
+        text.replace(" %", "\N{NO-BREAK SPACE}%"),
         text_width(),
         initial_indent=first,
         subsequent_indent=others,
         break_on_hyphens=False,
         break_long_words=False,
     )
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]

@@ -10,7 +10,7 @@ from firsttouch.analysis.statistics import distinct, group_by, measured, value
 from firsttouch.figures import Bar, Figure, Heat, Line
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.text import label
-from firsttouch.views.pairs import BETWEEN, BY, MEMORY, OWNER, SIDES, kind_of, matrix
+from firsttouch.views.pairs import BETWEEN, BY, MEMORY, OWNER, SIDES, is_own, kind_of, matrix
 
 
 def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[Figure]:
@@ -29,8 +29,10 @@ def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[
 def _of(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
     if isinstance(figure, Heat):
         figure = replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure  # nodes are compared with own
-        usual = matrix(_shown(figure, rows))
-        pairs = [_at(figure, usual[0])] if len(group_by(usual, BY, OWNER)) > 1 else []
+        usual, where = _fullest(figure, matrix(_shown(figure, rows)))
+        between = [r for r in usual if not is_own(r)] or usual
+        several = len(group_by(between, BY, OWNER)) > 1
+        pairs = [_at(replace(figure, where={**figure.where, **where}), usual[0])] if several else []
         return [*pairs, *_by_memory(figure, rows)]
     with_curves = [name for (name,), some in group_by(rows, BY).items() if len(distinct(some, "size")) > 1]
     drawn = {BY: tuple(map(str, with_curves))} if with_curves else {}
@@ -38,6 +40,18 @@ def _of(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
     if not isinstance(figure, Line) or len(_names(rows, BETWEEN)) <= len(_names(rows, figure.colour)):
         return [figure]
     return [replace(figure, colour=BETWEEN, dash="" if figure.dash in (BETWEEN, *MEMORY) else figure.colour)]
+
+
+def _fullest(
+    figure: Heat, rows: Sequence[Record]
+) -> tuple[Sequence[Record], Mapping[str, Scalar | tuple[Scalar, ...]]]:
+    """Those of the panels that have at least half as many pairs as the fullest, and what they have in common."""
+    panels = group_by(rows, figure.facet) if figure.facet else {}
+    pairs = {name: len(group_by(some, BY, OWNER)) for (name,), some in panels.items()}
+    kept = tuple(name for name, n in pairs.items() if 2 * n >= max(pairs.values()))
+    if len(kept) == len(pairs):
+        return rows, {}
+    return [r for r in rows if value(r, figure.facet) in kept], {figure.facet: kept}
 
 
 def _by_memory(figure: Heat, rows: Sequence[Record]) -> list[Figure]:

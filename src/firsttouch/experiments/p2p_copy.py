@@ -50,9 +50,9 @@ from firsttouch.views.pairs import (
     SIDES,
     between_devices,
     by_kind,
-    fastest_pairs,
     is_own,
     shortest_alone,
+    usual_pairs,
 )
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
@@ -253,7 +253,7 @@ class P2pCopy(PairExperiment):
         outward = [r for r in records if r.factors["direction"] == OUT]
         kinds = by_kind(outward).values()
         return [
-            *(f for of in kinds for f in fastest_pairs(between_devices(of), "engine", BEST, RANGE)),
+            *(f for of in kinds for f in usual_pairs(between_devices(of), "engine", ONE, SEVERAL)),
             *(f for of in kinds for f in shortest_alone([r for r in of if not is_own(r)], ALONE)),
         ]
 
@@ -273,15 +273,10 @@ def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
     return replace(factor, values=list(dict.fromkeys([*factor.values, *moving])))
 
 
-_HEAD = "fastest copies to {target} memory of another {party}, over {size}:"
+_HEAD = "copies to {target} memory of another {party}, over {size}:"
 _OUTWARD = (*PARTIES, "direction")
-BEST = Claim("p2p-copy.best", "{engine} {value} ({by} to {owner}{unclear})", _HEAD, _OUTWARD)
-RANGE = Claim(
-    "p2p-copy.best",
-    "{engine} {value} ({by} to {owner}{unclear}; least {other_value}, {slow_by} to {slow_owner})",
-    _HEAD,
-    _OUTWARD,
-)
+ONE = Claim("p2p-copy.pairs", "{engine} {value} ({by} to {owner})", _HEAD, _OUTWARD)
+SEVERAL = Claim("p2p-copy.pairs", "{engine} {value}", _HEAD, _OUTWARD)
 ALONE = Claim(
     "p2p-copy.alone", "a single copy of {size} takes at least {value} ({engine}, {by} to {owner})", names=_OUTWARD
 )

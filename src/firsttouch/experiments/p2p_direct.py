@@ -18,7 +18,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWN, OWNER, PARTIES, between_devices, by_kind, fastest_pairs
+from firsttouch.views.pairs import BY, OWN, OWNER, PARTIES, actor_of, between_devices, by_kind, owner_of, usual_pairs
 
 
 @dataclass(frozen=True)
@@ -133,14 +133,13 @@ class P2pDirect(PairExperiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()
-        return [f for of in kinds for f in fastest_pairs(between_devices(of), "kernel", BEST, RANGE)]
+        return [f for of in kinds for f in usual_pairs(between_devices(of), "kernel", ONE, SEVERAL, _called)]
 
 
-_HEAD = "fastest kernels in {allocator} memory of another {party}, over {size}:"
-BEST = Claim("p2p-direct.best", "{kernel} {value} ({by} in that of {owner}{unclear})", _HEAD, PARTIES)
-RANGE = Claim(
-    "p2p-direct.best",
-    "{kernel} {value} ({by} in that of {owner}{unclear}; least {other_value}, {slow_by} in that of {slow_owner})",
-    _HEAD,
-    PARTIES,
-)
+def _called(record: Record) -> str:
+    return f"{actor_of(record)} in that of {owner_of(record)}"
+
+
+_HEAD = "kernels in {allocator} memory of another {party}, over {size}:"
+ONE = Claim("p2p-direct.pairs", "{kernel} {value} ({by} in that of {owner})", _HEAD, PARTIES)
+SEVERAL = Claim("p2p-direct.pairs", "{kernel} {value}", _HEAD, PARTIES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from firsttouch import _core
+from firsttouch.analysis.alike import Alikeness, alikeness
 from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
@@ -16,6 +17,7 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
 from firsttouch.session import Session
+from firsttouch.views.equals import are_alike_but_few, compare_equals
 from firsttouch.views.pairs import (
     BY,
     OWN,
@@ -23,6 +25,7 @@ from firsttouch.views.pairs import (
     PARTIES,
     between_devices,
     by_kind,
+    name_of_pair,
     own_of,
     pairs_not_told_apart,
     parties_of,
@@ -97,6 +100,9 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     pairs = between_devices(records)
     if not pairs:
         return []
+    found = alikeness(pairs)
+    if len(pairs) > 1 and are_alike_but_few(found):
+        return [_of_equals(found, records)]
     nearest, farthest = extremes(pairs)
     own = own_of(farthest, records)
     beside = compare(farthest, own) if own else None
@@ -107,10 +113,27 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     return findings
 
 
+def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
+    """The finding about pairs of which most are alike, beside the memory of one's own."""
+    rows = [found.usual, *(r for r in (*found.alike, *found.apart) if r is not found.usual)]
+    owns = {id(r): own for r in rows if (own := own_of(r, records)) is not None}
+    equals = compare_equals(found, len(rows), "pair", name_of_pair)
+    text, beside = f"{_ANY} ({equals.text})", None
+    if owns:
+        own = owns.get(id(found.usual), next(iter(owns.values())))
+        beside = compare(found.usual, own)
+        text += ", {ratio} times as long as from its own ({other_value}, {other_device})" if beside.is_clear else ""
+    claim = Claim("p2p-latency.pairs", text, names=PARTIES)
+    shown = beside if beside is not None and beside.is_clear else None
+    names: dict[str, Any] = {**parties_of(found.usual), **equals.names}
+    return finding(claim, rows, details=dict(equals.details), comparison=shown, **names)
+
+
 def _named(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
     return finding(claim, record, comparison=comparison, unclear=unclear, **parties_of(record))
 
 
+_ANY = "a random load from {size} of {allocator} memory of another {party} takes {value}"
 _LOAD = "a random load from {size} of {allocator} memory of {owner} takes {by} {value}"
 FARTHEST = Claim("p2p-latency.farthest", _LOAD, names=PARTIES)
 FARTHER = Claim(

@@ -51,12 +51,12 @@ from firsttouch.views.pairs import (
     SIDES,
     between_devices,
     by_kind,
-    fastest_pairs,
     is_own,
     matrix,
     owner,
     parties_of,
     shortest_alone,
+    usual_pairs,
 )
 
 
@@ -192,7 +192,7 @@ class P2pMessage(PairExperiment):
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
-            *(f for of in kinds for f in fastest_pairs(_shown(of), INTERFACE, BEST, RANGE)),
+            *(f for of in kinds for f in usual_pairs(_shown(of), INTERFACE, ONE, SEVERAL)),
             *(f for of in kinds for f in shortest_alone(_shown_at_any_size(of), ALONE)),
             *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
@@ -225,14 +225,9 @@ def _to_itself(records: Sequence[Record]) -> list[Finding]:
     return [finding(ITSELF, fastest, **parties_of(fastest))]
 
 
-_HEAD = "fastest messages of {size} between two processes:"
-BEST = Claim("p2p-message.best", "{interface} {value} ({by} to {owner}, {target} memory{unclear})", _HEAD, PARTIES)
-RANGE = Claim(
-    "p2p-message.best",
-    "{interface} {value} ({by} to {owner}, {target} memory{unclear}; least {other_value}, {slow_by} to {slow_owner})",
-    _HEAD,
-    PARTIES,
-)
+_HEAD = "messages of {size} between two processes:"
+ONE = Claim("p2p-message.pairs", "{interface} {value} ({by} to {owner}, {target} memory)", _HEAD, PARTIES)
+SEVERAL = Claim("p2p-message.pairs", "{interface} {value} in {target} memory", _HEAD, PARTIES)
 ITSELF = Claim(
     "p2p-message.itself",
     "a process on {by} sends messages of {size} to itself at {value} ({interface})",

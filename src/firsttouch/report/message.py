@@ -32,11 +32,10 @@ def messages(drawings: Sequence[Drawing], findings: Sequence[Finding]) -> list[s
 
 def _of_one_list(findings: Sequence[Finding]) -> list[Finding]:
     """The first finding, and those that make one sentence with it."""
-    return (
-        [f for f in findings if f.claim == findings[0].claim]
-        if findings and findings[0].claim.head
-        else [*findings[:1]]
-    )
+    if not findings or not findings[0].claim.head:
+        return [*findings[:1]]
+    first = findings[0].claim
+    return [f for f in findings if (f.claim.id, f.claim.head) == (first.id, first.head)]
 
 
 def _shows(drawing: Drawing, finding: Finding) -> bool:

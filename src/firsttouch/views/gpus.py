@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from firsttouch.allocators.properties import common_allocator, main_allocator
-from firsttouch.analysis.alike import ALIKE, FEWEST, Alikeness, alikeness
+from firsttouch.analysis.alike import FEWEST, alikeness
 from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, number, quantity
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
-from firsttouch.views.pairs import BY, OWNER, actor_of, kind_of, memory_of, owner_of
+from firsttouch.views.equals import compare_equals
+from firsttouch.views.pairs import BOTH, BY, OWNER, actor_of, kind_of, memory_of, name_of_pair, owner_of
 from firsttouch.views.ranking import groups_apart_from
 
-MOST_APART = 3
-"""The most pairs or GPUs that are named as being apart from the others."""
-WIDEST = 10
-"""The percent within which values are called alike."""
 _PAIR = ("device", PEER)
-BOTH, OUT = "both", "out"
+OUT = "out"
 
 
 @dataclass(frozen=True)
@@ -121,11 +118,6 @@ def _unordered(pairs: PairsOfLink) -> PairsOfLink:
     return replace(pairs, records=rows, possible=pairs.possible // 2)
 
 
-def name_of_pair(record: Record) -> str:
-    between = {BOTH: "and"}.get(str(record.factors.get("direction")), "to" if record.unit == "GB/s" else "from")
-    return f"{actor_of(record)} {between} {owner_of(record)}"
-
-
 def _of_pairs(
     records: Sequence[Record], machine: Machine, experiment: str, claim: Claim, **factors: object
 ) -> list[Finding]:
@@ -201,75 +193,6 @@ def _placed(record: Record) -> Record:
     return msgspec.structs.replace(record, counters={**record.counters, **placed})
 
 
-# ------------------------------------------------------------------------------------------------ who is apart
-
-
-@dataclass(frozen=True)
-class Comparing:
-    """What a claim says of several equals. text: with placeholders for the details and the names."""
-
-    text: str
-    details: Mapping[str, Quantity]
-    names: Mapping[str, str]
-
-
-def compare_equals(
-    found: Alikeness, possible: int, noun: str, name: Callable[[Record], str], prefix: str = ""
-) -> Comparing:
-    """Which are alike, and which are apart.
-
-    possible: how many equals there are, measured or not. noun: what each is. name: of the one a record is about.
-    prefix: that of all placeholders.
-    """
-    rows = [*found.alike, *found.apart]
-    if (n := len(rows)) == 1:
-        only = "" if possible == 1 else f", the one {noun} measured of {possible}"
-        return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
-    worst, best = _ends(rows)
-    details = {f"{prefix}worst": quantity(worst), f"{prefix}best": quantity(best)}
-    names = {f"{prefix}worst_name": name(worst), f"{prefix}best_name": name(best)}
-    measured = f"{n} {noun}s" if n >= possible else f"{n} measured {noun}s of {possible}"
-    if found.percent > WIDEST or (n < FEWEST and found.percent > 100 * ALIKE):
-        first, last = (f"{{{prefix}{end}}} ({{{prefix}{end}_name}})" for end in ("worst", "best"))
-        return Comparing(f"{measured} from {first} to {last}", details, names)
-    alike = f"alike within {found.percent} %"
-    if not found.apart:
-        return Comparing(f"{'both' if n == 2 else f'all {n}'}{measured.removeprefix(str(n))} {alike}", details, {})
-    text, more_details, names = _apart(found, name, f"{prefix}apart_")
-    return Comparing(f"{len(found.alike)} of {measured} {alike}, but {text}", details | more_details, names)
-
-
-def _ends(rows: Sequence[Record]) -> tuple[Record, Record]:
-    """The worst and the best."""
-    ordered = sorted(rows, key=median_of, reverse=rows[0].better == "lower")
-    return ordered[0], ordered[-1]
-
-
-def _apart(
-    found: Alikeness, name: Callable[[Record], str], prefix: str
-) -> tuple[str, dict[str, Quantity], dict[str, str]]:
-    """Those that are apart, each with its value; several pairs of one GPU together."""
-    if common := _common(found):
-        ends = dict(zip((f"{prefix}worst", f"{prefix}best"), map(quantity, _ends(found.apart)), strict=True))
-        return f"the {len(found.apart)} {common} at {{{prefix}worst}} to {{{prefix}best}}", ends, {}
-    named = {f"{prefix}{i}": record for i, record in enumerate(found.apart[:MOST_APART])}
-    texts = [f"{{{key}_name}} at {{{key}}}" for key in named]
-    texts += [f"{len(found.apart) - len(named)} more"] if len(found.apart) > len(named) else []
-    names = {f"{key}_name": name(record) for key, record in named.items()}
-    return join_names(texts), {key: quantity(record) for key, record in named.items()}, names
-
-
-def _common(found: Alikeness) -> str:
-    """'from cuda:3', 'to cuda:3' or 'with cuda:3' if several pairs that are apart have that in common; otherwise ''."""
-    ends = [(r.device, str(r.factors.get(PEER, r.device))) for r in found.apart]
-    if len(ends) < FEWEST or any(a == b for a, b in ends):
-        return ""
-    sources, targets = ({pair[i] for pair in ends} for i in (0, 1))
-    of_all = set.intersection(*map(set, ends))
-    of = ((word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1)
-    return " ".join(next(of, ()))
-
-
 # ------------------------------------------------------------------------------------------------ each by itself
 
 
@@ -288,7 +211,8 @@ _COPY = {"engine": "copy-engine", "streams": 1, "chunk": 0}
 GPU_MEASURES: Sequence[GpuMeasure] = (
     GpuMeasure("bandwidth", {**_OWN, "arrays": "memory", "kernel": "triad"}, "triad in own memory",
             "in a triad over {size} of its own memory"),
-    GpuMeasure("latency", {**_OWN, "order": "random"}, "load from own memory", "for a load from {size} of it"),
+    GpuMeasure("latency", {**_OWN, "order": "random"}, "load from own memory",
+               "for a load from {size} of its own memory"),
     GpuMeasure("transfer", {**_COPY, "direction": "h2d"}, "copy from the host",
                "for a copy to it from {memory} memory"),
     GpuMeasure("transfer", {**_COPY, "direction": "d2h"}, "copy to the host", "for a copy from it"),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from firsttouch.analysis.findings import Claim, Finding, at_shared, compare, counter, extremes, finding, number
+from firsttouch.analysis.alike import alikeness
+from firsttouch.analysis.findings import Claim, Finding, at_shared, counter, finding, number
 from firsttouch.analysis.statistics import group_by
 from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
+from firsttouch.views.equals import compare_equals
 from firsttouch.views.ranking import overlapping, some
 
 SIDES = ("source", "target")
 """The factors with the allocators of the two sides."""
 MEMORY = ("allocator", *SIDES)
+BOTH = "both"
+"""The direction of copies both ways at once."""
 OWNER, BY = "owner", "by"
 OWN = "its own memory"
 """What the diagonal of a matrix of pairs is."""
@@ -79,17 +84,36 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
     return f", not told apart from {some(others)}" if others else ""
 
 
-def fastest_pairs(records: Sequence[Record], name: str, best: Claim, between: Claim) -> list[Finding]:
-    """The fastest pair for each value of a factor; `between` names the slowest too, if it is clearly slower."""
-    return [_fastest(rows, best, between) for rows in group_by(records, name).values()]
+def name_of_pair(record: Record) -> str:
+    """'cuda:2 to cuda:5', 'cuda:2 from cuda:5' of loads, or 'cuda:2 and cuda:5' of both ways at once."""
+    word = "and" if record.factors.get("direction") == BOTH else "to" if record.better == "higher" else "from"
+    return f"{actor_of(record)} {word} {owner_of(record)}"
 
 
-def _fastest(records: Sequence[Record], best: Claim, between: Claim) -> Finding:
-    slowest, fastest = extremes(records)
-    differ = compare(fastest, slowest)
-    parties = parties_of(fastest) | {f"slow_{name}": value for name, value in parties_of(slowest).items()}
-    parties["unclear"] = pairs_not_told_apart(records, fastest)
-    return finding(between if differ.is_clear else best, fastest, comparison=differ, **parties)
+def usual_pairs(
+    records: Sequence[Record],
+    name: str,
+    one: Claim,
+    several: Claim,
+    called: Callable[[Record], str] = name_of_pair,
+) -> list[Finding]:
+    """For each value of a factor the usual pair, with those that are apart from it; `one` where only one was measured.
+
+    several: its text is followed by who is alike, where a pair is `called` so.
+    """
+    return [_usual(rows, one, several, called) for rows in group_by(records, name).values()]
+
+
+def _usual(records: Sequence[Record], one: Claim, several: Claim, called: Callable[[Record], str]) -> Finding:
+    found = alikeness(records)
+    parties = parties_of(found.usual)
+    if len(records) == 1:
+        return finding(one, found.usual, **parties)
+    equals = compare_equals(found, len(records), "pair", called)
+    claim = replace(several, text=f"{several.text} ({equals.text})")
+    rows = [found.usual, *(r for r in records if r is not found.usual)]
+    names: dict[str, Any] = {**parties, **equals.names}
+    return finding(claim, rows, details=dict(equals.details), **names)
 
 
 def shortest_alone(records: Sequence[Record], claim: Claim) -> list[Finding]:
