@@ -55,6 +55,13 @@ def test_every_name_of_the_package_is_a_candidate():
         ("run latency --set agent=cpu,", ["agent=cpu,gpu"]),
         ("run -- latenc", ["latency"]),
         ("app --set events=", ["events=off", "events=on"]),
+        ("app --set pages=base,", ["pages=base,policy", "pages=base,huge"]),
+        ("app --set packing=", ["packing=gpu", "packing=cpu"]),
+        (
+            "app --set strategy=explicit+",
+            ["strategy=explicit+pinned", "strategy=explicit+vmm", "strategy=explicit+fine-grained"],
+        ),
+        ("run p2p-copy --set source=pinned-w", ["source=pinned-wc"]),
         ("advise x --pattern al", ["alternate"]),
         ("advise --set k", ["kernels="]),
         ("compare a published:gh", ["published:gh200"]),

@@ -131,8 +131,11 @@ def _factors(names: Sequence[str]) -> dict[str, Words]:
 _OF_FACTORS: Mapping[str, Callable[[Given, str], Words]] = {
     "allocator": allocators,
     "app": applications,
+    "other": allocators,
     "peer": devices,
+    "source": allocators,
     "strategy": strategies,
+    "target": allocators,
 }
 """The values of factors that are names of something else."""
 
@@ -142,7 +145,14 @@ def factors(given: Given, text: str) -> Words:
 
 
 def application_factors(given: Given, text: str) -> Words:
-    return _assigned(_factors([_APP]), given, text)
+    known = _factors([_APP])
+    if "=" in text:  # as this takes twice as long
+        from firsttouch.harness.exchanging import FACTORS, OPTIONS
+        from firsttouch.harness.experiment import SETTINGS
+
+        own = {factor.name: factor.choices or factor.values for factor in (*SETTINGS.values(), *FACTORS)} | OPTIONS
+        known = {name: words or {str(v): "" for v in own.get(name, ())} for name, words in known.items()}
+    return _assigned(known, given, text)
 
 
 def settings(given: Given, text: str) -> Words:
