@@ -182,7 +182,8 @@ def test_two_files_with_the_same_name_and_one_file_given_twice(tmp_path: Path) -
     both = ("--module", "a/mine.py", "--module", "b/mine.py", "--module", "./a/mine.py")
     done = call("run", "stride", "other", *both, "--device", "cpu", "--list", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert [line.partition(":")[0] for line in done.stdout.splitlines() if line[0] != " "] == ["stride", "other"]
+    *lines, _ = (line.partition(":")[0] for line in done.stdout.splitlines() if line[0] != " ")
+    assert lines == ["stride", "other"]
 
 
 def test_a_module_that_exits_while_planning(tmp_path: Path) -> None:

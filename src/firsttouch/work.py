@@ -16,7 +16,7 @@ from firsttouch import apps, experiments
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError, unknown
 from firsttouch.modules import add_modules, require_classes
-from firsttouch.records.schema import PEER, DeviceInfo, Factors, Record, Request, Scalar
+from firsttouch.records.schema import PEER, SCHEMA, DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.text import count
 from firsttouch.units import format_size
 
@@ -82,10 +82,11 @@ class ExperimentWork(Work):
     def listing(self, names: Sequence[str], devices: Sequence[str], preset: str) -> Listing:
         from firsttouch.engine.choices import choose_devices, choose_preset
         from firsttouch.engine.discover import find_devices
+        from firsttouch.engine.estimate import planned_time
         from firsttouch.engine.plan import ExperimentsOutput, list_experiment
 
-        known = experiments.all_experiments()
-        chosen = choose_devices(devices, find_devices(devices))
+        known, found = experiments.all_experiments(), find_devices(devices)
+        chosen = choose_devices(devices, found)
         entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
         lines = []
         for entry in entries:
@@ -97,8 +98,12 @@ class ExperimentWork(Work):
             if entry.counters:
                 lines.append("  --counters: adds counters of the vendor's profiler")
             lines += [f"  not on {device}: {reason}" for device, reason in entry.not_on.items()]
-        output = ExperimentsOutput(summary=f"{count(len(entries), 'experiment')}.", experiments=entries)
-        return Listing(output, lines, {entry.name: entry.question for entry in entries})
+        request = Request(schema=SCHEMA, experiments=[*names], devices=[*devices], preset=preset, seed=1)
+        request.every_device = bool(devices) or self.every_device(request)
+        request.devices = request.devices or self.default_devices(chosen, request)
+        summary = f"{count(len(entries), 'experiment')}: {planned_time(request, found, known)}."
+        output = ExperimentsOutput(summary=summary, experiments=entries)
+        return Listing(output, [*lines, summary], {entry.name: entry.question for entry in entries})
 
 
 def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:

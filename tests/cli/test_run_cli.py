@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -229,12 +230,13 @@ def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
 
 
 def test_a_list_of_everything_has_one_line_each(tmp_path):
-    *lines, last = run_in(tmp_path, "--device", "cpu", "--list").stdout.splitlines()
+    *lines, summary, last = run_in(tmp_path, "--device", "cpu", "--list").stdout.splitlines()
     entries = json.loads(run_in(tmp_path, "--device", "cpu", "--list", "--json").stdout)["experiments"]
     assert [line.split()[0] for line in lines] == [entry["name"] for entry in entries]
     assert len({len(line) - len(line.partition("  ")[2].lstrip()) for line in lines}) == 1
     assert max(map(len, lines)) <= 100
     assert any("Is every point measured once?" in line for line in lines)
+    assert re.fullmatch(r"\d+ experiments: [\d,]+ points, about [\d.]+ (s|min) planned\.", summary)
     assert last.startswith("firsttouch run NAME --list has the factors")
 
 

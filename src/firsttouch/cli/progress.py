@@ -219,10 +219,9 @@ class RunProgress:
 
 
 def _planned(todo: Sequence[Planned]) -> str:
-    from firsttouch.engine.estimate import planned_seconds
+    from firsttouch.engine.estimate import in_words, planned_seconds
 
-    seconds = planned_seconds(todo)
-    return f", about {format_seconds(seconds, 2)} planned" if seconds else ""
+    return in_words(planned_seconds(todo))
 
 
 def _factors(planned: Planned) -> str:

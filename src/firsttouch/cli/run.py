@@ -204,4 +204,5 @@ def show_list(work: Work, options: RunOptions, as_json: bool) -> None:
     for name, title in listing.titles.items():
         room = max(20, text_width() - first)
         print_stdout(f"{name:{first}}{textwrap.shorten(title, room, placeholder=' ...')}")
+    print_stdout(listing.output.summary)
     print_stdout(f"firsttouch {work.name} NAME --list has the factors of one, and what --set accepts")

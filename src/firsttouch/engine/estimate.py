@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned, PointGroup
+from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment
+from firsttouch.records.schema import DeviceInfo, Request
+from firsttouch.text import count
+from firsttouch.units import format_seconds
 
 START = 0.5
 """Seconds until a worker has started and opened a device."""
@@ -29,3 +35,17 @@ def planned_seconds(plan: Iterable[Planned]) -> float | None:
     starts = sum(START + FURTHER_DEVICE * (len(names) - 1) for names in opened.values())
     ranked = RANKS * sum(len(group.places) > 1 and not group.one_process for group in opened)
     return sum(points) + starts + ranked
+
+
+def in_words(seconds: float | None) -> str:
+    """', about 4.2 min planned'; '' if the time is not known."""
+    return f", about {format_seconds(seconds, 2)} planned" if seconds else ""
+
+
+def planned_time(request: Request, devices: Sequence[DeviceInfo], experiments: Mapping[str, Experiment]) -> str:
+    """How many points a request has, and how long they take, in words."""
+    try:
+        todo = [planned for planned in make_plan(request, devices, experiments, {}) if not planned.reason]
+    except UsageError as error:
+        return str(error)
+    return f"{count(len(todo), 'point')}{in_words(planned_seconds(todo))}"
