@@ -215,15 +215,19 @@ def test_two_runs_into_one_directory(tmp_path):
 
 
 def test_ctrl_c_keeps_results_and_prints_how_to_continue(tmp_path):
-    words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out"]
-    run = subprocess.Popen([*UNDRAWN, "run", *words], cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    words = ["fault", "--device", "cpu", "--set", "what=fine,sleep,raise", "--out", "out", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    run = subprocess.Popen([*UNDRAWN, "run", *words], cwd=tmp_path, env=ENVIRONMENT, text=True, **pipes)
     results = tmp_path / "out" / "results.jsonl"
     while run.poll() is None and not (results.exists() and results.stat().st_size):
         time.sleep(0.01)
     time.sleep(0.2)
     run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=20)
+    printed, told = run.communicate(timeout=20)
     assert run.returncode == 130
+    error = json.loads(printed)["error"]
+    assert error["exit_status"] == 130
+    assert error["hint"].endswith("firsttouch run --resume --out out")
     assert "interrupted; 1 point kept. Continue with: firsttouch run --resume --out out" in told
     assert "Traceback" not in told
     assert len(results.read_text().splitlines()) == 1

@@ -85,7 +85,7 @@ def test_the_report_command_says_that_the_renderer_failed(tmp_path):
     (out / "report.html").write_text("old")
     (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = call("report", out, PYTHONPATH=path)
-    assert done.returncode == 1
+    done = call("report", out, "--json", PYTHONPATH=path)
+    assert done.returncode == json.loads(done.stdout)["error"]["exit_status"] == 1
     assert done.stderr == "firsttouch: the report was not drawn: its process ended by SIGABRT\n"
     assert (out / "report.html").read_text() == "old"

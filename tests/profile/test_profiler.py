@@ -375,7 +375,7 @@ class TestAttached:
         ([], 2, "there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid"),
         (["--", "./not-there"], 127, "can't start ./not-there: there is no such program"),
         (["--", "not-there-at-all"], 127, "can't start not-there-at-all: there is no such program"),
-        (["--", "/etc/passwd"], 126, "can't start /etc/passwd: Permission denied"),
+        (["--json", "--", "/etc/passwd"], 126, "can't start /etc/passwd: Permission denied"),
         (["--interval", "0", "true"], 2, "--interval '0' is not a time of at least 1ms, such as 10ms or 0.1s"),
         (["--interval", "500us", "true"], 2, "--interval '500us' is not a time of at least 1ms"),
         (["--interval", "soon", "true"], 2, "--interval 'soon' is not a time of at least 1ms"),
@@ -393,7 +393,11 @@ def test_a_wrong_call_is_one_sentence(tmp_path: Path, arguments: list[str], stat
     if "PYTHONPATH" in environment:
         environment["PYTHONPATH"] = os.path.abspath(environment["PYTHONPATH"])
     done = call(*arguments, cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stdout) == (status, "")
+    assert done.returncode == status
+    assert bool(done.stdout) == ("--json" in arguments)
+    if done.stdout:
+        error = {"message": sentence, "hint": "see firsttouch profile --help", "exit_status": status}
+        assert json.loads(done.stdout)["error"] == error
     assert done.stderr.startswith(f"firsttouch: {sentence}")
     assert done.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["FULL", "results.jsonl"]

@@ -183,7 +183,7 @@ def _profile(call: ProfileCall, as_json: bool) -> int:
     try:
         outcome = profile(call)
     except NotStarted as error:
-        print_failure(str(error), error.status, as_json)
+        print_failure(str(error), error.status, as_json, "profile")
         return error.status
     status = 0 if outcome.status is None else outcome.status
     try:

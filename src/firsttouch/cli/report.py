@@ -69,7 +69,7 @@ def command(
         with code_of_modules(modules), Waiting("drawing the report"):
             result = commands.report(directories, form, output, modules)
     except NotDrawn as error:
-        print_failure(f"the report was not drawn: {error}", 1, as_json)
+        print_failure(f"the report was not drawn: {error}", 1, as_json, "report")
         raise typer.Exit(1) from None
     if as_json:
         print_json(result.output)

@@ -155,12 +155,12 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
                 progress.end()
     except KeyboardInterrupt as error:
         status = error.status if isinstance(error, Terminated) else 130
-        print_failure(f"interrupted{_kept(progress, work) or ' before the first point'}", status, as_json)
+        print_failure(f"interrupted{_kept(progress, work) or ' before the first point'}", status, as_json, work.name)
         return status
     except UsageError as error:
         if not (kept := _kept(progress, work)):
             raise
-        print_failure(f"{error}{kept}", 1, as_json)
+        print_failure(f"{error}{kept}", 1, as_json, work.name)
         return 1
     with code_of_modules(options.modules, options.timeout):
         result = commands.measured(outcome)
