@@ -69,9 +69,9 @@ class ExperimentWork(Work):
         requests = []
         for devices in sisters.unlike(records):
             rest = [r for r in sisters.for_device(records, devices[0]) if r.device != devices[0]]
-            names = {r.experiment for r in rest if PEER not in r.factors}
+            names = {r.experiment for r in rest if r.status == "ok" and PEER not in r.factors}
             experiments = [name for name in request.experiments if name in names]
-            requests.append(replace(request, devices=devices, experiments=experiments, earlier=[]))
+            requests.append(replace(request, devices=devices, experiments=experiments, ranks=None, earlier=[]))
         return [further for further in requests if further.experiments]
 
     def why_further(self, request: Request, records: Sequence[Record]) -> list[str]:

@@ -14,7 +14,10 @@ from tests.node_of_gpus import Node, results
 from tests.node_of_gpus import devices as node_devices
 
 from firsttouch.analysis.sisters import for_device, measured_on
+from firsttouch.engine import executor
+from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.estimate import planned_seconds
+from firsttouch.engine.job import Job, blank_record
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve
@@ -23,6 +26,8 @@ from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Record, Request
 from firsttouch.views.sisters import differences
 from firsttouch.work import RUN
+from firsttouch.workers.process import TaskResult
+from firsttouch.workers.protocol import Reply
 
 NODE = MACHINES["h100-node"].devices
 GPUS = [device.name for device in NODE if device.role == "gpu"]
@@ -83,9 +88,9 @@ def test_a_point_says_which_devices_or_pairs_it_stands_for(plain: Sequence[Plann
 
 
 def test_points_of_equal_devices_get_the_time_of_one(plain: Sequence[Planned]) -> None:
-    seconds = {p.key: p.seconds for p in planned(node_devices(Node(gpus=1)))}
-    tlb = [p for p in measured(plain, "cuda:0") if p.point.experiment == "tlb"]
-    assert [p.seconds for p in tlb] == [seconds[p.key] for p in tlb]
+    shares = {name: experiment.share for name, experiment in all_experiments().items()}
+    tlb = [p.seconds for p in measured(plain, "cuda:0") if p.point.experiment == "tlb"]
+    assert sum(tlb) == pytest.approx(BUDGETS["quick"].seconds["gpu"] * shares["tlb"] / sum(shares.values()))
     latencies = {p.seconds for p in plain if p.point.experiment == "latency" and p.point.device != "cpu"}
     assert len(latencies - {0.0}) == 1
 
@@ -192,3 +197,42 @@ def test_records_say_what_they_hold_for() -> None:
     pair = next(r for r in records if r.experiment == "p2p-direct" and r.factors[PEER] == "cuda:1")
     pair = msgspec.structs.replace(pair, stands_for=[Location(device="cuda:1", peer="cuda:0")])
     assert measured_on([pair]) == "measured from cuda:0 to cuda:1, for 2 equal pairs"
+
+
+# ------------------------------------------------------------------------------------------ one worker for all pairs
+
+
+class Process:
+    """A worker that crashes when it opens cuda:2."""
+
+    started = 0
+    pid = 0
+
+    def __init__(self, environment: object) -> None:
+        Process.started += 1
+
+    def ask(self, job: Job, **limits: object) -> TaskResult:
+        if job.planned.peer == "cuda:2":
+            return TaskResult("crashed", "opening", reason="it was killed")
+        return TaskResult("done", "opened", Reply(state="done", record=blank_record(job.planned, "ok")))
+
+    def alive(self) -> bool:
+        return True
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_peer_that_does_not_open_costs_its_own_pairs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "Worker", Process)
+    plan = planned(experiments=["p2p-direct"], devices=["cuda:1", "cuda:2", "cuda:5"])
+    points = [p for p in plan if p.point.device == "cuda:1" and p.peer]
+    with executor.PointExecutor() as measures:
+        records = [measures.measure(p) for p in points]
+    by_peer = {peer: [r for r in records if r.factors[PEER] == peer] for peer in ("cuda:2", "cuda:5")}
+    assert {r.status for r in by_peer["cuda:5"]} == {"ok"}
+    assert [r.reason for r in by_peer["cuda:2"][:2]] == ["it was killed"] * 2
+    assert {r.reason for r in by_peer["cuda:2"][2:]} == {
+        "not tried: its device did not open 2 times in a row: it was killed"
+    }
+    assert Process.started == 3
