@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import typer
+from jsonschema import Draft202012Validator
 from tests.calls import call
 from tests.schemas import FOLDER, assert_valid, generated
 from tests.test_library import CALLS
 
 from firsttouch import __version__
+from firsttouch.analysis.findings import Quantity
 from firsttouch.cli import main
+from firsttouch.encoding import encode_json
 from firsttouch.schemas import SCHEMAS, json_schema
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -85,6 +89,13 @@ def test_the_command_prints_each_schema_and_lists_all() -> None:
     assert [line.split()[0] for line in listed.splitlines()] == list(SCHEMAS)
     assert json.loads(call("schema", "error").stdout) == json_schema("error")
     assert "did you mean 'results.jsonl'" in call("schema", "result.jsonl").stderr
+
+
+@pytest.mark.parametrize(("name", "part"), [("run", "Quantity"), ("claims", "ComparedValue")])
+def test_an_infinite_ratio_is_null(name: str, part: str) -> None:
+    value = json.loads(encode_json(Quantity(math.inf)))
+    assert value["value"] is None
+    Draft202012Validator(json_schema(name) | {"$ref": f"#/$defs/{part}"}).validate(value)
 
 
 WRONG: dict[str, tuple[Sequence[object], str]] = {

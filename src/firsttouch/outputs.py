@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import msgspec
 
 from firsttouch import __version__
+
+INFINITE = "infinite"
+"""What marks the schema of a number that may be infinite."""
+Unbounded: TypeAlias = Annotated[float, msgspec.Meta(extra_json_schema={INFINITE: True})]
+"""A number that may be infinite, such as a ratio to zero, for which JSON has null."""
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, tag_field="schema"):

@@ -18,7 +18,7 @@ from firsttouch.errors import unknown
 from firsttouch.examples import Example
 from firsttouch.outcomes.placements import RankedPlacement
 from firsttouch.outcomes.report import PointSummary
-from firsttouch.outputs import Output
+from firsttouch.outputs import INFINITE, Output
 from firsttouch.profile.schema import Layer
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.schema import MAJOR, DeviceInfo, Library, Scalar
@@ -196,7 +196,11 @@ def json_schema(name: str) -> dict[str, Any]:
 
 
 def _open(part: Any) -> Any:
-    """A part of a schema in which objects may have further fields, with descriptions on one line."""
+    """A part of a schema in which objects may have further fields, with descriptions on one line, and null for what is
+    infinite.
+    """
+    if isinstance(part, dict) and part.get(INFINITE) is True:
+        return {"type": ["number", "null"]}
     if isinstance(part, dict):
         kept = {key: _open(value) for key, value in part.items() if (key, value) != ("additionalProperties", False)}
         words = kept.get("description")

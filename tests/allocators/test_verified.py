@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from tests.calls import call
 from tests.fabricated import gpu_capabilities
+from tests.schemas import assert_valid
 
 from firsttouch.allocators.methods import Cell
 from firsttouch.allocators.verified import METHODS, read_verified_facts, write_methods
@@ -108,6 +109,7 @@ def test_a_point_is_possible_because_of_methods_json(tmp_path: Path) -> None:
         pytest.skip("no OpenCL device here")
     done = call("methods", "--device", pocl.name, "--verify", "--out", "verified", cwd=tmp_path, drawn=True)
     assert done.returncode == 0, done.stderr
+    assert_valid("methods.json", json.loads((tmp_path / "verified" / "methods.json").read_text()))
     run = ("run", "needs-on-demand", "--device", pocl.name, "--module", str(NEEDS_ON_DEMAND), "--out")
     assert call(*run, "driver", cwd=tmp_path, drawn=True).returncode == 0
     assert call(*run, "trusting", "--trust-verified", "verified", cwd=tmp_path, drawn=True).returncode == 0

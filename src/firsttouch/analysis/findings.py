@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
-
-import msgspec
+from typing import TypeAlias
 
 from firsttouch.analysis.statistics import group_by, median_of
+from firsttouch.outputs import Unbounded
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar, as_number
 
@@ -36,10 +35,10 @@ class Quantity:
     """A value in a unit of the records ("ns", "GB/s", "B", "pages"), with the bounds of its interval if it has one.
 
     For a measured median they are the bounds of its 95 % interval. For a value that lies between two measured points
-    they are those points. JSON has null for an infinite ratio.
+    they are those points.
     """
 
-    value: Annotated[float, msgspec.Meta(extra_json_schema={"type": ["number", "null"]})]
+    value: Unbounded
     unit: str = ""
     low: float | None = None
     high: float | None = None

@@ -27,6 +27,7 @@ from firsttouch.analysis.findings import (
 from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.events import unseen
 from firsttouch.machine.switches import SWITCHES
+from firsttouch.outputs import Unbounded
 from firsttouch.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
 from firsttouch.papers.rows import MEDIAN, FactorValues, are_met
 from firsttouch.records.reading import PointIdentity, identity_of
@@ -46,7 +47,7 @@ Agreement: TypeAlias = Literal["yes", "no", "unclear"]
 class ComparedValue(Struct):
     """A measured value with its unit and the bounds of its interval, None if it has none."""
 
-    value: float
+    value: Unbounded
     unit: str
     low: float | None = None
     high: float | None = None
