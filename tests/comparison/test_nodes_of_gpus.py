@@ -16,7 +16,7 @@ from firsttouch.comparison.compare import ResultsComparison, compare_sides
 from firsttouch.comparison.missing import missing_devices
 from firsttouch.comparison.plain import output
 from firsttouch.comparison.runs import ComparedRun, of_results
-from firsttouch.comparison.sides import Sides
+from firsttouch.comparison.sides import Sides, devices_of
 from firsttouch.comparison.table import Side
 from firsttouch.comparison.words import answers, notes, regression_lines, what_to_type
 from firsttouch.records.schema import DeviceInfo
@@ -172,8 +172,25 @@ def test_a_node_among_many_is_named_with_its_pair_and_its_missing_gpu() -> None:
     assert sum(line.startswith("x: cuda:2 to cuda:5 is") for line in regression_lines(comparison)) == 1
 
 
-def test_the_command_names_pair_and_gpu(tmp_path: Path) -> None:
-    """From directories to the terminal, --json and the page."""
+def test_one_node_alone_is_judged_by_its_own_gpus() -> None:
+    """With one run: what the GPUs of a machine vary by is known."""
+    comparison = compare_sides(Sides(devices_of(side(FAULTY, 1)), [], of_devices=True), LIMIT)
+    first, *more = answers(comparison)
+    assert "1 device and 1 pair differ from the others" in first
+    assert [text.partition(" (")[0] for text in more] == [
+        "cuda:3 is missing: 7 of 8 GPUs are left",
+        "cuda:2 to cuda:5 is 47 % slower",
+        "cuda:6: slower in bandwidth, 0.89.",
+    ]
+    assert comparison.exit_status == 1
+    assert not any("cuda:0" in line for line in regression_lines(comparison))
+    alike = compare_sides(Sides(devices_of(side(GOOD, 1)), [], of_devices=True), LIMIT)
+    assert (alike.exit_status, alike.places) == (0, [])
+
+
+def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From directories to the terminal, --json and the page, of which no figure is drawn."""
+    monkeypatch.setattr("firsttouch.report.comparison.to_svgs", lambda specs: [""] * len(specs))
     nodes = {"good": GOOD, "bad": replace(FAULTY, host="bad")}
     sides = [",".join(str(write(replace(node, run=n), tmp_path / f"{name}{n}")) for n in (1, 2, 3))
              for name, node in nodes.items()]  # fmt: skip

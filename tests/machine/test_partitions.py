@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
+from tests import calls
 from tests.machine.test_gpus import FakeNvml
 from tests.machine.test_links import NODES, FakeDevice, MakeTree, io_link
 
@@ -20,6 +23,7 @@ from firsttouch.machine.facts import host_topics
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.partitions import Partition, name_partitions
 from firsttouch.machine.peers import add_peers
+from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceCapabilities, DeviceInfo, Machine, Scalar
 from firsttouch.workers.process import TaskResult, Worker
 from firsttouch.workers.protocol import Reply, Task
@@ -146,6 +150,21 @@ def test_mig_devices_that_only_a_process_of_their_own_opens_are_devices_too(monk
     environments = [{}] + [{"CUDA_VISIBLE_DEVICES": f"MIG-{d}", "FIRSTTOUCH_ALONE": f"cuda:{n}"}
                            for n, d in enumerate("bcdef", 1)]  # fmt: skip
     assert [d.environment for d in complete] == environments
+
+
+@pytest.mark.exhaustive
+def test_a_run_measures_a_device_that_only_some_variables_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL's device under another number, as if it were the second partition."""
+    known = calls.devices(["cpu", "opencl"])
+    first = next((d for d in known if d.kind == "opencl" and d.available), None)
+    if first is None:
+        pytest.skip("there is no OpenCL device")
+    second = msgspec.structs.replace(first, name="opencl:9", environment={"FIRSTTOUCH_ALONE": "opencl:9"})
+    monkeypatch.setattr(calls, "devices", lambda kinds=(): [*known, second])
+    size = ("--set", "size=4KiB", "--set", "allocator=device", "--set", "agent=gpu")
+    done = calls.call("run", "latency", "--device", "opencl:9", *size, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {(r.device, r.status) for r in load_results(tmp_path / "out").records} == {("opencl:9", "ok")}
 
 
 def test_a_device_that_is_alone_in_its_process_is_the_first_of_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:

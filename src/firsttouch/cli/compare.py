@@ -110,7 +110,7 @@ def _show(comparison: ResultsComparison) -> None:
     _regressions(console, comparison)
     if comparison.places:
         _places(console, comparison)
-    else:
+    if comparison.of_devices or not comparison.places:
         _experiments(console, comparison)
         _points(console, comparison)
     if comparison.phases is not None:
@@ -157,7 +157,7 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
 
 def _places(console: Console, comparison: ResultsComparison) -> None:
     """The devices and pairs that differ, and a few points of each."""
-    from firsttouch.comparison.words import conditions_by_column, place_table, point_cells, short_names
+    from firsttouch.comparison.words import conditions_by_column, place_heads, place_table, point_of_place
 
     heads, rows = place_table(comparison, comparison.places[:MOST_EXPERIMENTS])
     table = _table(heads)
@@ -166,13 +166,11 @@ def _places(console: Console, comparison: ResultsComparison) -> None:
     console.print()
     console.print(table)
     _more(console, len(comparison.places) - MOST_EXPERIMENTS, "place")
-    conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
+    conditions = conditions_by_column(comparison.table.columns)
     for place in comparison.places[:MOST_TABLES]:
-        table = _table(
-            (place.name, short[comparison.base], short[comparison.names[place.side]], "ratio", "interval", "")
-        )
+        table = _table((place.name, *place_heads(place, comparison), "ratio", "interval", ""))
         for d in place.points[:MOST_POINTS]:
-            table.add_row(*point_cells(d, f"{' on '.join(d.column.group)}, {conditions[d.column]}"))
+            table.add_row(*point_of_place(d, comparison, conditions))
         console.print()
         console.print(table)
         _more(console, len(place.points) - MOST_POINTS, "point")

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
-from firsttouch.comparison.missing import MissingDevices, missing_devices
-from firsttouch.comparison.places import PlaceDifference, places_of
+from firsttouch.comparison.missing import MissingDevices, missing_devices, unusable
+from firsttouch.comparison.places import PlaceDifference, pairs_of_one, places_of
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
@@ -113,9 +113,10 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         raise UsageError(_why_nothing(sides, table))
     few = _few(sides)
     differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
-    places = [] if sides.of_devices else places_of(sides.sides, table, differences)
-    missing = [] if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
-    lacking = [some for some in missing if some.side or differences.fleet]  # otherwise the first side is what should be
+    places = (pairs_of_one if sides.of_devices else places_of)(sides.sides, table, differences)
+    missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
+    # The first of few machines is what the others should be.
+    lacking = [some for some in missing if some.side or differences.fleet or sides.of_devices]
     return ResultsComparison(
         sides.sides,
         sides.unreadable,

@@ -59,6 +59,20 @@ def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevice
     return found
 
 
+def unusable(sides: Sequence[Side]) -> list[MissingDevices]:
+    """Of the devices of one machine, which are the sides: those of their kind that it lists and that cannot be used."""
+    run = sides[0].runs[0]
+    measured = {side.name for side in sides}
+    kinds = {d.kind: d.role for d in run.machine if d.name in measured}
+    found = []
+    for kind, role in kinds.items():
+        listed = [d for d in run.machine if d.kind == kind]
+        if bad := [d for d in listed if d.reason]:
+            why = "; ".join(dict.fromkeys(d.reason for d in bad))
+            found.append(MissingDevices(0, role, len(bad), len(listed), tuple(d.name for d in bad), (), why))
+    return found
+
+
 def _usable(side: Side) -> list[MachineDevice]:
     """The devices that can be used in every run of a side, without the host alone."""
     runs = Counter(d.name for run in side.runs for d in run.machine if not d.reason and d.role != "host")

@@ -116,12 +116,30 @@ def has_several(sides: Sequence[Side]) -> bool:
     return any(n > 1 for by_name in roles for n in Counter(by_name.values()).values())
 
 
-def place_of(column: Column) -> Place:
+def place_of(column: Column, device: str = "") -> Place:
+    """device: the one that acts, if it is another than the column's, as where sides are devices."""
     factors = factors_of(column.factors)
-    ranks, peer, acting = factors.get(RANKS), factors.get(PEER), actor(factors, column.device)
+    ranks, peer, acting = factors.get(RANKS), factors.get(PEER), actor(factors, device or column.device)
     if peer not in (None, SELF, acting):
         return Place(tuple(sorted((acting, str(peer)))))
     return Place((column.device,), ranks) if isinstance(ranks, int) and ranks > 1 else Place((acting,))
+
+
+def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
+    """Of many devices of one machine, which are the sides: the pairs whose points are far from those of the others."""
+    found: list[PlaceDifference] = []
+    if not differences.fleet:
+        return found
+    ends: dict[tuple[Place, bool | None], list[Difference]] = {}
+    for d in differences.points:
+        if (place := place_of(d.column, sides[d.side].name)).is_pair and d.size >= math.log1p(LEAST):
+            ends.setdefault((place, _way(d)), []).append(d)
+    for (place, _), points in ends.items():
+        if len(points) >= FAR_POINTS:
+            points.sort(key=lambda d: -d.size)
+            flows = {_sender(d.column, sides[d.side].name) for d in points}
+            found.append(PlaceDifference(_directed(place, flows), points[0].side, (place,), tuple(points), len(points)))
+    return sorted(found, key=lambda p: -p.size)
 
 
 def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
@@ -210,16 +228,20 @@ def _name(place: Place, columns: Sequence[Column]) -> str:
         return f"{place.ranks} ranks together"
     if not place.is_pair:
         return place.devices[0]
-    ways = {_sender(column) for column in columns} - {""}
-    if len(ways) != 1:
+    return _directed(place, {_sender(column, column.device) for column in columns})
+
+
+def _directed(place: Place, senders: Collection[str]) -> str:
+    known = {*senders} - {""}
+    if len(known) != 1:
         return " and ".join(place.devices)
-    (sender,) = ways
+    (sender,) = known
     return f"{sender} to {next(device for device in place.devices if device != sender)}"
 
 
-def _sender(column: Column) -> str:
-    """The device that data leave; '' if both send, or nobody says."""
+def _sender(column: Column, device: str) -> str:
+    """The device that data leave; '' if both send, or nobody says. device: the one that acts."""
     factors = factors_of(column.factors)
     if column.flow == OUT:
-        return actor(factors, column.device)
+        return actor(factors, device)
     return str(factors[PEER]) if column.flow == IN else ""

@@ -124,6 +124,7 @@ def _only(run: ComparedRun, device: str) -> ComparedRun:
         run.conditions,
         [p for p in run.phases if p.device == device],
         command=run.command,
+        machine=run.machine,
     )
 
 

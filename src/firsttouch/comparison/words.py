@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -45,9 +45,10 @@ def answers(comparison: ResultsComparison) -> list[str]:
         return [headline(comparison, side) for side in sides]
     short, sentences = short_names(comparison), []
     outliers: dict[int, list[str]] = {}
-    for place in comparison.places:
+    pairs = comparison.places if comparison.of_devices else []
+    for place in comparison.places if not comparison.of_devices else ():
         outliers.setdefault(place.side, []).append(place_text(place))
-    for lacking in comparison.missing:
+    for lacking in comparison.missing if not comparison.of_devices else ():
         outliers.setdefault(lacking.side, []).insert(0, lacking.text)
     for group in comparison.groups:
         if group.differs:
@@ -55,11 +56,15 @@ def answers(comparison: ResultsComparison) -> list[str]:
             outliers.setdefault(group.side, []).append(what)
     n, kind = len(comparison.sides), comparison.kind
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
-    if outliers:
-        differ = f"{count(len(outliers), kind)} differ{'s' if len(outliers) == 1 else ''} from the others"
+    apart = [*([count(len(outliers), kind)] if outliers else []), *([count(len(pairs), "pair")] if pairs else [])]
+    if apart:
+        differ = f"{join_names(apart)} differ{'s' if len(outliers) + len(pairs) == 1 else ''} from the others"
     else:
         differ = "none differs clearly in an experiment as a whole"
     sentences.append(f"{points}: {differ}.")
+    if comparison.of_devices:
+        sentences += [f"{lacking.text}." for lacking in comparison.missing]
+    sentences += [f"{place_text(pair)}." for pair in pairs]
     for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
         sentences.append(f"{short[comparison.names[side]]}: {first_few(differing, _MOST_VALUES, '; ')}.")
     untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
@@ -230,6 +235,19 @@ def point_cells(difference: Difference, conditions: str) -> list[str]:
     ]
 
 
+def place_heads(place: PlaceDifference, comparison: ResultsComparison) -> list[str]:
+    """What the values of a place's points are called: of the base, and of the place."""
+    short = short_names(comparison)
+    return [short[comparison.base], "this pair" if comparison.of_devices else short[comparison.names[place.side]]]
+
+
+def point_of_place(d: Difference, comparison: ResultsComparison, conditions: Mapping[Column, str]) -> list[str]:
+    """The row of a point, whose experiment and device are named too."""
+    experiment, device = d.column.group
+    device = comparison.names[d.side] if comparison.of_devices else device
+    return point_cells(d, f"{experiment} on {device}, {conditions[d.column]}")
+
+
 def value_text(value: SideValue, unit: str) -> str:
     return quantity(value.value, unit)
 
@@ -311,7 +329,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
                     f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
                 )
     if not comparison.differences.fleet:
-        sentences += [f"{names[0]}: {lacking.text}." for lacking in comparison.missing if not lacking.side]
+        whose = "" if comparison.of_devices else f"{names[0]}: "
+        sentences += [f"{whose}{lacking.text}." for lacking in comparison.missing if not lacking.side]
     for lost in table.lost[:_MOST_VALUES]:
         sentences.append(f"{missing_text(lost, names)}.")
     if len(table.lost) > _MOST_VALUES:
@@ -392,7 +411,7 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
 def place_table(comparison: ResultsComparison, places: Sequence[PlaceDifference]) -> tuple[list[str], list[list[str]]]:
     """The headings and the rows of places: their points that differ, by experiment."""
     short = short_names(comparison)
-    several = comparison.differences.fleet or len({place.side for place in places}) > 1
+    several = not comparison.of_devices and (comparison.differences.fleet or len({p.side for p in places}) > 1)
     heads = [*(["side"] if several else []), "where", "points", "that differ", "median ratio", "in"]
     rows = []
     for place in places:
@@ -412,13 +431,13 @@ def regression_text(regression: Regression, comparison: ResultsComparison, condi
     names = [short[name] for name in comparison.names]
     if isinstance(regression, Missing):
         return missing_text(regression, names)
-    who = f"{names[regression.side]}: " if len(names) > 2 else ""
+    who = f"{names[regression.side]}: " if len(names) > 2 and not comparison.of_devices else ""
     if isinstance(regression, MissingDevices):
         return who + regression.text
     if isinstance(regression, PlaceDifference):
         return who + place_text(regression)
     if isinstance(regression, ExperimentDifference):
-        what = f"{group_title(regression)} as a whole"
+        what = f"{titled(comparison, regression)} as a whole"
     else:
         experiment, device = regression.column.group
         what = f"{experiment} on {device} ({conditions[regression.column]})"

@@ -28,8 +28,10 @@ from firsttouch.comparison.words import (
     not_judged,
     notes,
     phase_answers,
+    place_heads,
     place_table,
     point_cells,
+    point_of_place,
     regression_lines,
     short_names,
     what_to_type,
@@ -112,7 +114,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
         limit=comparison.limit,
         not_judged=not_judged(comparison),
         regressions=regression_lines(comparison),
-        places=_places(comparison, short, conditions),
+        places=_places(comparison, conditions),
         heads=heads,
         rows=rows,
         more=max(0, len(shown) - MOST_POINTS),
@@ -125,7 +127,7 @@ def render(comparison: ResultsComparison, experiments: Mapping[str, Experiment])
 
 
 def _places(
-    comparison: ResultsComparison, short: Mapping[str, str], conditions: Mapping[Column, str]
+    comparison: ResultsComparison, conditions: Mapping[Column, str]
 ) -> tuple[list[str], list[list[str]], list[tuple[str, list[str], list[list[str]], int]]] | None:
     """The headings and the rows of places that differ, and the points of each; None if none does."""
     if not comparison.places:
@@ -133,16 +135,8 @@ def _places(
     heads, rows = place_table(comparison, comparison.places[:MOST_POINTS])
     tables = []
     for place in comparison.places[:MOST_SECTIONS]:
-        columns = [
-            "point",
-            short[comparison.base],
-            short[comparison.names[place.side]],
-            "ratio",
-            "interval",
-            "difference",
-        ]
-        cells = [point_cells(d, f"{' on '.join(d.column.group)}, {conditions[d.column]}") for d in
-                 place.points[:MOST_PLACE_POINTS]]  # fmt: skip
+        columns = ["point", *place_heads(place, comparison), "ratio", "interval", "difference"]
+        cells = [point_of_place(d, comparison, conditions) for d in place.points[:MOST_PLACE_POINTS]]
         tables.append((place.name, columns, cells, max(0, len(place.points) - MOST_PLACE_POINTS)))
     return heads, rows, tables
 
