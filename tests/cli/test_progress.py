@@ -36,3 +36,30 @@ def test_a_log_gets_the_state_of_a_run_without_output(
     shown.end()
     assert "1 of 2 points in " in text
     assert " left; now hotspot on opencl:0 strategy=svm-fine" in text
+
+
+def test_the_time_of_an_experiment_is_that_of_its_own_points(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a pair of devices have a worker of their own, so points of other experiments come between them."""
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    device = DeviceInfo("cuda:0", "cuda", "a GPU")
+    points = [
+        Planned(Point(name, "cuda:0", Factors({"n": n})), Metric("GB/s", "higher"), device, name=name)
+        for name, n in (("p2p-copy", 1), ("bandwidth", 1), ("bandwidth", 2), ("p2p-copy", 2), ("p2p-copy", 3))
+    ]
+    shown = progress.RunProgress()
+    monkeypatch.setattr(shown, "_screen", progress._PlainProgress())
+    shown._screen.begin = lambda total: None  # type: ignore[method-assign]
+    shown.begin(Path("out"), points, held=0)
+    for seconds, planned in zip((2.0, 20.0, 40.0, 3.0, 0.0), points, strict=True):
+        if seconds:
+            shown.point(planned)
+        clock[0] += seconds
+        status = "ok" if seconds else "skipped"
+        record = Record(schema=SCHEMA, experiment=planned.name, device="cuda:0", factors={}, unit="GB/s", status=status)
+        shown.recorded(planned, record)
+    text = capsys.readouterr().err
+    assert "bandwidth on cuda:0: 2 ok, 60 s" in text
+    assert "p2p-copy on cuda:0: 2 ok, 1 skipped, 5 s" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -163,7 +163,9 @@ class RunProgress:
         self._screen = _screen()
         self._left: Counter[str] = Counter()
         self._counts: dict[str, Counter[str]] = {}
-        self._since: dict[str, float] = {}
+        self._began: dict[str, float] = {}
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        """Of the points of each experiment and device alone, as those of others are measured between them."""
 
     def warn(self, text: str) -> None:
         self._screen.line(f"warning: {shortened(text)}")
@@ -185,7 +187,7 @@ class RunProgress:
         self._announce_report()
 
     def point(self, planned: Planned) -> None:
-        self._since.setdefault(planned.title, time.monotonic())
+        self._began[planned.key] = time.monotonic()
         self._screen.point(f"{planned.title} {_factors(planned)}")
 
     def recorded(self, planned: Planned, record: Record) -> None:
@@ -196,11 +198,13 @@ class RunProgress:
         counts["suspect"] += bool(record.suspect)
         self.kept += 1
         self._left[title] -= 1
+        now = time.monotonic()
+        self._seconds[title] += now - self._began.pop(planned.key, now)
         self._print_failure(title, planned, record, counts)
         self._screen.advance()
         if not self._left[title]:
             words = ", ".join(f"{n} {status}" for status, n in counts.items() if n)
-            self._screen.line(f"{title}: {words}, {format_seconds(time.monotonic() - self._since[title])}")
+            self._screen.line(f"{title}: {words}, {format_seconds(self._seconds[title])}")
         self._announce_report()
 
     def _announce_report(self) -> None:
