@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from firsttouch.errors import UsageError
 
-Words: TypeAlias = Mapping[str, str]
+Candidates: TypeAlias = Mapping[str, str]
 Given: TypeAlias = Mapping[str, Sequence[str]]
 """The values of a call so far, by parameter."""
 _PACKAGE = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ _APP = "app"
 """The entry of the codebook for what all applications have in common."""
 
 
-def _classes(folder: str, about: str, given: Given) -> Words:
+def _classes(folder: str, about: str, given: Given) -> Candidates:
     """The classes in the modules of a folder and of --module that have a name. about: the attribute that describes
     them.
     """
@@ -37,15 +37,15 @@ def _classes(folder: str, about: str, given: Given) -> Words:
     return dict(sorted(found.items()))
 
 
-def experiments(given: Given, text: str) -> Words:
+def experiments(given: Given, text: str) -> Candidates:
     return _classes("experiments", "question", given)
 
 
-def applications(given: Given, text: str) -> Words:
+def applications(given: Given, text: str) -> Candidates:
     return _classes("apps", "pattern", given)
 
 
-def devices(given: Given, text: str) -> Words:
+def devices(given: Given, text: str) -> Candidates:
     """Those of the results that are named, else those that the system lists."""
     from firsttouch.machine.backends import listed_devices
     from firsttouch.machine.tree import Tree
@@ -60,43 +60,43 @@ def devices(given: Given, text: str) -> Words:
     return stored or dict.fromkeys(listed_devices(Tree()), "")
 
 
-def allocators(given: Given, text: str) -> Words:
+def allocators(given: Given, text: str) -> Candidates:
     from firsttouch.allocators.semantics import SEMANTICS
 
     return {name: row.call for name, row in SEMANTICS.items()}
 
 
-def strategies(given: Given, text: str) -> Words:
+def strategies(given: Given, text: str) -> Candidates:
     from firsttouch.workspace.strategies import STRATEGIES
 
     return {name: strategy.meaning for name, strategy in STRATEGIES.items()}
 
 
-def presets(given: Given, text: str) -> Words:
+def presets(given: Given, text: str) -> Candidates:
     from firsttouch.engine.choices import BUDGETS
 
     return {name: f"within {budget.tolerance:.1%}" for name, budget in BUDGETS.items()}
 
 
-def patterns(given: Given, text: str) -> Words:
+def patterns(given: Given, text: str) -> Candidates:
     from firsttouch.workload.patterns import PATTERNS
 
     return dict.fromkeys(PATTERNS, "")
 
 
-def formats(given: Given, text: str) -> Words:
+def formats(given: Given, text: str) -> Candidates:
     from firsttouch.cli.report import FORMATS
 
     return dict.fromkeys(FORMATS, "")
 
 
-def movements(given: Given, text: str) -> Words:
+def movements(given: Given, text: str) -> Candidates:
     from firsttouch.analysis.interfaces import KINDS
 
     return dict.fromkeys((kind.name for kind in KINDS), "")
 
 
-def sizes(given: Given, text: str) -> Words:
+def sizes(given: Given, text: str) -> Candidates:
     return {
         "tiny": "for tests",
         "default": "the original's",
@@ -105,7 +105,7 @@ def sizes(given: Given, text: str) -> Words:
     }
 
 
-def sides(given: Given, text: str) -> Words:
+def sides(given: Given, text: str) -> Candidates:
     """Published results; before their first letter a shell offers directories instead."""
     from firsttouch.comparison.sides import PUBLISHED
     from firsttouch.papers.rows import side_names
@@ -115,20 +115,20 @@ def sides(given: Given, text: str) -> Words:
     )
 
 
-def _factors(names: Sequence[str]) -> dict[str, Words]:
+def _factors(names: Sequence[str]) -> dict[str, Candidates]:
     """The factors of experiments with the words that they accept."""
     codebooks = json.loads((_PACKAGE / "records/codebook.json").read_bytes())
     chosen = [codebooks[name] for name in names if name in codebooks] or [
         book for name, book in codebooks.items() if name != _APP
     ]
-    factors: dict[str, Words] = {}
+    factors: dict[str, Candidates] = {}
     for book in chosen:
         for name, words in book.get("factors", {}).items():
             factors[name] = {**factors.get(name, {}), **words}
     return factors
 
 
-_OF_FACTORS: Mapping[str, Callable[[Given, str], Words]] = {
+_OF_FACTORS: Mapping[str, Callable[[Given, str], Candidates]] = {
     "allocator": allocators,
     "app": applications,
     "other": allocators,
@@ -140,11 +140,11 @@ _OF_FACTORS: Mapping[str, Callable[[Given, str], Words]] = {
 """The values of factors that are names of something else."""
 
 
-def factors(given: Given, text: str) -> Words:
+def factors(given: Given, text: str) -> Candidates:
     return _assigned(_factors(given.get("experiments", ())), given, text)
 
 
-def application_factors(given: Given, text: str) -> Words:
+def application_factors(given: Given, text: str) -> Candidates:
     known = _factors([_APP])
     if "=" in text:  # as this takes twice as long
         from firsttouch.harness.exchanging import FACTORS, OPTIONS
@@ -155,13 +155,13 @@ def application_factors(given: Given, text: str) -> Words:
     return _assigned(known, given, text)
 
 
-def settings(given: Given, text: str) -> Words:
+def settings(given: Given, text: str) -> Candidates:
     from firsttouch.workload.patterns import SETTINGS
 
     return _assigned({name: {} for name in SETTINGS}, given, text)
 
 
-def _assigned(known: Mapping[str, Words], given: Given, text: str) -> Words:
+def _assigned(known: Mapping[str, Candidates], given: Given, text: str) -> Candidates:
     """NAME= for each factor, or after the equals sign NAME=V1,V2 for each value that is not there yet."""
     name, equals, values = text.partition("=")
     if not equals:
@@ -171,19 +171,19 @@ def _assigned(known: Mapping[str, Words], given: Given, text: str) -> Words:
     return {f"{name}={before}{comma}{word}": about for word, about in words.items() if word not in before.split(",")}
 
 
-def shells(given: Given, text: str) -> Words:
+def shells(given: Given, text: str) -> Candidates:
     from firsttouch.cli.completion import SCRIPTS
 
     return dict.fromkeys(SCRIPTS, "")
 
 
-def schemas(given: Given, text: str) -> Words:
+def schemas(given: Given, text: str) -> Candidates:
     from firsttouch.schemas import SCHEMAS
 
     return {name: schema.of for name, schema in SCHEMAS.items()}
 
 
-VALUES: Mapping[str, Callable[[Given, str], Words]] = {
+VALUES: Mapping[str, Callable[[Given, str], Candidates]] = {
     "app": applications,
     "device": devices,
     "experiments": experiments,

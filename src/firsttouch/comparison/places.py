@@ -32,7 +32,7 @@ FAR_POINTS = 3
 
 
 @dataclass(frozen=True)
-class Place:
+class ComparedPlace:
     """One device, two of which one uses the memory of the other, or those of several ranks. A pair has no direction."""
 
     devices: tuple[str, ...]
@@ -53,7 +53,7 @@ class PlaceDifference:
 
     name: str
     side: int
-    places: tuple[Place, ...]
+    places: tuple[ComparedPlace, ...]
     points: tuple[Difference, ...]
     total: int
     is_of_one: bool = False
@@ -116,13 +116,13 @@ def has_several(sides: Sequence[Side]) -> bool:
     return any(n > 1 for by_name in roles for n in Counter(by_name.values()).values())
 
 
-def place_of(column: Column, device: str = "") -> Place:
+def place_of(column: Column, device: str = "") -> ComparedPlace:
     """device: the one that acts, if it is another than the column's, as where sides are devices."""
     factors = factors_of(column.factors)
     ranks, peer, acting = factors.get(RANKS), factors.get(PEER), actor(factors, device or column.device)
     if peer not in (None, SELF, acting):
-        return Place(tuple(sorted((acting, str(peer)))))
-    return Place((column.device,), ranks) if isinstance(ranks, int) and ranks > 1 else Place((acting,))
+        return ComparedPlace(tuple(sorted((acting, str(peer)))))
+    return ComparedPlace((column.device,), ranks) if isinstance(ranks, int) and ranks > 1 else ComparedPlace((acting,))
 
 
 def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
@@ -130,7 +130,7 @@ def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Diffe
     found: list[PlaceDifference] = []
     if not differences.fleet:
         return found
-    ends: dict[tuple[Place, bool | None], list[Difference]] = {}
+    ends: dict[tuple[ComparedPlace, bool | None], list[Difference]] = {}
     for d in differences.points:
         if (place := place_of(d.column, sides[d.side].name)).is_pair and d.size >= math.log1p(LEAST):
             ends.setdefault((place, _way(d)), []).append(d)
@@ -146,11 +146,11 @@ def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differen
     """The places that differ, the largest differences first; those that one run a side cannot tell last."""
     if not has_several(sides):
         return []
-    totals: Counter[tuple[Place, str]] = Counter()
+    totals: Counter[tuple[ComparedPlace, str]] = Counter()
     of_column = {column: place_of(column) for column in table.columns}
     for column, place in of_column.items():
         totals[place, column.group[0]] += 1
-    apart: dict[tuple[int, bool | None], dict[tuple[Place, str], list[Difference]]] = {}
+    apart: dict[tuple[int, bool | None], dict[tuple[ComparedPlace, str], list[Difference]]] = {}
     for d in differences.points:
         if d.is_apart and d.size >= math.log1p(LEAST):
             some = apart.setdefault((d.side, _way(d)), {})
@@ -159,7 +159,7 @@ def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differen
     roles = {d.name: d.role for side in sides for run in side.runs for d in run.devices}
     found: list[PlaceDifference] = []
     for (side, _), by_experiment in apart.items():
-        by_place: dict[Place, list[tuple[str, list[Difference]]]] = {}
+        by_place: dict[ComparedPlace, list[tuple[str, list[Difference]]]] = {}
         for (place, experiment), points in by_experiment.items():
             if len(points) >= SHARE * totals[place, experiment]:
                 by_place.setdefault(place, []).append((experiment, points))
@@ -177,8 +177,8 @@ def _way(d: Difference) -> bool | None:
 
 def _together(
     side: int,
-    by_place: dict[Place, list[tuple[str, list[Difference]]]],
-    totals: Counter[tuple[Place, str]],
+    by_place: dict[ComparedPlace, list[tuple[str, list[Difference]]]],
+    totals: Counter[tuple[ComparedPlace, str]],
     roles: Mapping[str, str],
 ) -> Iterable[PlaceDifference]:
     """The places, with those joined that are most pairs of the machine or of one GPU, or most of its GPUs."""
@@ -187,7 +187,7 @@ def _together(
     pairs = [place for place in everywhere if place.is_pair]
     alone = [place for place in everywhere if not place.is_pair and not place.ranks]
 
-    def made(name: str, places: Sequence[Place], *, is_of_one: bool = False) -> PlaceDifference:
+    def made(name: str, places: Sequence[ComparedPlace], *, is_of_one: bool = False) -> PlaceDifference:
         points = [d for place in places for _, some in rest[place] for d in some]
         total = sum(totals[place, experiment] for place in places for experiment, _ in rest[place])
         points.sort(key=lambda d: -d.size)
@@ -202,7 +202,7 @@ def _together(
         of_gpu = [place for place in pairs if gpu in place.devices]
         if named := _most(rest, of_gpu):
             yield made(f"{gpu} with {_part(named, of_gpu)} others", named, is_of_one=True)
-    by_role: dict[str, list[Place]] = defaultdict(list)
+    by_role: dict[str, list[ComparedPlace]] = defaultdict(list)
     for place in alone:
         by_role[roles.get(place.devices[0], "")].append(place)
     for role, of_role in by_role.items():
@@ -212,17 +212,17 @@ def _together(
         yield made(_name(place, [d.column for _, some in rest[place] for d in some]), [place])
 
 
-def _part(some: Sequence[Place], of: Sequence[Place]) -> str:
+def _part(some: Sequence[ComparedPlace], of: Sequence[ComparedPlace]) -> str:
     return f"all {len(of)}" if len(some) == len(of) else f"{len(some)} of {len(of)}"
 
 
-def _most(having: Collection[Place], of: Sequence[Place]) -> list[Place]:
+def _most(having: Collection[ComparedPlace], of: Sequence[ComparedPlace]) -> list[ComparedPlace]:
     """Those of some places that differ, if these are most of at least three."""
     differing = [place for place in of if place in having]
     return differing if len(of) > 2 and len(differing) >= MOST * len(of) else []
 
 
-def _name(place: Place, columns: Sequence[Column]) -> str:
+def _name(place: ComparedPlace, columns: Sequence[Column]) -> str:
     """The name of a place, with the direction if all points that differ cross in one, or in both of which it is one."""
     if place.ranks:
         return f"{place.ranks} ranks together"
@@ -231,7 +231,7 @@ def _name(place: Place, columns: Sequence[Column]) -> str:
     return _directed(place, {_sender(column, column.device) for column in columns})
 
 
-def _directed(place: Place, senders: Collection[str]) -> str:
+def _directed(place: ComparedPlace, senders: Collection[str]) -> str:
     known = {*senders} - {""}
     if len(known) != 1:
         return " and ".join(place.devices)

@@ -23,7 +23,7 @@ from firsttouch.comparison.differences import (
 )
 from firsttouch.comparison.headline import furthest_apart, place_text, ratios_seen, summary
 from firsttouch.comparison.missing import MissingDevices
-from firsttouch.comparison.places import Place, PlaceDifference, has_several, place_of
+from firsttouch.comparison.places import ComparedPlace, PlaceDifference, has_several, place_of
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.records.reading import point_key
@@ -396,7 +396,7 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
     ]  # fmt: skip
     first = [r for r in rest if isinstance(r, MissingDevices)]
     single = [r for r in rest if isinstance(r, Difference)] if has_several(comparison.sides) else []
-    by_place: dict[tuple[int, Place], list[Difference]] = {}
+    by_place: dict[tuple[int, ComparedPlace], list[Difference]] = {}
     for d in single:
         by_place.setdefault((d.side, place_of(d.column)), []).append(d)
     ordered = [*first, *places, *(r for r in rest if r not in first and r not in single)]
