@@ -17,6 +17,7 @@ class Transfer {
     Transfer(Lab& lab, const Buffer& target, const Buffer& source, const CopyRequest& request)
         : lab_(lab), target_(target), source_(source), request_(request) {
         for (int i = 1; i < request.streams; ++i) extra_.push_back({lab, lab.device().stream()});
+        between_devices_ = target.device().name() != source.device().name();
         if (request.second_target != nullptr) {
             Device& owner = request.second_source->device();
             if (request.second_by_owner && owner.name() != lab.device().name()) owner_.emplace(owner);
@@ -56,24 +57,34 @@ class Transfer {
         });
     }
 
-    // Returns the seconds of `n` transfers on the device's clock. They are queued behind a gate, so that the time for
-    // queueing is not measured.
+    // Returns the seconds of `n` transfers on the clock of the device that queues them; with two of them, of the slower
+    // one on its own. They are queued behind a gate, so that the time for queueing is not measured, and between two
+    // devices behind a transfer that is not timed either, since engines need some microseconds to begin.
     double time_queued(int n) {
         Device& device = lab_.device();
-        std::unique_ptr<Gate> gate;
-        if (gated_ && n * static_cast<int>(copies_per_transfer()) <= 128) gate = device.hold(lab_.stream());
+        std::vector<std::unique_ptr<Gate>> gates;
+        const auto hold = [&](Device& owner, Stream& stream) { gates.push_back(owner.hold(stream)); };
+        if (gated_ && n * static_cast<int>(copies_per_transfer()) <= 128) {
+            hold(device, lab_.stream());
+            if (owner_) hold(owner_->device(), second());
+        }
+        if (between_devices_) queue_transfer();
         const auto from = device.record(lab_.stream());
-        for (auto& [lab, stream] : extra_) lab.device().join(*stream, *from);
+        for (auto& [lab, stream] : extra_)
+            if (!owner_ || gates.empty()) lab.device().join(*stream, *from);
+        const auto second_from = owner_ ? owner_->device().record(second()) : nullptr;
         for (int i = 0; i < n; ++i) queue_transfer();
         std::vector<std::unique_ptr<Event>> ends;
         for (auto& [lab, stream] : extra_) {
             ends.push_back(lab.device().record(*stream));
-            device.join(lab_.stream(), *ends.back());
+            if (!owner_) device.join(lab_.stream(), *ends.back());
         }
         const auto to = device.record(lab_.stream());
-        if (gate != nullptr) gate->open();
+        for (const auto& gate : gates) gate->open();
         device.wait(lab_.stream());
-        return device.elapsed(*from, *to);
+        if (!owner_) return device.elapsed(*from, *to);
+        owner_->device().wait(second());
+        return std::max(device.elapsed(*from, *to), owner_->device().elapsed(*second_from, *ends.back()));
     }
     // Returns the seconds of one transfer from the call to its completion, timed by the host.
     double time_single() {
@@ -93,7 +104,7 @@ class Transfer {
         else
             queue_whole(lab_, lab_.stream(), target_, source_);
         if (request_.second_target != nullptr)
-            queue_whole(extra_.back().lab, *extra_.back().stream, *request_.second_target, *request_.second_source);
+            queue_whole(extra_.back().lab, second(), *request_.second_target, *request_.second_source);
     }
     void queue_whole(Lab& lab, Stream& stream, const Buffer& target, const Buffer& source) {
         if (request_.engine == Engine::kernel)
@@ -103,6 +114,7 @@ class Transfer {
         else
             lab.device().copy(stream, target, 0, source, 0, request_.bytes);
     }
+    Stream& second() const { return *extra_.back().stream; }
     std::size_t copies_per_transfer() const {
         return request_.chunk > 0 ? (request_.bytes + request_.chunk - 1) / request_.chunk + extra_.size()
                                   : 1 + extra_.size();
@@ -122,7 +134,7 @@ class Transfer {
     std::vector<Queue> extra_;  // beside the lab's own stream; the last is the second copy's
     std::unique_ptr<HostView> from_, to_;
     std::unique_ptr<Team> team_;
-    bool gated_ = false;
+    bool gated_ = false, between_devices_ = false;
 };
 
 // True if a copy between the two can be queued without waiting for the device. The driver accesses pageable and managed
