@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.movements import COPY, SIZES, curve, direct, rates, record
 
-from firsttouch.analysis.interfaces import KINDS, Interfaces, MovementRow, interfaces, segments
+from firsttouch.analysis.interfaces import KINDS, LEAST_WIN, Interfaces, MovementRow, interfaces, segments
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.records.schema import Party, Record, Scalar
@@ -63,6 +63,16 @@ def test_a_tie_names_both_and_is_no_crossover() -> None:
     assert tie.ratio is None
     assert clear.fastest == ("kernel",)
     assert changes(found) == []
+
+
+def test_a_win_below_two_percent_is_none_however_narrow_the_intervals() -> None:
+    def row(rate: float) -> MovementRow:
+        records = [*curve("kernel", rates(rate), spread=1e-4), *curve("copy-engine", rates(10), spread=1e-4)]
+        return interfaces([*records, *curve("peer-call", rates(9), spread=1e-4)]).rows[0]
+
+    assert (row(10.1).verdict, row(10.1).fastest) == ("tie", ("kernel", "copy-engine"))
+    assert (row(10.3).verdict, row(10.3).fastest) == ("fastest", ("kernel",))
+    assert row(9.9).fastest == ("copy-engine", "kernel")
 
 
 def test_a_change_over_a_tie_lies_between_the_sizes_with_a_winner() -> None:
@@ -286,7 +296,7 @@ def _check(row: MovementRow, points: dict[str, tuple[float, float]]) -> None:
         assert rate == best
         assert all(rate * (1 - spread) > r * (1 + s) for e, (r, s) in points.items() if e != winner)
         assert row.ratio is not None
-        assert row.ratio.value >= 1
+        assert row.ratio.value >= LEAST_WIN
 
 
 def test_messages_between_hosts_are_not_compared_with_those_within_one() -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.movements import COPY, curve, rates, record
+from tests.node_of_gpus import Node, results, write
 
 import firsttouch
 from firsttouch.cli import interfaces
 from firsttouch.cli.interfaces import LINES
 from firsttouch.errors import UsageError
 from firsttouch.records.schema import SCHEMA, Machine, Record
+from firsttouch.report.interfaces import interfaces_section
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 OWN = [*curve("kernel", rates(4, 8, 10, 10)), *curve("copy-engine", rates(1, 4, 20, 30))]
@@ -105,6 +107,21 @@ def test_a_wrong_call_says_what_to_do(records: list[Record], kind: list[str], sa
     assert said in str(error.value)
 
 
+def test_pairs_with_the_same_answer_are_one_row(tmp_path: Path, capsys: Out) -> None:
+    node = Node(slow_pair=(2, 5))
+    directory = write(node, tmp_path / "node")
+    interfaces.command(directory, ["copy", "message"], everything=True)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "55 pairs (not cuda:0 to cuda:1) xccl at 64 MiB (up to" in out
+    assert "Copies: no interface is clearly the fastest in any of 27 cases. Messages: xccl is the fastest" in out
+    section = interfaces_section(results(node).records)
+    assert section
+    assert len(section.rows) < 250
+    (row,) = (r for r in section.rows if "all 56 pairs, device memory, 2 ranks" in r[1] and "bandwidth" in r[0])
+    assert row[3] == "xccl"
+    assert "xccl 194 GB/s to 365 GB/s, mpi-staged 11 GB/s" in row[-1]
+
+
 def test_the_docs_quote_what_is_printed(capsys: Out) -> None:
     interfaces.command(RESULTS / "h200-pairs", ["copy"])
     page = (RESULTS.parent / "docs" / "interfaces.md").read_text()
@@ -118,4 +135,4 @@ def test_results_of_real_machines_are_answered(capsys: Out) -> None:
     interfaces.command(RESULTS / "h200-collective")
     assert "no choice to compare" in capsys.readouterr().out
     interfaces.command(RESULTS / "h200-pairs", ["copy"])
-    assert "kernel\n    from 4 MiB to 16 MiB" in capsys.readouterr().out
+    assert "kernel\n    at 16 MiB (1.07 times), copy-engine or peer-call" in capsys.readouterr().out

@@ -1,8 +1,8 @@
 """The fastest interface for each movement of data, by its conditions and size, and the sizes between which it changes.
 
 Only points that are ok and verified count. An interface is the fastest if its interval is apart from those of all
-others; otherwise all that cannot be told apart from the one with the best median are named. Intervals are those of the
-records: the 95 % interval of a median.
+others and it is at least LEAST_WIN times as fast; otherwise all that cannot be told apart from the one with the best
+median, or are nearly as fast, are named. Intervals are those of the records: the 95 % interval of a median.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ Read: TypeAlias = Callable[[Record], Quantity | None]
 Describe: TypeAlias = Callable[[Record], tuple[str, dict[str, Scalar]]]
 
 SIZE = "size"
+LEAST_WIN = 1.02
+"""How many times as fast as the next an interface must be. Runs of one machine differ by less."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,10 @@ class MovementRow:
     """One movement of data at one size.
 
     conditions: all that is not the interface. size: in bytes. verdict: "fastest" if one interface is; "tie" if the
-    intervals of several overlap; "no interval" if records without intervals leave it open; "one interface" if no other
-    was measured. fastest: the one or those that cannot be told apart, the best median first. ratio: how many times as
-    fast it is as the next; None unless one is the fastest. measured: all, the best median first.
+    intervals of several overlap, or they differ by less than LEAST_WIN; "no interval" if records without intervals
+    leave it open; "one interface" if no other was measured. fastest: the one or those that cannot be told apart, the
+    best median first. ratio: how many times as fast it is as the next; None unless one is the fastest. measured: all,
+    the best median first.
     """
 
     kind: str
@@ -175,17 +178,24 @@ def _row(
     is_time = measure == "blocking"
     ranked = sorted(values, key=lambda value: value.value.value if is_time else -value.value.value)
     best, others = ranked[0], ranked[1:]
-    level = [value for value in others if not are_apart(best.value, value.value)]
+    level = [value for value in others if not are_apart(best.value, value.value) or _is_close(best, value)]
     verdict: InterfaceVerdict = "fastest"
     if not others:
         verdict = "one interface"
     elif level:
-        verdict = "no interval" if any(value.value.low is None for value in [best, *level]) else "tie"
+        unknown = any(value.value.low is None and not _is_close(best, value) for value in level)
+        unknown |= best.value.low is None and not all(_is_close(best, value) for value in level)
+        verdict = "no interval" if unknown else "tie"
     ratio = None
     if verdict == "fastest":
         ratio = ratio_of(others[0].value, best.value) if is_time else ratio_of(best.value, others[0].value)
     names = tuple(value.interface for value in [best, *level])
     return MovementRow(kind, measure, conditions, size, verdict, names, ratio, tuple(ranked))
+
+
+def _is_close(a: InterfaceValue, b: InterfaceValue) -> bool:
+    low, high = sorted((a.value.value, b.value.value))
+    return high < LEAST_WIN * low
 
 
 def _crossovers(rows: Sequence[MovementRow]) -> list[Crossover]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,11 @@ from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
 from firsttouch.outputs import Output
 from firsttouch.records.reading import load_results, point_key
-from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar
+from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.drawing import Drawing
+from firsttouch.report.movements import BETWEEN, alike_in_words, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
-from firsttouch.text import count, join_names, label, named
+from firsttouch.text import count, join_names
 from firsttouch.units import format_number, format_size
 
 TITLES: Mapping[tuple[str, Measure], str] = {
@@ -43,8 +43,6 @@ TITLES: Mapping[tuple[str, Measure], str] = {
     ("collective", "blocking"): "Collective operations, time of one alone",
     ("collective", "bandwidth"): "Collective operations, bandwidth back to back",
 }
-MOST_NAMED, MOST_VALUES = 3, 6
-"""The most movements with the same answer that are named one by one, and the most values of a condition."""
 MOST_ROWS = 2000
 """The most rows of the table in the report; --json has all."""
 
@@ -101,11 +99,12 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
     made = []
     for (kind, measure), curves in of_kinds.items():
         shared, own = shared_and_own([rows[0].conditions for rows in curves])
+        pairs = list(dict.fromkeys(of_movement.get(BETWEEN, "") for of_movement in own))
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, rows in enumerate(curves):
             alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
         answers = [
-            InterfaceAnswer(_joined([own[i] for i in places]), _text([segments(curves[i]) for i in places]),
+            InterfaceAnswer(joined([own[i] for i in places], pairs), _text([segments(curves[i]) for i in places]),
                    [curves[i] for i in places])
             for places in alike.values()
         ]  # fmt: skip
@@ -126,29 +125,50 @@ def alone(of: Sequence[AnswersOfKind]) -> list[str]:
     texts = []
     for (kind, interface), movements in by_interface.items():
         shared, own = shared_and_own([*movements.values()])
-        what = ", ".join(filter(None, [_joined(own), *shared.values()]))
+        what = ", ".join(filter(None, [joined(own), *shared.values()]))
         texts.append(f"{kind} by {interface}: {what}")
     return texts
 
 
 def summary(fastest: Interfaces) -> str:
-    """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size."""
-    curves = fastest.curves
-    chosen = sum(map(_has_choice, curves))
-    alone = len(curves) - chosen
+    """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size.
+    Pairs with the same answer count once.
+    """
+    answers = [answer for part in parts(fastest) for answer in part.answers]
+    chosen = [answer for answer in answers if answer.is_open]
+    alone = len(answers) - len(chosen)
     if not chosen:
         return "Each movement of data was measured by one interface only, so there is no choice to compare."
-    leaders = [_leaders(list(rows)) for _, rows in groupby(fastest.rows, key=lambda row: row.kind)]
-    changing = len({point_key(c.kind, c.measure, c.conditions) for c in fastest.crossovers})
-    changes = f"The fastest interface changes with the size in {changing or 'none'} of {count(chosen, 'comparison')}"
+    leaders = [_leaders(list(rows)) for _, rows in groupby(alike_rows(fastest.rows), key=lambda rows: rows[0].kind)]
+    changing = {point_key(c.kind, c.measure, c.conditions) for c in fastest.crossovers}
+    crossing = sum(any(_curve_key(rows) in changing for rows in answer.curves) for answer in chosen)
+    changes = (
+        f"The fastest interface changes with the size in {crossing or 'none'} of {count(len(chosen), 'comparison')}"
+    )
     more = f"; {alone} more {'has' if alone == 1 else 'have'} one interface only" if alone else ""
     return " ".join(filter(None, [*leaders, f"{changes}{more}."]))
 
 
-def _leaders(rows: Sequence[MovementRow]) -> str:
+def _curve_key(rows: Sequence[MovementRow]) -> str:
+    return point_key(rows[0].kind, rows[0].measure, rows[0].conditions)
+
+
+def alike_rows(rows: Sequence[MovementRow]) -> list[list[MovementRow]]:
+    """The rows, those together that have the same answer and differ in the pair alone."""
+    alike: dict[tuple[Any, ...], list[MovementRow]] = {}
+    for row in rows:
+        words = in_words(row.conditions)
+        way = next(iter(by_way([words.pop(BETWEEN, "")])))
+        answer = (row.verdict, frozenset(row.fastest), frozenset(row.interfaces))
+        alike.setdefault((row.kind, row.measure, *words.items(), way, row.size, *answer), []).append(row)
+    return list(alike.values())
+
+
+def _leaders(alike: Sequence[Sequence[MovementRow]]) -> str:
     """How often each interface is the fastest in one kind of movement; '' if nothing was compared. A case is one
-    movement at one size by one measure.
+    movement at one size by one measure; pairs with the same answer are one.
     """
+    rows = [some[0] for some in alike]
     compared = [row for row in rows if row.verdict != "one interface"]
     won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
     if not compared:
@@ -165,7 +185,7 @@ def _leaders(rows: Sequence[MovementRow]) -> str:
 def crossover_texts(fastest: Interfaces) -> list[str]:
     """Each crossover in words: 'Copies, bandwidth, ...: kernel to copy-engine between 64 KiB and 256 KiB'."""
     return [
-        f"{TITLES[c.kind, c.measure]}, {', '.join(_words(c.conditions).values())}: {c.before} to {c.after} "
+        f"{TITLES[c.kind, c.measure]}, {', '.join(in_words(c.conditions).values())}: {c.before} to {c.after} "
         f"between {format_size(c.smaller)} and {format_size(c.larger)}"
         for c in fastest.crossovers
     ]
@@ -191,67 +211,6 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
         ranks = " --ranks 2" if any(all_experiments()[name].ranked for name in names) else ""
         raise UsageError(f"{directory} holds {what}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
     return fastest
-
-
-def shared_and_own(curves: Sequence[Mapping[str, Scalar]]) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The conditions in words that all movements share, and of each movement the others."""
-    words = [_words(conditions) for conditions in curves]
-    shared = {
-        name: text for name, text in words[0].items() if all(of_movement.get(name) == text for of_movement in words)
-    }
-    return shared, [{n: text for n, text in of_movement.items() if n not in shared} for of_movement in words]
-
-
-def _words(conditions: Mapping[str, Scalar]) -> dict[str, str]:
-    """The conditions in words: what moves, between whom, in which memory, and the others."""
-    rest = dict(conditions)
-    texts: dict[str, str] = {name: str(rest.pop(name)) for name in ("operation", "movement") if name in rest}
-    texts["between"] = between_text(rest)
-    sides = list(dict.fromkeys(str(rest.pop(name)) for name in ("source", "target", "allocator") if name in rest))
-    if sides:
-        texts["memory"] = f"{' to '.join(sides)} memory"
-    if (ranks := rest.pop(RANKS, None)) is not None:
-        texts[RANKS] = "to itself" if ranks == 1 else f"{label(RANKS, ranks)} ranks"
-    if (toucher := rest.pop("first_touch", None)) is not None:
-        texts["first_touch"] = f"first touch by the {str(toucher).upper()}"
-    return {n: text for n, text in texts.items() if text} | {n: named(n, v) for n, v in rest.items()}
-
-
-def between_text(rest: dict[str, Scalar]) -> str:
-    """Who has the data and who gets them, in words; takes these conditions out of `rest`."""
-    device, node, direction = (rest.pop(name, None) for name in ("device", NODE, "direction"))
-    if "from" in rest:
-        source, target = str(rest.pop("from")), str(rest.pop("to", ""))
-        return f"within {source}" if source == target else f"{source} to {target}"
-    if PEER not in rest:
-        return f"on {device}"
-    acting, peer = str(device if node is None else node), str(rest.pop(PEER))
-    if peer in (SELF, acting):
-        return f"within {acting}{_OWN.get(str(direction), '')}"
-    return _WAYS.get(str(direction), "{} to {}").format(acting, peer)
-
-
-_WAYS = {"in": "{} from {}", "both": "{} and {} both ways"}
-_OWN = {"in": " (in)", "out": " (out)", "both": " (both ways)"}
-
-
-def _joined(movements: Sequence[Mapping[str, str]]) -> str:
-    """Several movements in words: each condition once where all combinations occur, otherwise one by one."""
-    values: dict[str, dict[str, None]] = {}
-    for movement in movements:
-        for name, text in movement.items():
-            values.setdefault(name, {})[text] = None
-    if len(movements) == prod(map(len, values.values())):
-        return ", ".join(_some(list(texts), MOST_VALUES) for texts in values.values())
-    return _some([", ".join(movement.values()) for movement in movements], MOST_NAMED, "; ")
-
-
-def _some(texts: Sequence[str], most: int, comma: str = ", ") -> str:
-    """The first of many texts, and how many more there are."""
-    comma = "; " if any(" and " in text for text in texts) else comma
-    if len(texts) > most + 1:
-        return f"{comma.join(texts[:most])} and {len(texts) - most} more"
-    return join_names(texts) if comma == ", " else comma.join(texts)
 
 
 def _text(movements: Sequence[Sequence[Segment]]) -> str:
@@ -336,6 +295,30 @@ def output(fastest: Interfaces, directory: str) -> InterfacesOutput:
     )
 
 
+def _in_table(alike: Sequence[MovementRow], pairs: Collection[str]) -> list[str]:
+    """The row of the table for rows that differ in the pair alone, with the least and the greatest of their values."""
+    first, between = alike[0], [in_words(row.conditions).get(BETWEEN, "") for row in alike]
+    words = in_words(first.conditions) | {BETWEEN: alike_in_words(BETWEEN, between, pairs)}
+    best = max((row.ratio for row in alike if row.ratio), key=lambda ratio: ratio.value, default=None)
+    values: dict[str, list[Quantity]] = {}
+    for row in alike:
+        for measured in row.measured:
+            values.setdefault(measured.interface, []).append(measured.value)
+    return [
+        TITLES[first.kind, first.measure],
+        ", ".join(filter(None, words.values())),
+        format_size(first.size),
+        join_names(first.fastest, "or"),
+        first.verdict if best is None else f"{'up to ' if len(alike) > 1 else ''}{ratio_text(best)}",
+        ", ".join(f"{name} {_range(some)}" for name, some in values.items()),
+    ]
+
+
+def _range(values: Sequence[Quantity]) -> str:
+    ends = [quantity_text(pick(values, key=lambda value: value.value)) for pick in (min, max)]
+    return " to ".join(dict.fromkeys(ends))
+
+
 @dataclass
 class InterfacesSection:
     """What the report shows: the summary, the answers of each kind, what has one interface only, and tables."""
@@ -359,12 +342,8 @@ def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     if not is_about(records) or not (fastest := interfaces(records)).rows:
         return None
     answers = parts(fastest)
-    rows = [
-        [TITLES[row.kind, row.measure], ", ".join(_words(row.conditions).values()), format_size(row.size),
-         join_names(row.fastest, "or"), ratio_text(row.ratio) if row.ratio else row.verdict,
-         ", ".join(f"{value.interface} {quantity_text(value.value)}" for value in row.measured)]
-        for row in fastest.rows[:MOST_ROWS]
-    ]  # fmt: skip
+    pairs = list(dict.fromkeys(in_words(row.conditions).get(BETWEEN, "") for row in fastest.rows))
+    rows = [_in_table(same, pairs) for same in alike_rows(fastest.rows)[:MOST_ROWS]]
     heads = ["what", "conditions", "size", "fastest", "times the next", "measured"]
     return InterfacesSection(
         summary(fastest), answers, alone(answers), crossover_texts(fastest)[:MOST_ROWS], heads, rows

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firsttouch.analysis.interfaces import MovementRow
+from firsttouch.analysis.interfaces import LEAST_WIN, MovementRow
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec
-from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, between_text, ratio_text, shared_and_own
+from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, ratio_text
+from firsttouch.report.movements import between_text, shared_and_own
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import id_of
 from firsttouch.report.sentences import quantity_text
@@ -47,7 +48,8 @@ def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
     said = {
         "": "Numbers are how many times as fast as the next interface it is.",
-        "grey": f"Grey: {UNCLEAR}, since intervals overlap (=) or are missing (?).",
+        "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals are "
+        "missing (?).",
         "pale": "Pale: no other interface was measured.",
     }
     notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
