@@ -65,6 +65,11 @@ class Chapter:
     """By which interface data move fastest, if that was measured."""
 
     @property
+    def interfaces_last(self) -> bool:
+        """Whether the matrices of several GPUs come before the interfaces."""
+        return bool(self.screen.gpus)
+
+    @property
     def thinned(self) -> str:
         """A sentence on what the page leaves out to stay small, or ''."""
         points, undrawn = sum(s.left_out for s in self.sections), sum(s.undrawn for s in self.sections)

@@ -48,8 +48,8 @@ def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
     said = {
         "": "Numbers are how many times as fast as the next interface it is.",
-        "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals are "
-        "missing (?).",
+        "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
+        "are missing (?).",
         "pale": "Pale: no other interface was measured.",
     }
     notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
