@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -73,7 +72,10 @@ def test_what_is_slow_or_missing_is_the_answer_and_the_regression(fault: dict[st
     assert clauses[0].startswith(named[0].partition(";")[0])
     assert all(text in answer for text in named)
     assert "missing" in fault or SAME_ELSEWHERE in answer
-    assert all(len(place.text) < 200 for place in output(comparison).places)
+    data = output(comparison)
+    assert all(len(place.text) < 200 for place in data.places)
+    assert [lacking.names for lacking in data.missing] == ([("cuda:3",)] if "missing" in fault else [])
+    assert len(data.regressions) >= len(lines)
 
 
 def test_all_pairs_of_a_gpu_are_named_as_that_gpu() -> None:
@@ -189,7 +191,7 @@ def test_one_node_alone_is_judged_by_its_own_gpus() -> None:
 
 
 def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From directories to the terminal, --json and the page, of which no figure is drawn."""
+    """From directories to the terminal and the page, of which no figure is drawn."""
     monkeypatch.setattr("firsttouch.report.comparison.to_svgs", lambda specs: [""] * len(specs))
     nodes = {"good": GOOD, "bad": replace(FAULTY, host="bad")}
     sides = [",".join(str(write(replace(node, run=n), tmp_path / f"{name}{n}")) for n in (1, 2, 3))
@@ -198,7 +200,4 @@ def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.returncode == 1
     assert "3 regressions of more than 5 %" in done.stdout
     assert "cuda:2 to cuda:5  32      19 slower" in done.stdout
-    data = json.loads(call("compare", *sides, "--fail-over", "5%", "--json").stdout)
-    assert [place["name"] for place in data["places"]] == ["cuda:2 to cuda:5", "cuda:6"]
-    assert [lacking["names"] for lacking in data["missing"]] == [["cuda:3"]]
     assert "cuda:2 to cuda:5 is 47 % slower" in (tmp_path / "page.html").read_text()
