@@ -70,7 +70,7 @@ def answers(comparison: ResultsComparison) -> list[str]:
     untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
     if untold:
         names = list(dict.fromkeys(short[comparison.names[g.side]] for g in untold))
-        what = join_names(list(dict.fromkeys(group_title(g) for g in untold))[:_MOST_VALUES])
+        what = join_names(list(dict.fromkeys(titled(comparison, g) for g in untold))[:_MOST_VALUES])
         sentences.append(
             f"{_sides(names)} {'is' if len(names) == 1 else 'are'} far from the others in {what}, but the load of "
             "other programs was not alike: measure again with `firsttouch run --wait`."

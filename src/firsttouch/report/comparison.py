@@ -24,7 +24,6 @@ from firsttouch.comparison.words import (
     conditions_by_column,
     group_cells,
     group_table,
-    group_title,
     not_judged,
     notes,
     phase_answers,
@@ -34,6 +33,7 @@ from firsttouch.comparison.words import (
     point_of_place,
     regression_lines,
     short_names,
+    titled,
     what_to_type,
 )
 from firsttouch.encoding import encode_json, encode_text
@@ -181,7 +181,7 @@ def _section(
     experiment = experiments.get(name)
     return ComparedExperiment(
         anchor,
-        group_title(groups[0]),
+        titled(comparison, groups[0]),
         _says([group for group in groups if comparison.is_shown(group)], comparison, short),
         experiment.question if experiment else "",
         tables,

@@ -20,7 +20,7 @@ from firsttouch.comparison.differences import (
     judge,
 )
 from firsttouch.comparison.table import Column
-from firsttouch.comparison.words import interval_text, ratio_text, short_names, value_text
+from firsttouch.comparison.words import interval_text, ratio_text, short_names, titled, value_text
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.palette import COLOURS, INK
@@ -114,7 +114,7 @@ def _experiments(
     rows: list[Spec] = []
     for group in groups:
         ratio = _Ratio.of(group, group.unit, group.better)
-        name = f"{group.experiment} on {group.device}"
+        name = titled(comparison, group)
         name = f"{short[comparison.names[group.side]]}: {name}" if fleet else name
         if ratio is None:
             continue
