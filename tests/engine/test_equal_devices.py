@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,12 +24,14 @@ from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sisters import Sisters
 from firsttouch.experiments import all_experiments
+from firsttouch.records.reading import key_of, load_results
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Record, Request
 from firsttouch.views.sisters import differences
 from firsttouch.work import RUN
 from firsttouch.workers.process import TaskResult
 from firsttouch.workers.protocol import Reply
 
+ROOT = Path(__file__).parents[2]
 NODE = MACHINES["h100-node"].devices
 GPUS = [device.name for device in NODE if device.role == "gpu"]
 
@@ -51,6 +54,16 @@ def plain() -> list[Planned]:
 def test_a_plain_run_of_eight_equal_gpus_is_planned_within_five_minutes(plain: Sequence[Planned]) -> None:
     assert planned_seconds(plain) <= 300
     assert planned_seconds(planned(node_devices(Node(gpus=2)))) <= 180
+
+
+@pytest.mark.parametrize("name", ["h100-quick", "xeon-vm-quick"])
+def test_the_planned_time_is_about_what_stored_runs_took(name: str) -> None:
+    stored = load_results(ROOT / "results" / name)
+    plan = planned(stored.machine.devices, devices=list(dict.fromkeys(r.device for r in stored.records)))
+    taken = {key_of(r): r.seconds for r in stored.records if r.status != "skipped"}
+    seconds = planned_seconds(p for p in plan if p.key in taken)
+    assert seconds is not None
+    assert 0.9 < seconds / sum(taken[p.key] for p in plan if p.key in taken) < 1.6
 
 
 def test_one_gpu_has_every_point_and_its_sisters_have_the_headlines(plain: Sequence[Planned]) -> None:

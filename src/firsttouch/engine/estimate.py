@@ -16,7 +16,7 @@ START = 0.5
 """Seconds until a worker has started and opened a device."""
 FURTHER_DEVICE = 0.4
 """Seconds until it has opened another one."""
-RANKS = 3.0
+RANKS = 1.0
 """Seconds until several processes have started and know each other, besides their devices."""
 
 

@@ -207,7 +207,7 @@ class Experiment:
     """
     share: ClassVar[float] = 1.0
     """Weight of this experiment in a preset's time."""
-    setup: ClassVar[float | None] = 0.06
+    setup: ClassVar[float | None] = 0.04
     """Seconds that one of its points takes besides sampling, for the planned time of a run; None if they are unknown.
     """
     fresh_process: ClassVar[bool] = False

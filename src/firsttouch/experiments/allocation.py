@@ -110,6 +110,7 @@ class Allocation(Experiment):
             title="Time per free of memory that was touched"),
     )  # fmt: skip
     share = 1.5
+    setup = 0.08
     own_worker = True  # malloc keeps what others freed: 64 KiB took 23 ns after them, and 831 ns in a new process
     timeout = 240.0  # 100 blocks of 1 GiB of page-locked memory take about a minute
 

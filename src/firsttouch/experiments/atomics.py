@@ -150,6 +150,7 @@ class Atomics(Experiment):
              title="The GPU's rate while the CPU updates too, relative to its rate alone"),
     )  # fmt: skip
     share = 1.0
+    setup = 0.15
 
     rules = (
         leave_out("points with both agents also measure the CPU alone", SHORT, runs_kernels=True, who="cpu"),

@@ -177,6 +177,7 @@ class Bandwidth(Experiment):
              title="Bandwidth over CPU threads, as tried for threads=best"),
     )  # fmt: skip
     share = 3.0
+    setup = 0.2
     counters_offered = True
 
     rules = (

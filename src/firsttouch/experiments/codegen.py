@@ -226,7 +226,7 @@ class Codegen(Experiment):
               columns=("operation", "made", "instruction", "read_from", "median")),
     )  # fmt: skip
     share = 0.1
-    setup = 0.4
+    setup = 0.45
     switches_of = ()
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:

@@ -29,7 +29,7 @@ from firsttouch.experiment.interfaces import (
     why_too_many,
 )
 from firsttouch.experiment.meanings import INTERFACES
-from firsttouch.experiment.presets import QUICK, STANDARD, Candidate, Not, Octave, leave_out
+from firsttouch.experiment.presets import QUICK, STANDARD, Above, Candidate, Not, Octave, leave_out
 from firsttouch.figures import Line
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
@@ -140,7 +140,7 @@ class Collective(Experiment):
              x_title="larger buffer of a rank", y_title="bus bandwidth, GB/s", title="Bus bandwidth, back to back"),
     )  # fmt: skip
     share = 0.3
-    setup = 0.3
+    setup = 0.2
     ranked = True
     least_ranks = 1
     switches_of = ("memory", "copies")
@@ -149,6 +149,12 @@ class Collective(Experiment):
             "one process with several devices is measured from the preset standard on", QUICK, in_one_process=True
         ),
         leave_out("other allocators are measured from the preset standard on", QUICK, main=False),
+        leave_out(
+            "what passes through host memory is measured up to 16 MiB in a quick run",
+            QUICK,
+            interface=MPI_STAGED,
+            size=Above(16 * MiB),
+        ),
         leave_out("other allocators are measured at every sixth octave", STANDARD, main=False, size=Not(Octave(6))),
     )
     properties: ClassVar = {"main": _is_main, "in_one_process": _is_in_one_process}
@@ -168,7 +174,7 @@ class Collective(Experiment):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         on_cpu = device.role != "gpu"
         sizes = {
-            "quick": [NUMBER, 64 * KiB, MiB, 16 * MiB if on_cpu else 256 * MiB],
+            "quick": [NUMBER, 64 * KiB, MiB, 16 * MiB, *([] if on_cpu else [256 * MiB])],
             "standard": [NUMBER, 64, 512, *(4 * KiB << (2 * k) for k in range(8 if on_cpu else 10))],
             "full": [NUMBER << k for k in range(29)],
         }[preset]

@@ -109,7 +109,7 @@ class StartUp(Experiment):
     )
     figures = (Bar(x="phase", colour="phase", y_title="time"),)
     share = 1.0
-    setup = 0.6
+    setup = 1.0
     switches_of = ()
     opens_device = False  # a worker that holds the device open would change the times
 

@@ -112,6 +112,7 @@ class Turns(Experiment):
              title="Time of a turn over the gap between turns"),
     )  # fmt: skip
     share = 0.5
+    setup = 0.1
     switches_of = ("memory", "copies")
 
     rules = (

@@ -104,7 +104,7 @@ class P2pMessage(PairExperiment):
              x_title="one message", y_title="one message alone, us", title="Time of one message alone"),
     )  # fmt: skip
     share = 0.3
-    setup = 0.3
+    setup = 0.25
     ranked = True
     least_ranks = 1
     switches_of = ("memory", "copies")
