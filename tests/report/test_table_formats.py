@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from prometheus_client import parser as classic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.calls import call
 from tests.node_of_gpus import Node
@@ -30,6 +31,8 @@ def metrics_of(*results: Results) -> dict[str, list[tuple[dict[str, str], float]
     text = openmetrics({f"run{i}": held for i, held in enumerate(results)}, reportable_experiments())
     assert text.endswith("# EOF\n")
     families = list(text_string_to_metric_families(text))
+    in_text_form = [sample for family in classic.text_string_to_metric_families(text) for sample in family.samples]
+    assert len(in_text_form) == sum(len(family.samples) for family in families)
     assert all(family.type == "gauge" and family.documentation for family in families)
     assert all(family.name.endswith(f"_{family.unit}") for family in families if family.unit)
     return {family.name: [(s.labels, s.value) for s in family.samples] for family in families}
