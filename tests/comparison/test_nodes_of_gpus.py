@@ -140,11 +140,18 @@ def _other_model(gpus: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     return [*gpus[:4]]
 
 
+def _one_partition_less(gpus: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    for number, device in enumerate(gpus[1:8], 1):
+        device.facts["model"], device.title = device.title, f"{device.title}, partition {number} of 7 (MIG)"
+    return [*gpus[:8]]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (_fell_off, "1 GPU (at 0000:02:00.0) is missing: 7 of 8 GPUs are left"),
         (_no_driver, "8 GPUs are missing: none of 8 GPUs are left (no CUDA driver)"),
+        (_one_partition_less, "1 GPU (at 0000:07:00.0) is missing: 7 of 8 GPUs are left"),
         (_other_model, ""),
         (lambda gpus: [*gpus[:1]], ""),  # the call looked for no GPU
     ],

@@ -25,7 +25,7 @@ from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 from firsttouch.processes import python_module
 from firsttouch.records.reading import RESULTS, Results, load_results
-from firsttouch.records.schema import FAILURES, Factors, Machine, Record, Request, Scalar, as_number
+from firsttouch.records.schema import FAILURES, DeviceInfo, Factors, Machine, Record, Request, Scalar, as_number
 
 _MOST_NAMED = 8
 APPLICATION = "app"
@@ -180,12 +180,14 @@ def of_results(name: str, results: Results) -> ComparedRun:
         identity,
         results.warnings,
         "" if results.request is None else _command(results.request),
-        [
-            MachineDevice(d.name, d.kind, d.role, d.title, "" if d.available else d.reason or "unknown reason",
-                          str(d.facts.get("pci_bus") or ""))
-            for d in results.machine.devices
-        ],
-    )  # fmt: skip
+        [_device(d) for d in results.machine.devices],
+    )
+
+
+def _device(d: DeviceInfo) -> MachineDevice:
+    reason = "" if d.available else d.reason or "unknown reason"
+    model = d.facts.get("model", d.title)  # the title of a partition has its number
+    return MachineDevice(d.name, d.kind, d.role, str(model), reason, str(d.facts.get("pci_bus") or ""))
 
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
