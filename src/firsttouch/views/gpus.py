@@ -45,13 +45,14 @@ def numbers_of_several(records: Sequence[Record], machine: Machine) -> list[Find
     """Copies one way and both ways, loads, messages and sums over all GPUs, and each GPU beside its equals, as far as
     they were measured.
     """
+    kinds = equal_gpus(records, machine)
     candidates = [
         *_of_pairs(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
         *_of_pairs(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
         *_of_pairs(records, machine, "p2p-latency", LOADS, agent="gpu"),
         *_of_pairs(records, machine, "p2p-message", MESSAGES),
         _all_reduce(records, machine),
-        *(_beside(equals) for equals in equal_gpus(records, machine)),
+        *(_beside(equals, one_kind=len(kinds) == 1) for equals in kinds),
     ]
     return [f for f in candidates if f is not None]
 
@@ -223,6 +224,7 @@ GPU_MEASURES: Sequence[GpuMeasure] = (
 class EqualGpus:
     """GPUs of one kind. measured: the points of each measure under the same conditions, one for each GPU with any."""
 
+    title: str
     names: Sequence[str]
     measured: Sequence[tuple[GpuMeasure, Sequence[Record]]]
 
@@ -233,12 +235,12 @@ def equal_gpus(records: Sequence[Record], machine: Machine) -> list[EqualGpus]:
     for gpu in gpus_of(machine, records):
         kinds.setdefault(gpu.title, []).append(gpu)
     made = []
-    for gpus in kinds.values():
+    for title, gpus in kinds.items():
         names = [gpu.name for gpu in gpus]
         own = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
         rows = [(measure, _of_measure(measure, own, main_allocator(gpus[0]))) for measure in GPU_MEASURES]
         if several := [(measure, some) for measure, some in rows if len(some) > 1]:
-            made.append(EqualGpus(names, several))
+            made.append(EqualGpus(title, names, several))
     return made
 
 
@@ -254,7 +256,7 @@ def _of_measure(measure: GpuMeasure, records: Sequence[Record], own: str) -> lis
     return [same[0] for same in max(groups, key=lambda some: (len(some), number(some[0][0], "size")), default=[])]
 
 
-def _beside(equals: EqualGpus) -> Finding:
+def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
     values: dict[str, list[str]] = {}
     details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
     for i, (measure, some) in enumerate(equals.measured):
@@ -267,7 +269,8 @@ def _beside(equals: EqualGpus) -> Finding:
         conditions |= said.names
         rows += [found.usual, *(r for r in some if r is not found.usual)]
     text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
-    claim = Claim("headline.gpus", text, f"each of {len(equals.names)} GPUs:", (EVERY,))
+    kind = "GPUs" if one_kind else equals.title.replace("{", "{{").replace("}", "}}")
+    claim = Claim("headline.gpus", text, f"each of {len(equals.names)} {kind}:", (EVERY,))
     return finding(claim, rows, details=details, **conditions)
 
 

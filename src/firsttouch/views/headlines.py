@@ -16,7 +16,7 @@ from firsttouch.records.codebook import codebook_of
 from firsttouch.records.plausibility import JudgedRun, limit
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.text import join_names, label
-from firsttouch.views.gpus import gpus_of, numbers_of_several
+from firsttouch.views.gpus import numbers_of_several
 from firsttouch.views.latencies import latencies, may_be_cached
 from firsttouch.views.ranking import comparable, groups_apart_from, names_in, tied
 
@@ -48,7 +48,7 @@ class _Numbers:
         self, good: Sequence[Record], machine: Machine, host: DeviceInfo | None, gpu: DeviceInfo | None
     ) -> None:
         usual = _usual(good)
-        self.is_one_of_several = len(gpus_of(machine, good)) > 1
+        self.is_one_of_several = sum(d.available and d.role == "gpu" for d in machine.devices) > 1
         self.gpu, self.run = gpu, JudgedRun(list(good), machine)
         self.of_host = [r for r in usual if host is not None and r.device == host.name]
         self.of_gpu = [r for r in usual if gpu is not None and r.device == gpu.name]
