@@ -178,13 +178,13 @@ def test_the_findings_name_the_quickest_interface_and_where_time_grows() -> None
         row("mpi", 2, 8, 1, bus_gbs=0.3),
     ]
     assert sentences_of(NAME, rows) == (
-        "Quickest operations of 4 processes: all-reduce 3 us for 8 B (mpi), about in proportion to the size from 64 "
-        "KiB; bus at most 90 GB/s (1 MiB, xccl)."
+        "Quickest operations of 4 processes in device memory: all-reduce 3 us for 8 B (mpi), about in proportion to "
+        "the size from 64 KiB; bus at most 90 GB/s (1 MiB, xccl)."
     )
     of_one = {"operation": "all-reduce", "interface": "xccl", "ranks": 4, "processes": "one", "allocator": "device"}
     assert sentences_of(NAME, [a_record(NAME, 20, {**of_one, "size": 8}, bus_gbs=0.1)]) == (
-        "Quickest operations of 4 devices of one process: all-reduce 20 us for 8 B (xccl); bus at most 0.1 GB/s "
-        "(8 B, xccl)."
+        "Quickest operations of 4 devices of one process in device memory: all-reduce 20 us for 8 B (xccl); bus at "
+        "most 0.1 GB/s (8 B, xccl)."
     )
     alone = [row("xccl", 1, 8, 12)]
-    assert sentences_of(NAME, alone) == "All-reduce of a process with itself takes 12 us for 8 B (xccl)."
+    assert sentences_of(NAME, alone) == "All-reduce of a process with itself takes 12 us for 8 B (xccl, device memory)."

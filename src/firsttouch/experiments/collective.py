@@ -309,7 +309,7 @@ def _quickest(records: Sequence[Record]) -> Finding:
     return finding(GROWS, quickest, details=best, begins=format_size(grows), parties=parties, **named)
 
 
-_HEAD = "quickest operations of {ranks} {parties}:"
+_HEAD = "quickest operations of {ranks} {parties} in {allocator} memory:"
 _BUS = "bus at most {bus} ({bus_size}, {bus_interface})"
 QUICKEST = Claim(
     "collective.quickest",
@@ -323,4 +323,7 @@ GROWS = Claim(
     _HEAD,
     (PROCESSES,),
 )
-ITSELF = Claim("collective.itself", "{operation} of a process with itself takes {value} for {size} ({interface})")
+ITSELF = Claim(
+    "collective.itself",
+    "{operation} of a process with itself takes {value} for {size} ({interface}, {allocator} memory)",
+)

@@ -8,7 +8,7 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding
+from firsttouch.analysis.findings import Claim, Finding, counter, finding
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiment.meanings import STREAM, WAYS
@@ -18,7 +18,20 @@ from firsttouch.figures import Heat, Line
 from firsttouch.records.codebook import Codebook, LinkShare
 from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWN, OWNER, PARTIES, actor_of, between_devices, by_kind, owner_of, usual_pairs
+from firsttouch.units import format_size
+from firsttouch.views.pairs import (
+    BY,
+    OWN,
+    OWNER,
+    PARTIES,
+    actor_of,
+    between_devices,
+    by_kind,
+    is_own,
+    owner_of,
+    parties_of,
+    usual_pairs,
+)
 
 
 @dataclass(frozen=True)
@@ -65,8 +78,9 @@ class P2pDirect(PairExperiment):
         "who acts) and copy-out once; in copy-there, where both arrays are the peer's, once each way. in_gbs and "
         "out_gbs are the directions, seen from the one who acts; of_peak is the busier one over the link's stated "
         "peak, where the driver states it. size is one array, which the peer wrote if it is the peer's; a run passes "
-        "over small arrays repeatedly, as in bandwidth, until it has moved 64 MiB. peer=self is "
-        "the same in the device's or the node's own memory."
+        "over small arrays repeatedly, as in bandwidth, until it has moved 64 MiB. What is read again may come from a "
+        "cache: of the owner, behind the link, or of the one who acts, where of_peak is above 1, because then not all "
+        "bytes cross. peer=self is the same in the device's or the node's own memory."
     )
     source = "STREAM; Schieffer et al. 2025"
     codebook = Codebook(
@@ -133,7 +147,21 @@ class P2pDirect(PairExperiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()
-        return [f for of in kinds for f in usual_pairs(between_devices(of), "kernel", ONE, SEVERAL, _called)]
+        return [
+            *(f for of in kinds for f in usual_pairs(between_devices(of), "kernel", ONE, SEVERAL, _called)),
+            *(f for of in kinds for f in _from_own_cache(of)),
+        ]
+
+
+def _from_own_cache(records: Sequence[Record]) -> list[Finding]:
+    """The finding about the rate that is farthest above what the link carries."""
+    above = [(q, r) for r in records if not is_own(r) and (q := counter(r, "of_peak", "")) and q.value > 1]
+    if not above:
+        return []
+    share, farthest = max(above, key=lambda pair: pair[0].value)
+    alike = [r for _, r in above if r.factors["kernel"] == farthest.factors["kernel"]]
+    most = format_size(max(r.count("size") for r in alike))
+    return [finding(CACHED, farthest, details={"share": share}, most=most, **parties_of(farthest))]
 
 
 def _called(record: Record) -> str:
@@ -143,3 +171,9 @@ def _called(record: Record) -> str:
 _HEAD = "kernels in {allocator} memory of another {party}, over {size}:"
 ONE = Claim("p2p-direct.pairs", "{kernel} {value} ({by} in that of {owner})", _HEAD, PARTIES)
 SEVERAL = Claim("p2p-direct.pairs", "{kernel} {value}", _HEAD, PARTIES)
+CACHED = Claim(
+    "p2p-direct.cached",
+    "over {size} of {allocator} memory of another {party}, {kernel} reaches {value}, {share} times the stated peak of "
+    "the link: arrays of up to {most} come from caches of the {party} whose kernel runs",
+    names=PARTIES,
+)

@@ -235,6 +235,6 @@ ITSELF = Claim(
 )
 ALONE = Claim(
     "p2p-message.alone",
-    "a message of {size} alone takes at least {value} ({interface}, {by} to {owner})",
+    "a message of {size} alone takes at least {value} ({interface}, {by} to {owner}, {target} memory)",
     names=PARTIES,
 )
