@@ -61,7 +61,7 @@ class P2pLatency(PairExperiment):
              y_title="time per load", title="Time of a random load over the size of the buffer"),
     )  # fmt: skip
     share = 0.5
-    setup = 0.12
+    setup = 0.25
     on_each = ({PEER: Not(SELF), "main_curve": True, "largest": True},)
 
     def sizes(self, device: DeviceInfo, preset: Preset) -> Sequence[int]:
