@@ -204,6 +204,7 @@ def _measured_output(measured: Measured) -> Output:
         seconds=outcome.seconds,
         title=screen.title,
         conditions=screen.conditions,
+        measured_on=screen.measured_on,
         absent=screen.absent,
         findings=measured.conclusions.findings,
         **outcome.summary,
