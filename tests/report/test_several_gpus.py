@@ -20,6 +20,7 @@ from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen
+from firsttouch.report.openmetrics import openmetrics
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 from firsttouch.views.gpus import numbers_of_several
@@ -263,3 +264,12 @@ def test_a_plain_run_says_for_which_pairs_its_messages_hold_and_draws_no_matrix_
 def test_sections_say_of_all_pairs_which_are_alike(experiment: str, said: str) -> None:
     rows = [r for r in measured_on(Node(slow_pair=(2, 5))) if r.experiment == experiment]
     assert said in " ".join(sentences(all_experiments()[experiment].findings(rows, None)))
+
+
+def test_a_monitoring_system_gets_the_same_series_whether_or_not_a_pair_is_slow() -> None:
+    def series(node: Node) -> set[str]:
+        rows = [r for r in measured_on(node) if r.experiment in SHOWN]
+        text = openmetrics({"run": Results(machine(node), None, rows, [])}, all_experiments())
+        return {line.rpartition(" ")[0] for line in text.splitlines() if "_headline_" in line and "{" in line}
+
+    assert series(Node(gpus=4)) == series(Node(gpus=4, slow_pair=(2, 1), slow_gpu=3))

@@ -126,7 +126,7 @@ def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
         text += ", {ratio} times as long as from its own ({other_value}, {other_device})" if beside.is_clear else ""
     claim = Claim("p2p-latency.pairs", text, names=PARTIES)
     shown = beside if beside is not None and beside.is_clear else None
-    names: dict[str, Any] = {**parties_of(found.usual), **equals.names}
+    names: dict[str, Any] = {**parties_of(found.usual), **equals.conditions}
     return finding(claim, rows, details=dict(equals.details), comparison=shown, **names)
 
 

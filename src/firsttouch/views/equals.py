@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from firsttouch.analysis.alike import ALIKE, FEWEST, Alikeness
 from firsttouch.analysis.findings import Quantity, quantity
@@ -25,6 +26,11 @@ class Comparing:
     text: str
     details: Mapping[str, Quantity]
     names: Mapping[str, str]
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The names for a finding, as tuples, since they are results and no conditions of the points."""
+        return {key: (name,) for key, name in self.names.items()}
 
 
 def compare_equals(

@@ -137,7 +137,7 @@ def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
     head = f"{claim.head.removesuffix(':')} over {pairs.link}:" if several and pairs.link else claim.head
     worded = Claim(claim.id, f"{claim.text}{share}; {equals.text}", head, claim.names)
     rows = [found.usual, *(r for r in pairs.records if r is not found.usual)]
-    conditions: dict[str, Any] = {"memory": memory_of(found.usual.factors), **equals.names}
+    conditions: dict[str, Any] = {"memory": memory_of(found.usual.factors), **equals.conditions}
     return finding(worded, rows, details=details, **conditions)
 
 
@@ -172,7 +172,7 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
             said = _unordered(pairs)
             equals = compare_equals(alikeness(said.records), said.possible, "pair", name_of_pair)
             over = f" over {pairs.link}" if len(links) > 1 and pairs.link else ""
-            conditions: dict[str, Any] = {**equals.names}
+            conditions: dict[str, Any] = {**equals.conditions}
             claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)
             findings.append(finding(claim, said.records, details=dict(equals.details), **conditions))
     if len({r.device for r in shown}) < FEWEST:
@@ -266,7 +266,7 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
         value = "{value}" if i == 0 else f"{{usual_{i}}}"
         values.setdefault(said.text, []).append(f"{value} {measure.text.format_map(own)}")
         details |= {**said.details, f"usual_{i}": quantity(found.usual)}
-        conditions |= said.names
+        conditions |= said.conditions
         rows += [found.usual, *(r for r in some if r is not found.usual)]
     text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
     kind = "GPUs" if one_kind else equals.title.replace("{", "{{").replace("}", "}}")

@@ -112,7 +112,7 @@ def _usual(records: Sequence[Record], one: Claim, several: Claim, called: Callab
     equals = compare_equals(found, len(records), "pair", called)
     claim = replace(several, text=f"{several.text} ({equals.text})")
     rows = [found.usual, *(r for r in records if r is not found.usual)]
-    names: dict[str, Any] = {**parties, **equals.names}
+    names: dict[str, Any] = {**parties, **equals.conditions}
     return finding(claim, rows, details=dict(equals.details), **names)
 
 
