@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+SOURCE ?= .
 EXTRAS ?= test
 ARGS ?=
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
@@ -67,7 +68,7 @@ $(VENV)/.tools: Makefile
 # Build with the tools above, not in an isolated environment, which would invalidate CMake's cache each time.
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	rm -rf $(WHEELS)
-	$(PIP) wheel -q --no-deps --no-build-isolation -w $(WHEELS) .
+	$(PIP) wheel -q --no-deps --no-build-isolation -w $(WHEELS) $(SOURCE)
 	$(PIP) install -q --force-reinstall --no-deps $(WHEELS)/*.whl
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[pocl,codegen]"
 	@touch $@
