@@ -5,7 +5,6 @@ this file belongs into its repo/firsttouch, and the experiment of ramble.yaml in
 Ramble 0.5.0 it has run; in Benchpark, and with a package of Spack, it was not run.
 """
 
-# ruff: noqa: F403, F405
 from ramble.appkit import *
 
 # One line for each number of the first screen. Braces would be Ramble's.
