@@ -143,3 +143,21 @@ def test_the_pairs_of_other_devices_are_shown_beside_a_skipped_one():
     assert not section.answer.left_out
     assert section.answer.findings
     assert len(section.section.records) == 3
+
+
+def test_devices_without_points_for_one_reason_are_one_section():
+    def skipped(name, device, reason):
+        return Record(
+            schema=SCHEMA, experiment=name, device=device, factors={}, unit="", status="skipped", reason=reason
+        )
+
+    measured = sample.point("latency", "cuda:0", 600.0, factors={"agent": "gpu", "allocator": "device", "size": 2**20})
+    rows = [measured, *(skipped("latency", f"cuda:{n}", "no kernels") for n in (1, 2, 3))]
+    rows += [skipped("latency", "cpu", "no loads"), skipped("tlb", "cuda:1", "no kernels")]
+    found = [(part.title, [*part.devices], part.answer.sentences[0]) for part in answered(rows, [], all_experiments())]
+    assert found[1:] == [
+        ("latency", ["cuda:1", "cuda:2", "cuda:3"], "Nothing was measured: no kernels."),
+        ("latency", ["cpu"], "Nothing was measured: no loads."),
+        ("tlb", ["cuda:1"], "Nothing was measured: no kernels."),
+    ]
+    assert found[0][1] == ["cuda:0"]

@@ -41,7 +41,7 @@ class AnsweredSection:
     experiment: str
     title: str
     devices: Sequence[str]
-    """One device, except for an experiment that is shown across devices."""
+    """One device, except for an experiment that is shown across devices, or was skipped on several for one reason."""
     answer: SectionAnswer
     section: ReportSection = field(repr=False)
 
@@ -57,6 +57,7 @@ def answered(
     for record in records:
         device = "" if record.experiment in across_devices else record.device
         groups.setdefault((record.experiment, device), []).append(record)
+    groups = _with_unplanned_together(groups)
     order = sorted(groups, key=lambda key: (names.index(key[0]), [*known, key[1]].index(key[1])))
     for experiment, same in groupby(order, key=lambda key: key[0]):
         parts = [
@@ -64,6 +65,22 @@ def answered(
             for _, device in same
         ]
         yield from sorted(chain(*parts), key=lambda part: (not part.section.overview, part.title.casefold()))
+
+
+def _with_unplanned_together(groups: Mapping[tuple[str, str], list[Record]]) -> dict[tuple[str, str], list[Record]]:
+    """The groups, of which one stands for all devices on which an experiment was skipped as a whole for one reason."""
+    together: dict[tuple[str, str], list[Record]] = {}
+    first: dict[tuple[str, frozenset[str]], tuple[str, str]] = {}
+    for key, rows in groups.items():
+        if all(map(_is_unplanned, rows)):
+            key = first.setdefault((key[0], frozenset(r.reason for r in rows)), key)
+        together[key] = [*together.get(key, []), *rows]
+    return together
+
+
+def _is_unplanned(record: Record) -> bool:
+    """True if the experiment was skipped as a whole on the device."""
+    return record.status == "skipped" and not record.factors
 
 
 def _sections_on(
@@ -105,8 +122,8 @@ def _sections(
             raise TypeError("sections() must return ReportSections")
         return sections
 
-    unplanned = [r for r in records if r.status == "skipped" and not r.factors]
-    planned = [r for r in records if r not in unplanned]
+    unplanned = [r for r in records if _is_unplanned(r)]
+    planned = [r for r in records if not _is_unplanned(r)]
     if not planned:
         return [replace(whole, figures=())], "", ""
     try:
