@@ -11,8 +11,10 @@ from tests.calls import call
 from firsttouch.advice import advisor
 from firsttouch.comparison.compare import compare
 from firsttouch.comparison.words import notes, what_to_type
+from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Location, Record, encode
+from firsttouch.report.answers import answered
 
 RESULTS = Path(__file__).parents[2] / "results/h100-quick"
 EQUAL = "measured on cuda:0, for 2 equal GPUs"
@@ -63,3 +65,20 @@ def test_advice_for_an_equal_gpu_rests_on_what_was_measured_for_it(directory: Pa
     first, other = (advisor.advise([directory], device=name) for name in ("cuda:0", "cuda:1"))
     assert [row.strategy for row in first.strategies] == [row.strategy for row in other.strategies]
     assert [text for text in other.assumptions if "for 2 equal GPUs" in text]
+
+
+def test_gpus_of_which_only_their_headlines_were_measured_share_a_section() -> None:
+    triad, other = (r for r in load_results(RESULTS).records if r.experiment == "bandwidth" and is_streamed(r))
+    others = [Location(device=f"cuda:{n}") for n in (1, 2, 3)]
+    records = [triad, msgspec.structs.replace(other, stands_for=others)]
+    records += [msgspec.structs.replace(triad, device=place.device) for place in others]
+    records.append(msgspec.structs.replace(other, device="cuda:2"))  # it differs, and was measured as if alone
+    sections = list(answered(records, [], all_experiments()))
+    assert [part.devices for part in sections] == [["cuda:0"], ["cuda:1", "cuda:3"], ["cuda:2"]]
+    assert "beside its equals" in sections[1].answer.sentences[0]
+
+
+def is_streamed(record: Record) -> bool:
+    """A triad over large arrays of device memory, and one of page-locked memory."""
+    wanted = {"arrays": "memory", "kernel": "triad", "agent": "gpu"}
+    return wanted.items() <= record.factors.items() and record.factors["allocator"] in ("device", "pinned")

@@ -6,7 +6,7 @@ A call that names nothing measures most points on one of several equal devices, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from firsttouch.analysis.findings import compare
 from firsttouch.analysis.statistics import median_of
@@ -91,10 +91,11 @@ def _point(record: Record) -> str:
     return point_key(record.experiment, "", record.factors)
 
 
-def stands_in(records: Sequence[Record]) -> Callable[[str, str], bool]:
-    """Whether another device stands for a device in some points of an experiment: called with both their names."""
-    held = {(r.experiment, name) for r in records for name in _others(r)}
-    return lambda experiment, device: (experiment, device) in held
+def with_headlines_alone(records: Sequence[Record]) -> set[tuple[str, str]]:
+    """The experiments and devices for which only what is measured on each of equal devices was measured."""
+    held = {(r.experiment, name, _point(r)) for r in records for name in _others(r)}
+    own = {(r.experiment, r.device) for r in records if (r.experiment, r.device, _point(r)) in held}
+    return {(experiment, name) for experiment, name, _ in held} - own
 
 
 def _others(record: Record) -> list[str]:

@@ -12,11 +12,14 @@ from itertools import chain, groupby
 
 from firsttouch.analysis.conditions import is_ambiguous, under_conditions
 from firsttouch.analysis.findings import Finding
+from firsttouch.analysis.sisters import with_headlines_alone
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiment.base import Experiment, ReportSection
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.sentences import sentences
+
+BESIDE = "Each of these GPUs is beside its equals on the first screen; the rest was measured on one for all."
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,18 @@ class AnsweredSection:
 def answered(
     records: Sequence[Record], devices: Sequence[DeviceInfo], experiments: Mapping[str, Experiment]
 ) -> Iterator[AnsweredSection]:
-    """Every section of a results directory in the order of the report: by experiment, then by device."""
+    """Every section of a results directory in the order of the report: by experiment, then by device. Equal devices of
+    which only their headlines were measured share one.
+    """
     known = {d.name: d for d in devices}
     names = [*experiments, *(r.experiment for r in records)]
     across_devices = {name for name, experiment in experiments.items() if experiment.across_devices}
     groups: dict[tuple[str, str], list[Record]] = {}
+    headlines, first = with_headlines_alone(records), dict[str, str]()
     for record in records:
         device = "" if record.experiment in across_devices else record.device
+        if device and (record.experiment, device) in headlines:
+            device = first.setdefault(record.experiment, device)
         groups.setdefault((record.experiment, device), []).append(record)
     groups = _with_unplanned_together(groups)
     order = sorted(groups, key=lambda key: (names.index(key[0]), [*known, key[1]].index(key[1])))
@@ -91,6 +99,9 @@ def _sections_on(
     """
     names = list(dict.fromkeys(r.device for r in records))
     devices = sorted(names, key=[*known, *names].index)
+    if len(devices) > 1 and experiment is not None and not experiment.across_devices:
+        section = ReportSection(experiment.question, records, (), counted=experiment.counted, source=experiment.source)
+        return [AnsweredSection(name, name, devices, SectionAnswer(problem=BESIDE), section)]
     info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
     sections, problem, left_out = _sections(name, records, experiment, info)
     answers = [SectionAnswer(problem=problem) if problem else _answer(part, experiment, info) for part in sections]
