@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,6 +233,12 @@ def test_direct_access_is_by_the_kernel_of_either_end() -> None:
     assert answers["copy"].fastest == ("push",)
     assert answers["stream"].fastest == ("pull",)
     assert {(row.conditions["from"], row.conditions["to"]) for row in found.rows} == {("gpu:0", "gpu:1")}
+
+
+def test_what_a_kernel_reads_again_from_its_own_caches_did_not_cross() -> None:
+    pull = msgspec.structs.replace(direct("hip:1", "hip:0", "read", 4860), counters={"of_peak": 10.8})
+    (row,) = interfaces([pull, direct("hip:0", "hip:1", "write", 380)]).rows
+    assert (row.verdict, row.interfaces) == ("one interface", {"push"})
 
 
 def test_in_memory_of_its_own_there_is_no_choice() -> None:

@@ -276,6 +276,12 @@ def _median(record: Record) -> Quantity:
     return quantity(record)
 
 
+def _crossed(record: Record) -> Quantity | None:
+    """The rate of a kernel. One above the peak of the link moves nothing: most of it comes from the kernel's caches."""
+    of_peak = _counter(record, "of_peak")
+    return None if of_peak is not None and of_peak > 1 else quantity(record)
+
+
 def _time(name: str) -> Read:
     """Reads the counters NAME_us, NAME_low_us and NAME_high_us. Records of older versions may lack the interval."""
 
@@ -304,7 +310,7 @@ def _counter(record: Record, name: str) -> float | None:
 
 
 KINDS: Sequence[MovementKind] = (
-    MovementKind("direct", "p2p-direct", _in_place, {"bandwidth": _median}),
+    MovementKind("direct", "p2p-direct", _in_place, {"bandwidth": _crossed}),
     MovementKind("copy", "p2p-copy", _named_by("engine"), {"blocking": _time("latency"), "bandwidth": _median}),
     MovementKind(
         "message",
