@@ -6,26 +6,27 @@ version N only adds fields. Fields that a newer N added are kept and written bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
 from firsttouch.encoding import encode_json, valid_text
+from firsttouch.records.factors import LARGEST as LARGEST
+from firsttouch.records.factors import Factors as Factors
+from firsttouch.records.factors import Number as Number
+from firsttouch.records.factors import Point as Point
+from firsttouch.records.factors import Scalar as Scalar
+from firsttouch.records.factors import decode_hook as decode_hook
 
 MAJOR, MINOR = 2, 7
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
-LARGEST = 1e100
-"""The largest magnitude of a number in a record, so that no sum or product of a few of them overflows."""
 LARGEST_INTEGER = 2**64 - 1
 MOST_RANKS = 4096
 LONGEST_TIMEOUT = 1e6
 """Seconds, 11 days."""
 
-Number: TypeAlias = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Scalar: TypeAlias = str | int | Number | bool | None
 Seed: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Timeout: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)]
 RankCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
@@ -55,68 +56,6 @@ PeerAccess: TypeAlias = Literal["direct", "copies", "none"]
 TimeClass: TypeAlias = Literal["host", "host-kernels", "gpu"]
 DeviceRole: TypeAlias = Literal["host", "processor", "gpu"]
 """The host alone, the host's processor as a device that runs kernels, or a GPU."""
-
-
-class Factors(dict[str, Scalar]):
-    """The factors of a point by name. Each method returns a value of one type.
-
-    They raise KeyError if there is no such factor, and TypeError if its value is of another type.
-    """
-
-    def text(self, name: str) -> str:
-        """The value of a factor of kind "choice"."""
-        value = self[name]
-        if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}, not a word")
-        return value
-
-    def count(self, name: str) -> int:
-        """The value of a factor that is a whole number."""
-        value = self[name]
-        if not isinstance(value, int):
-            raise TypeError(f"{name} is {value!r}, not a whole number")
-        return value
-
-    def size(self, name: str) -> int:
-        """The value of a factor that is a size, in bytes."""
-        return self.count(name)
-
-    def number(self, name: str) -> float:
-        value = self[name]
-        if not isinstance(value, (int, float)):
-            raise TypeError(f"{name} is {value!r}, not a number")
-        return float(value)
-
-    def __or__(self, other: Mapping[str, Scalar]) -> Factors:  # type: ignore[override]
-        return Factors({**self, **other})
-
-
-@dataclass(frozen=True)
-class Point:
-    """One combination of all factors on one device. Reads a factor like Factors does."""
-
-    experiment: str
-    device: str
-    factors: Factors
-
-    def __getitem__(self, factor: str) -> Scalar:
-        return self.factors[factor]
-
-    def text(self, factor: str) -> str:
-        return self.factors.text(factor)
-
-    def count(self, factor: str) -> int:
-        return self.factors.count(factor)
-
-    def size(self, factor: str) -> int:
-        return self.factors.size(factor)
-
-
-def decode_hook(wanted: type, value: object) -> object:
-    """For decoders of what has factors."""
-    if wanted is Factors:
-        return Factors(msgspec.convert(value, dict[str, Scalar]))
-    raise TypeError(f"{wanted} is not decoded")
 
 
 def as_number(value: Scalar) -> float | None:
