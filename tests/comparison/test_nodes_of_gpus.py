@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.calls import call
 from tests.node_of_gpus import FAULTY, Node, results, write
@@ -92,6 +95,30 @@ def test_all_pairs_of_a_gpu_are_named_as_that_gpu() -> None:
     comparison = compare_sides(Sides([side(GOOD), Side("other", fresh)], []), LIMIT)
     assert [place.name for place in comparison.places] == ["cuda:4 with all 7 others"]
     assert "cuda:4 with all 7 others is 50 % slower (copies between GPUs of 256 MiB" in answers(comparison)[0]
+
+
+def noisy(name: str, seed: int, factor: float = 1.0) -> ComparedRun:
+    """A run of a node whose points vary by 1 %, and 3 % of which are far off. factor: of all rates from cuda:2 to 5."""
+    rng, base = random.Random(seed), run(Node(noise=0, host="noisy", ranks=()))
+    points, slow = [], (("cuda:2", "out", '"peer":"cuda:5"'), ("cuda:5", "in", '"peer":"cuda:2"'))
+    for p in base.points:
+        times = rng.gauss(1, 0.01) * (rng.choice((0.7, 1.5, 3)) if rng.random() < 0.03 else 1)
+        if any(p.device == device and p.flow == flow and peer in p.factors for device, flow, peer in slow):
+            times *= factor
+        low, middle, high, n = p.value
+        points.append(msgspec.structs.replace(p, value=(times * low, times * middle, times * high, n)))
+    return msgspec.structs.replace(base, name=f"{name}{seed}", points=points)
+
+
+def test_a_slow_pair_is_found_where_single_points_are_far_off_now_and_then() -> None:
+    good = Side("good", [noisy("good", seed) for seed in (1, 2, 3)])
+    comparison = compare_sides(Sides([good, Side("slow", [noisy("slow", n, 0.9) for n in (4, 5, 6)])], []), LIMIT)
+    (line,) = regression_lines(comparison)
+    assert re.match(r"cuda:2 to cuda:5 is (9|10|11) % slower \(.*; the median of 12 points\)", line), line
+    assert line in answers(comparison)[0]
+    assert output(comparison).places[0].name == "cuda:2 to cuda:5"
+    other = Side("other", [noisy("other", seed) for seed in (7, 8, 9)])
+    assert compare_sides(Sides([good, other], []), LIMIT).exit_status == 0
 
 
 def test_one_run_a_side_cannot_tell_but_of_a_missing_gpu() -> None:

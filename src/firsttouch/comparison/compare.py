@@ -13,6 +13,7 @@ from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
 from firsttouch.comparison.missing import MissingDevices, missing_devices, unusable
 from firsttouch.comparison.places import PlaceDifference, pairs_of_one, places_of
+from firsttouch.comparison.pooled_pairs import pairs_as_a_whole
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
@@ -113,7 +114,11 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         raise UsageError(_why_nothing(sides, table))
     few = _few(sides)
     differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
-    places = (pairs_of_one if sides.of_devices else places_of)(sides.sides, table, differences)
+    if sides.of_devices:
+        places = pairs_of_one(sides.sides, table, differences)
+    else:
+        wholes = [] if differences.fleet else pairs_as_a_whole(table, few)
+        places = places_of(sides.sides, table, differences, wholes)
     missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
     # The first of few machines is what the others should be.
     lacking = [some for some in missing if some.side or differences.fleet or sides.of_devices]
@@ -181,6 +186,6 @@ def regressions(
     """
     most = math.log1p(limit)
     groups = [g for g in differences.groups if g.worse and g.ratio and abs(math.log(g.ratio)) > most]
-    worse = [p for p in places if p.worse and p.size > most] if differences.fleet else []
+    worse = [p for p in places if p.worse and p.size > most and (differences.fleet or p.whole)]
     points = [] if differences.fleet else [d for d in differences.points if d.worse and d.size > most]
     return [*groups, *worse, *sorted(points, key=lambda d: -d.size), *table.lost]

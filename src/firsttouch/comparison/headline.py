@@ -121,7 +121,13 @@ def place_text(place: PlaceDifference) -> str:
     text += f": {quantity(d.value.value, unit)} instead of {quantity(d.base.value, unit)}"
     text += f"; also {join_names(also)}" if also else ""
     be = "are" if place.is_several else "is"
-    return f"{place.name} {be} {amount(d)} ({text}; {len(place.points):,} of {count(place.total, 'point')})"
+    if place.whole is not None and place.whole.ratio:
+        slower = place.whole.ratio > 1  # a time
+        share = 1 - 1 / place.whole.ratio if slower else 1 / place.whole.ratio - 1
+        how, points = f"{100 * share:.0f} % {place.verdict}", f"the median of {count(place.total, 'point')}"
+    else:
+        how, points = amount(d), f"{len(place.points):,} of {count(place.total, 'point')}"
+    return f"{place.name} {be} {how} ({text}; {points})"
 
 
 def amount(d: Difference) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences
+from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference
 from firsttouch.comparison.runs import IN, OUT, factors_of
 from firsttouch.comparison.table import AlignedPoints, Column, Side
 from firsttouch.records.schema import PEER, RANKS, SELF, as_number
@@ -58,6 +58,8 @@ class PlaceDifference:
     total: int
     is_of_one: bool = False
     """Whether all of the places are one device with others."""
+    whole: ExperimentDifference | None = None
+    """The median of all points, as a time, if it differs rather than the points."""
 
     @property
     def is_several(self) -> bool:
@@ -65,11 +67,11 @@ class PlaceDifference:
 
     @property
     def verdict(self) -> str:
-        return self.points[0].verdict
+        return (self.whole or self.points[0]).verdict
 
     @property
     def worse(self) -> bool | None:
-        return self.points[0].worse
+        return (self.whole or self.points[0]).worse
 
     @property
     def can_tell(self) -> bool:
@@ -78,6 +80,8 @@ class PlaceDifference:
     @property
     def size(self) -> float:
         """The typical difference of the experiment that differs most, as a logarithm without its sign."""
+        if self.whole is not None and self.whole.ratio:
+            return abs(math.log(self.whole.ratio))
         return median(d.size for d in self.points if d.column.group[0] == self.experiments[0])
 
     @cached_property
@@ -142,8 +146,15 @@ def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Diffe
     return sorted(found, key=lambda p: -p.size)
 
 
-def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
-    """The places that differ, the largest differences first; those that one run a side cannot tell last."""
+def places_of(
+    sides: Sequence[Side],
+    table: AlignedPoints,
+    differences: Differences,
+    wholes: Sequence[ExperimentDifference] = (),
+) -> list[PlaceDifference]:
+    """The places that differ, the largest differences first; those that one run a side cannot tell last. wholes: of
+    pooled_pairs.py.
+    """
     if not has_several(sides):
         return []
     totals: Counter[tuple[ComparedPlace, str]] = Counter()
@@ -165,7 +176,45 @@ def places_of(sides: Sequence[Side], table: AlignedPoints, differences: Differen
                 by_place.setdefault(place, []).append((experiment, points))
         enough = {p: some for p, some in by_place.items() if sum(len(points) for _, points in some) >= least}
         found += _together(side, enough, totals, roles)
+    found += _as_a_whole(differences, wholes, found)
     return sorted(found, key=lambda p: (not p.can_tell, -p.size))
+
+
+def _as_a_whole(
+    differences: Differences, wholes: Sequence[ExperimentDifference], found: Sequence[PlaceDifference]
+) -> list[PlaceDifference]:
+    """The pairs that differ as a whole, without those of which points differ; most of all pairs as one place."""
+    known = {(p.side, place, p.worse) for p in found for place in p.places}
+    points: dict[tuple[int, str], list[Difference]] = defaultdict(list)
+    for d in differences.points:
+        if name := directed_pair(d.column):
+            points[d.side, name].append(d)
+    made: dict[int, list[PlaceDifference]] = defaultdict(list)
+    for whole in wholes:
+        own = sorted(points[whole.side, whole.device], key=lambda d: -d.size)
+        place = place_of(own[0].column)
+        large = whole.differs and abs(math.log(whole.ratio or 1)) >= math.log1p(LEAST)
+        if large and (whole.side, place, whole.worse) not in known:
+            made[whole.side].append(
+                PlaceDifference(whole.device, whole.side, (place,), tuple(own), len(own), whole=whole)
+            )
+    for side, pairs in made.items():
+        total = sum(whole.side == side for whole in wholes)
+        for worse in (True, False):
+            alike = [p for p in pairs if p.worse == worse]
+            if total > 2 and len(alike) >= MOST * total:
+                made[side] = [p for p in made[side] if p not in alike] + [_joined(alike, total)]
+    return [p for pairs in made.values() for p in pairs]
+
+
+def _joined(pairs: Sequence[PlaceDifference], total: int) -> PlaceDifference:
+    """The most typical of some pairs, as all of them."""
+    typical = sorted(pairs, key=lambda p: p.size)[len(pairs) // 2]
+    of = f"all {total}" if len(pairs) == total else f"{len(pairs)} of {total}"
+    places = tuple(place for p in pairs for place in p.places)
+    points = tuple(d for p in (typical, *(p for p in pairs if p is not typical)) for d in p.points)
+    name = f"{of} ways between devices"
+    return PlaceDifference(name, typical.side, places, points, len(points), whole=typical.whole)
 
 
 def _way(d: Difference) -> bool | None:
@@ -237,6 +286,13 @@ def _directed(place: ComparedPlace, senders: Collection[str]) -> str:
         return " and ".join(place.devices)
     (sender,) = known
     return f"{sender} to {next(device for device in place.devices if device != sender)}"
+
+
+def directed_pair(column: Column) -> str:
+    """From which device to which other all data of a point cross, such as 'cuda:2 to cuda:5'; '' for others."""
+    place = place_of(column)
+    sender = _sender(column, column.device) if place.is_pair else ""
+    return _directed(place, [sender]) if sender else ""
 
 
 def _sender(column: Column, device: str) -> str:

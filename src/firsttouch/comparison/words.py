@@ -386,12 +386,16 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
     """What is worse than the limit allows. Of machines with several devices, the places in which points are."""
     conditions = conditions_by_column(comparison.table.columns)
     worse = [r for r in comparison.regressions if isinstance(r, Difference)]
-    places = [place for place in comparison.places if place.worse and any(d in worse for d in place.points)]
+    places = [
+        place for place in comparison.places
+        if place in comparison.regressions or (place.worse and any(d in worse for d in place.points))
+    ]  # fmt: skip
     of_places = [d for place in places for d in place.points]
     known = {(d.side, *d.column.group) for d in of_places}
     rest = [
         r for r in comparison.regressions
-        if not (isinstance(r, Difference) and r in of_places)
+        if r not in places
+        and not (isinstance(r, Difference) and r in of_places)
         and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in known)
     ]  # fmt: skip
     first = [r for r in rest if isinstance(r, MissingDevices)]
@@ -419,7 +423,8 @@ def place_table(comparison: ResultsComparison, places: Sequence[PlaceDifference]
         rows.append(
             [
                 *([short[comparison.names[place.side]]] if several else []),
-                *(place.name, str(place.total), f"{len(place.points)} {place.verdict}", ratio),
+                *(place.name, str(place.total)),
+                *(f"{'as a whole' if place.whole else len(place.points)} {place.verdict}", ratio),
                 ", ".join(place.experiments),
             ]
         )
