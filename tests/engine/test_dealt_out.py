@@ -73,5 +73,5 @@ def test_further_devices_have_no_entry_without_content(name: str) -> None:
     with pytest.raises(UsageError, match=r"can't run on hip:1, hip:3: ranks are dealt out .* from hip:0 on"):
         measured("run", name, ["hip:1", "hip:3"], told)
     listed = list_experiment(Together() if name == "together" else KINDS["run"].experiments({})[name], NODE, "quick")
-    assert [*listed["devices"]][-1] == "hip:0"
-    assert "from hip:0 on" in listed["not_on"]["hip:2"]
+    assert [*listed.devices][-1] == "hip:0"
+    assert "from hip:0 on" in listed.not_on["hip:2"]

@@ -99,7 +99,8 @@ def _sections_on(
     """
     names = list(dict.fromkeys(r.device for r in records))
     devices = sorted(names, key=[*known, *names].index)
-    if len(devices) > 1 and experiment is not None and not experiment.across_devices:
+    alike = len(devices) > 1 and not all(map(_is_unplanned, records))
+    if alike and experiment is not None and not experiment.across_devices:
         section = ReportSection(experiment.question, records, (), counted=experiment.counted, source=experiment.source)
         return [AnsweredSection(name, name, devices, SectionAnswer(problem=BESIDE), section)]
     info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
