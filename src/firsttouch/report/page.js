@@ -190,7 +190,7 @@
         body.append(...keyed.map(pair => pair[1]));
       });
     });
-    if (body.rows.length < 8) continue;
+    if (body.rows.length < 8 || body.closest(".gpus")) continue;
     const field = make("input", { type: "search", placeholder: "filter rows", "aria-label": "Filter the rows of this table" });
     const left = make("span", { class: "soft", role: "status" });
     const tools = make("div", { class: "tools" });
