@@ -86,7 +86,7 @@ def nodes_of(count: int, memory: str, *, function: bool = False, second: bool = 
     [
         ("", APART, f"{MIG_NAME} 1g.10gb", 0, "each has a part of the memory and of its bandwidth"),
         ("MIG-c", APART, f"{MIG_NAME} 3g.40gb", 2, "`CUDA_VISIBLE_DEVICES=MIG-a firsttouch run` measures another"),
-        ("MIG-b,MIG-a", APART, f"{MIG_NAME} 1g.10gb", 0, "Each is opened by processes of its own, and none reaches"),
+        ("MIG-b,MIG-a", APART, f"{MIG_NAME} 1g.10gb", 1, "Each is opened by processes of its own, and none reaches"),
         ("0", TOGETHER, f"{MIG_NAME} 1c.3g.40gb", 0, "up to 2 share a memory and its bandwidth"),
         ("", APART, "another name", None, "one of 3 partitions of one GPU (MIG, 0000:17:00.0)"),
     ],

@@ -181,8 +181,8 @@ class Nvml:
         return [device for device in found if device is not None]
 
     def partitions(self, environment: Mapping[str, str]) -> list[Partition]:
-        """The MIG devices of all GPUs. Of each GPU, CUDA opens the one that CUDA_VISIBLE_DEVICES names, else the first.
-        If it is set, it offers no others than it names.
+        """The MIG devices of all GPUs. Of each GPU, CUDA opens the one that CUDA_VISIBLE_DEVICES names first, otherwise
+        the first. If it is set, it offers no others than it names.
 
         The compute instances of a GPU instance share its memory and bandwidth (CUPTI's documentation, "Multi-Instance
         GPU"); a process opens one, and none reaches another GPU (NVIDIA's MIG User Guide, "Deployment considerations").
@@ -193,7 +193,7 @@ class Nvml:
             devices = self.mig_devices(gpu)
             instances = [self.query("DeviceGetGpuInstanceId", device) for device in devices]
             uuids = [str(_text(self.query("DeviceGetUUID", device) or "")) for device in devices]
-            chosen = [uuid for uuid in uuids if uuid and uuid.startswith(_chosen(environment))]
+            chosen = [uuid for entry in _chosen(environment) for uuid in uuids if uuid.startswith(entry)]
             offered = uuids if _VISIBLE not in environment else chosen
             for number, (device, uuid) in enumerate(zip(devices, uuids, strict=True)):
                 memory = self.query("DeviceGetMemoryInfo", device)
