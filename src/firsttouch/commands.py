@@ -6,8 +6,9 @@ and the data that --json prints and that the function of `firsttouch` returns. N
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -85,24 +86,37 @@ def _machine_output(machine: Machine) -> Output:
 
 @dataclass(frozen=True)
 class Methods:
-    """The properties of the allocators of `devices`. absent: devices that could not be asked, if none was named."""
+    """The properties of the allocators of `devices`. absent: devices that could not be asked, if none was named. equal:
+    the number of equal GPUs for which one of several was asked, by its name.
+    """
 
     devices: Sequence[DeviceInfo]
     absent: Sequence[DeviceInfo]
     cells: Sequence[Cell]
+    equal: Mapping[str, int] = field(default_factory=dict)
+
+    def title(self, device: DeviceInfo) -> str:
+        number = self.equal.get(device.name, 1)
+        return f"{device.title}, for {number} equal GPUs" if number > 1 else device.title
 
 
 def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> CommandResult[Methods]:
-    """watch: called with every property that is measured; None: nothing is measured."""
+    """watch: called with every property that is measured; None: nothing is measured. Without names, the first of equal
+    GPUs is asked for all.
+    """
     from firsttouch.allocators.methods import stated_cells, verified_cells
     from firsttouch.engine.choices import choose_devices
     from firsttouch.engine.discover import find_devices
+    from firsttouch.engine.sisters import Sisters
 
     known = find_devices(names)
     chosen = choose_devices(names, known)
+    alike = Sisters(d for d in chosen if d.role == "gpu" and not names)
+    equal = Counter(alike.first(device.name) for device in chosen)
+    chosen = [device for device in chosen if device.name in equal]
     cells = verified_cells(chosen, watch) if watch else [cell for device in chosen for cell in stated_cells(device)]
     absent = [] if names else [device for device in known if not device.available]
-    return CommandResult(Methods(chosen, absent, cells), _methods_output)
+    return CommandResult(Methods(chosen, absent, cells, equal), _methods_output)
 
 
 def profile_sources() -> CommandResult[Sequence[LayerSource]]:

@@ -67,6 +67,14 @@ def test_verified_answers_are_not_used_in_another_environment(methods: Path, mon
     assert not optimistic_device(device, {"xnack": "1"}).allocators[0].verified  # type: ignore[arg-type]
 
 
+def test_answers_are_used_on_equal_devices_that_were_not_asked(methods: Path) -> None:
+    other = msgspec.structs.replace(a_device(uuid="GPU-2"), name="hip:1")
+    first, (equal, unlike) = a_device(), (other, msgspec.structs.replace(other, name="hip:2", title="another GPU"))
+    devices = read_verified_facts(methods).apply([first, equal, unlike])
+    assert [d.allocators[0].shared_atomics for d in devices] == [True, True, None]
+    assert devices[0].model == devices[1].model
+
+
 @pytest.mark.parametrize("changed", [{"uuid": "GPU-2"}, {"runtime": "6.3.0"}, {"xnack": "on"}])
 def test_another_device_or_driver_is_refused(methods: Path, changed: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"made on another machine or driver \(hip:0 (uuid|runtime|xnack): .*, here "):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests import calls
 from tests.calls import call
+from tests.fabricated import MACHINES
 from tests.matrix import matrix
 
 from firsttouch.machine.devices import describe_devices
@@ -82,3 +83,11 @@ def test_an_unknown_device(device: str, text: str):
 
 def test_help_has_an_example():
     assert "Example: firsttouch methods" in methods("--help").stdout
+
+
+def test_the_first_of_equal_gpus_is_asked_for_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(calls, "devices", lambda kinds=(): list(MACHINES["h100-node"].devices))
+    run = methods()
+    assert "cuda:0: NVIDIA H100 80GB HBM3, for 8 equal GPUs" in run.stdout
+    assert "cuda:1" not in run.stdout
+    assert "cuda:3: NVIDIA H100 80GB HBM3\n" in methods("--device", "cuda:3", "--device", "cuda:0").stdout

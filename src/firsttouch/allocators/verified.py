@@ -107,17 +107,27 @@ class VerifiedFacts:
         return [self._apply_to(device) if device.available else device for device in devices]
 
     def _apply_to(self, device: DeviceInfo) -> DeviceInfo:
-        tried = self.devices.get(device.name)
+        tried, current = self.devices.get(device.name), _verified_device(device)
+        if tried is not None:
+            _require_same(self.directory, f"{device.name} ", _identity(tried), _identity(current))
+        else:
+            tried = next((d for d in self.devices.values() if _model(d) == _model(current)), None)
         if tried is None:
             return device
-        current = _verified_device(device)
-        then, now = {"title": tried.title, **tried.facts}, {"title": current.title, **current.facts}
-        _require_same(self.directory, f"{device.name} ", then, now)
         allocators = [
-            fill_in(info, self.facts.get((device.name, info.name), {}), str(self.directory))
+            fill_in(info, self.facts.get((tried.name, info.name), {}), str(self.directory))
             for info in device.allocators
         ]
         return msgspec.structs.replace(device, allocators=allocators)
+
+
+def _identity(device: VerifiedDevice) -> dict[str, Scalar]:
+    return {"title": device.title, **device.facts}
+
+
+def _model(device: VerifiedDevice) -> dict[str, Scalar]:
+    """What equal devices have in common."""
+    return _identity(device) | {"uuid": None}
 
 
 def _require_same(directory: Path, of: str, then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> None:

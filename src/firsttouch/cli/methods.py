@@ -94,7 +94,7 @@ def _show(methods: Methods, verified: bool) -> None:
 
     console = Console(soft_wrap=False)
     for device in methods.devices:
-        _device(console, device, [cell for cell in methods.cells if cell.device == device.name])
+        _device(console, device, methods.title(device), [cell for cell in methods.cells if cell.device == device.name])
     for device in methods.absent:
         console.print(f"{device.name}: not available: {device.reason}\n")
     _glossary(console, methods.cells)
@@ -107,14 +107,14 @@ def _show(methods: Methods, verified: bool) -> None:
         console.print("As driver and vendor state it (? where they do not); --verify finds the answers by experiment.")
 
 
-def _device(console: Console, device: DeviceInfo, cells: Sequence[Cell]) -> None:
+def _device(console: Console, device: DeviceInfo, title: str, cells: Sequence[Cell]) -> None:
     from firsttouch.allocators.methods import QUESTIONS
 
     headings = {q.name: q.heading for q in QUESTIONS}
     groups = [[name for name in group if any(c.property == name and c.value for c in cells)] for group in _COLUMNS]
     columns = [name for group in groups for name in group]
     full = _table(columns, headings, cells)
-    console.print(f"{device.name}: {device.title}", style="bold")
+    console.print(f"{device.name}: {title}", style="bold")
     for table in [full] if console.width_of(full) <= console.width else [_table(g, headings, cells) for g in groups]:
         console.print(table)
     for allocators, sentence in _sentences([cell for cell in cells if cell.property in columns], headings):
