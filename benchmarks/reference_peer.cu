@@ -87,6 +87,15 @@ struct Copy {
 
 static std::atomic<bool> all_queued;
 
+static void queue(const Copy& copy, std::size_t bytes, bool by_kernel) {
+    check(cudaSetDevice(copy.device), "cudaSetDevice");
+    if (by_kernel)
+        copy_vectors<<<1056, 512, 0, copy.stream>>>(reinterpret_cast<uint4*>(copy.target),
+                                                    reinterpret_cast<const uint4*>(copy.source), bytes / 16);
+    else
+        check(cudaMemcpyAsync(copy.target, copy.source, bytes, cudaMemcpyDefault, copy.stream), "cudaMemcpyAsync");
+}
+
 // The median GB/s of one or two copies at once, which begin when all are queued.
 static double rate_of(std::vector<Copy>& copies, std::size_t bytes, bool by_kernel) {
     cudaEvent_t start, end;
@@ -97,6 +106,8 @@ static double rate_of(std::vector<Copy>& copies, std::size_t bytes, bool by_kern
         check(cudaSetDevice(copy.device), "cudaSetDevice");
         check(cudaStreamCreateWithFlags(&copy.stream, cudaStreamNonBlocking), "cudaStreamCreate");
         check(cudaEventCreateWithFlags(&copy.end, cudaEventDisableTiming), "cudaEventCreate");
+        queue(copy, bytes, by_kernel);  // a kernel that were loaded behind the host function would wait for it
+        check(cudaStreamSynchronize(copy.stream), "cudaStreamSynchronize");
     }
     const cudaStream_t first = copies[0].stream;
     std::vector<double> rates;
@@ -108,14 +119,7 @@ static double rate_of(std::vector<Copy>& copies, std::size_t bytes, bool by_kern
         check(cudaEventRecord(start, first), "cudaEventRecord");
         for (Copy& copy : copies) check(cudaStreamWaitEvent(copy.stream, start, 0), "cudaStreamWaitEvent");
         for (int i = 0; i < copies_of(bytes); ++i)
-            for (const Copy& copy : copies) {
-                check(cudaSetDevice(copy.device), "cudaSetDevice");
-                if (by_kernel)
-                    copy_vectors<<<1056, 512, 0, copy.stream>>>(reinterpret_cast<uint4*>(copy.target),
-                                                                reinterpret_cast<const uint4*>(copy.source), bytes / 16);
-                else
-                    check(cudaMemcpyAsync(copy.target, copy.source, bytes, cudaMemcpyDefault, copy.stream), "cudaMemcpyAsync");
-            }
+            for (const Copy& copy : copies) queue(copy, bytes, by_kernel);
         for (Copy& copy : copies) {
             check(cudaSetDevice(copy.device), "cudaSetDevice");
             check(cudaEventRecord(copy.end, copy.stream), "cudaEventRecord");
@@ -165,6 +169,7 @@ static void print_ways(int a, int b, std::size_t bytes, bool both) {
 
 int main(int count, char** arguments) {
     int devices = 0;
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
     check(cuInit(0), "cuInit");
     const bool access = count > 1 && std::strcmp(arguments[1], "access") == 0;
