@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 
 from firsttouch.experiments import all_experiments
@@ -19,6 +21,11 @@ def summary(median: float, spread: float) -> Summary:
     return Summary(n=9, median=median, p5=low, p95=high, min=low, max=high, ci_low=low, ci_high=high)
 
 
+@cache
+def unit_of(experiment: str) -> str:
+    return all_experiments()[experiment].metric.unit
+
+
 def record(
     experiment: str,
     median: float,
@@ -34,7 +41,7 @@ def record(
         experiment=experiment,
         device=device,
         factors=factors,
-        unit=all_experiments()[experiment].metric.unit,
+        unit=unit_of(experiment),
         status="ok",
         verified=True,
         summary=summary(median, spread),

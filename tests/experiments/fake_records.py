@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from firsttouch.analysis.conditions import under_conditions
 from firsttouch.analysis.findings import Finding
 from firsttouch.experiments import all_experiments
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Record, Scalar, Summary
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Metric, Record, Scalar, Summary
 from firsttouch.report.sentences import sentences
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 CPU = DeviceInfo(name="cpu", kind="cpu", title="", facts={"l1_bytes": 48 * KIB, "l2_bytes": MIB, "l3_bytes": 32 * MIB})
 
 
+@cache
+def _metric(experiment: str) -> Metric:
+    return all_experiments()[experiment].metric
+
+
 def a_record(
     experiment: str, median: float, factors: dict[str, Scalar], spread: float = 0.01, **counters: Scalar
 ) -> Record:
     low, high = median * (1 - spread), median * (1 + spread)
-    metric = all_experiments()[experiment].metric
+    metric = _metric(experiment)
     return Record(
         schema=SCHEMA,
         experiment=experiment,

@@ -32,8 +32,9 @@ def few():
 def test_a_process_writes_the_report_into_the_results_directory(write):
     directory = write(few())
     result = call("report", directory)
-    title, *_, written = result.stdout.splitlines()
+    title, *findings, written = result.stdout.splitlines()
     assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
+    assert "sharing on cuda:0" in findings, "a page without numbers has its findings in the terminal too"
     assert written == str(directory / "report.html")
     assert (directory / "report.html").read_text().startswith("<!doctype html>")
 

@@ -82,7 +82,8 @@ def _show(report: Report) -> None:
     from firsttouch.cli.profiled import of_rank
 
     for conclusions in report.conclusions:
-        findings.show_first_screen(conclusions)
+        show = findings.show_first_screen if conclusions.screen.numbers else findings.show
+        show(conclusions)
     for summary in report.profiles:
         print_stdout(of_rank(summary))
     for written in report.paths:

@@ -86,7 +86,7 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
 
 def name_of_pair(record: Record) -> str:
     """'cuda:2 to cuda:5', 'cuda:2 from cuda:5' of loads, or 'cuda:2 and cuda:5' of both ways at once."""
-    word = "and" if record.factors.get("direction") == BOTH else "to" if record.better == "higher" else "from"
+    word = "and" if record.factors.get("direction") == BOTH else "to" if record.unit.endswith("/s") else "from"
     return f"{actor_of(record)} {word} {owner_of(record)}"
 
 
