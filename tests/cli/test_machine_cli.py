@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import typer
+from tests.node_of_gpus import Node, devices
 from typer.testing import CliRunner
 
 from firsttouch.cli import machine as cli
@@ -100,6 +101,29 @@ def test_a_table_has_every_pair_of_devices_and_of_numa_nodes(app: typer.Typer, m
         ["none: no"],
         ["devices of different drivers share data only through the host"],
     ]
+
+
+def test_what_eight_gpus_have_in_common_is_said_once(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By NVML, by the kernel's counters, as devices, and of all links between them."""
+    nvml = {f"gpu{n}": {"name": "X", "temperature_c": 41 if n == 5 else 40} for n in range(8)}
+    pairs = {f"gpu{i}_gpu{j}": "NVLink" for i in range(8) for j in range(i + 1, 8)}
+    of_links = {f"gpu{n}_nvlinks": 18 for n in range(8)}
+    kernel = {f"gpu{n}_arch": "gfx942" for n in range(8)}
+    facts: dict[str, dict[str, Scalar]] = {
+        **nvml,
+        "links": {**of_links, **pairs},
+        "amd_kfd": {**kernel, "gpu7_svm": True},
+    }
+    machine = Machine(schema=SCHEMA, host="", created="", firsttouch="", facts=facts, devices=devices(Node()))
+    monkeypatch.setattr("firsttouch.machine.facts.collect_machine", lambda _: machine)
+    lines = [" ".join(line.split()) for line in CliRunner().invoke(app, [], env={"COLUMNS": "200"}).stdout.splitlines()]
+    at = lines.index("gpu0-7 (NVML)")
+    assert lines[at + 1 : at + 4] == ["name X", "temperature gpu0-4,6-7: 40 °C", "gpu5: 41 °C"]
+    assert "all 8 GPUs in pairs NVLink" in lines
+    at = lines.index("AMD GPUs (kernel)")
+    assert lines[at + 1 : at + 4] == ["GPUs gpu0-7", "arch gfx942", "svm gpu7: yes"]
+    assert sum(line.startswith("cuda:0") for line in lines) == 2
+    assert any(line.startswith("cuda:0-7 each other NVLink switch") for line in lines)
 
 
 def test_help_has_an_example(app: typer.Typer) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import typer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _CACHE_KEYS = ("l1", "l2", "l3", "l4", "infinity_cache", "line_bytes")
 _UVM_KEYS = ("uvm_disable_hmm", "uvm_perf_prefetch_enable", "uvm_perf_thrashing_enable", "uvm_perf_access_counter")
 _UNITS = {"_mhz": "MHz", "_w": "W", "_percent": "%", "_cores": "cores", "_c": "°C"}
+_AMD_GPU, _OF_GPU, _PAIR = (re.compile(p) for p in (r"amd_gpu\d+", r"gpu(\d+)_(?!gpu\d)(.+)", r"gpu\d+_gpu\d+"))
 _SIZE = re.compile(r"(.* )([0-9]+[KMGT]iB)")
 _WORDS: dict[Scalar, str] = {True: "yes", False: "no", None: "unknown"}
 
@@ -58,18 +60,22 @@ def command(
 def _show(machine: Machine) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.machine.gpus import gpu_topics
+    from firsttouch.machine.tree import format_ids
 
     console = Console()
     console.print(f"{machine.host}, {machine.created}, firsttouch {machine.firsttouch}")
     _section(console, "Warnings", [("!", warning) for warning in machine.warnings])
     for heading, topic in _SECTIONS:
         _section(console, heading, _rows(heading, machine.facts.get(topic, {})))
-    for topic in gpu_topics(machine.facts):
-        _section(console, f"{topic} (NVML)", _rows("", machine.facts[topic]))
-    for topic in sorted(t for t in machine.facts if t.startswith("amd_gpu")):
-        _section(console, f"{topic} (AMD SMI)", _rows("", machine.facts[topic]))
+    amd = sorted((t for t in machine.facts if _AMD_GPU.fullmatch(t)), key=lambda t: int(t.removeprefix("amd_gpu")))
+    for source, topics in (("NVML", gpu_topics(machine.facts)), ("AMD SMI", amd)):
+        if topics:
+            of_gpus = {int(topic.rpartition("gpu")[2]): machine.facts[topic] for topic in topics}
+            name = topics[0].removesuffix(str(min(of_gpus)))
+            _section(console, f"{name}{format_ids(of_gpus)} ({source})", _rows_of_gpus(of_gpus))
     _partitions(console, machine)
-    _section(console, "Devices", map(_device_row, machine.devices) if machine.devices else [("none", "")])
+    rows = _together(map(_device_row, machine.devices), _numbered) if machine.devices else [("none", "")]
+    _section(console, "Devices", rows)
     _links(console, machine)
     _section(console, "Libraries", _together(map(_library_row, machine.libraries)))
     _section(console, "Layers of firsttouch profile", _without_repeated_names(_profile_rows(machine)))
@@ -87,12 +93,41 @@ def _profile_rows(machine: Machine) -> Iterator[tuple[str, str]]:
         yield row.state.layer, ": ".join(texts) if not row.state.active and len(texts) == 2 else "\n".join(texts)
 
 
-def _together(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _together(
+    rows: Iterable[tuple[str, str]], joined: Callable[[Sequence[str]], str] = ", ".join
+) -> list[tuple[str, str]]:
     """The rows, those of one text as one."""
     names: dict[str, list[str]] = {}
     for name, text in rows:
         names.setdefault(text, []).append(name)
-    return [(", ".join(dict.fromkeys(some)), text) for text, some in names.items()]
+    return [(joined(list(dict.fromkeys(some))), text) for text, some in names.items()]
+
+
+def _numbered(names: Sequence[str]) -> str:
+    """Several devices of a kind by their numbers: 'cuda:0-7'."""
+    from firsttouch.machine.tree import format_ids
+
+    numbers = [name.partition(":")[2] for name in names]
+    if len(names) < 3 or not all(n.isdigit() for n in numbers) or len({name.partition(":")[0] for name in names}) > 1:
+        return ", ".join(names)
+    return f"{names[0].partition(':')[0]}:{format_ids(map(int, numbers))}"
+
+
+def _rows_of_gpus(of_gpus: Mapping[int, dict[str, Scalar]]) -> list[tuple[str, str]]:
+    """One row for each fact, with the value of all GPUs, or with those of each where they differ."""
+    from firsttouch.machine.tree import format_ids
+
+    rows = []
+    for key in dict.fromkeys(key for facts in of_gpus.values() for key in facts):
+        label, having = "", dict[str, list[int]]()
+        for number, facts in of_gpus.items():
+            if key in facts:
+                label, text = _row(key, facts[key], plain=False)
+                having.setdefault(text, []).append(number)
+        (first, numbers), *others = having.items()
+        alike = not others and len(numbers) == len(of_gpus)
+        rows.append((label, first if alike else "\n".join(f"gpu{format_ids(n)}: {t}" for t, n in having.items())))
+    return rows
 
 
 def _without_repeated_names(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -119,12 +154,22 @@ def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
     """A topic's facts in words. The cache facts of the topic 'cpu' have a separate section. Of the driver's
     unified-memory parameters, only those that affect migration are shown; --json has all of them.
     """
+    from firsttouch.machine.tree import format_ids
+
     shown: dict[str, Callable[[str], bool]] = {
         "CPU": lambda key: not key.startswith(_CACHE_KEYS),
         "Caches": lambda key: key.startswith(_CACHE_KEYS),
         "NVIDIA unified memory": lambda key: key.startswith(_UVM_KEYS),
     }
     is_shown: Callable[[str], bool] = shown.get(heading, lambda key: True)
+    of_gpus: dict[int, dict[str, Scalar]] = {}
+    for key in facts:
+        if match := _OF_GPU.fullmatch(key):
+            of_gpus.setdefault(int(match[1]), {})[match[2]] = facts[key]
+    if len(of_gpus) > 2:  # two are shorter as they are
+        pairs = _together((pair.replace("_", " "), str(facts[pair])) for pair in facts if _PAIR.fullmatch(pair))
+        every = [(f"all {len(of_gpus)} GPUs in pairs", pairs[0][1])] if len(pairs) == 1 else pairs
+        return [("GPUs", f"gpu{format_ids(of_gpus)}"), *_rows_of_gpus(of_gpus), *every]
     rows = [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if is_shown(key)]
     return _sizes_together(rows)
 
@@ -185,7 +230,7 @@ def _links(console: Console, machine: Machine) -> None:
     """The pairs of devices with the same driver and of NUMA nodes, and why kernels do not reach across."""
     pairs = [(d, peer) for d in machine.devices if d.capabilities.runs_kernels for peer in d.peers]
     rows = [_link_row(d, peer) for d, peer in pairs if peer.same_driver]
-    rows += _node_rows(machine.facts.get("numa", {}))
+    rows = _alike_among_all(rows) + _node_rows(machine.facts.get("numa", {}))
     if not rows:
         return
     _table(
@@ -226,6 +271,21 @@ def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:
         _gbs(peer.peak_in_gbs),
         peer.peak_source,
     )
+
+
+def _alike_among_all(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The rows of pairs, those of all pairs of three devices or more as one if they state the same."""
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for first, second, *stated in rows:
+        alike.setdefault(tuple(stated), []).append((first, second))
+    joined: list[Sequence[str]] = []
+    for what, pairs in alike.items():
+        names = list(dict.fromkeys(first for first, _ in pairs))
+        if len(names) > 2 and set(pairs) == set(permutations(names, 2)):
+            joined.append((_numbered(names), "each other", *what))
+        else:
+            joined += [(*pair, *what) for pair in pairs]
+    return joined
 
 
 def _gbs(value: float | None) -> str:
