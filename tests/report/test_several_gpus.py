@@ -16,7 +16,7 @@ from firsttouch.commands import Conclusions, conclusions
 from firsttouch.experiments import all_experiments
 from firsttouch.figures import Heat
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import Record
+from firsttouch.records.schema import Location, Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen
@@ -273,3 +273,19 @@ def test_a_monitoring_system_gets_the_same_series_whether_or_not_a_pair_is_slow(
         return {line.rpartition(" ")[0] for line in text.splitlines() if "_headline_" in line and "{" in line}
 
     assert series(Node(gpus=4)) == series(Node(gpus=4, slow_pair=(2, 1), slow_gpu=3))
+
+
+def test_braces_in_a_strangers_file_are_no_placeholders() -> None:
+    node = Node(gpus=4, every=False)
+    known, bad = machine(node), "<b>{value}{x}"
+    rows = [r for r in measured_on(node) if r.experiment in SHOWN]
+    heads = set(texts(first_screen(Results(known, None, rows, []), [])))
+    for device in known.devices[1:3]:
+        device.title = bad
+        device.peers[0].link = bad
+    other = [Location(device=bad, peer=bad)]
+    rows = [msgspec.structs.replace(r, stands_for=other) if r.stands_for else r for r in rows]
+    said = texts(first_screen(Results(known, None, rows, []), []))
+    assert f"Each of 2 {bad}" in said
+    assert f"Copies between GPUs, one way over {bad}" in said
+    assert len(said) >= len(heads)

@@ -95,6 +95,11 @@ class Finding:
     stated: Mapping[str, Scalar] = field(default_factory=dict)
 
 
+def literal(text: str) -> str:
+    """Text from elsewhere for the template of a claim, in which it is no placeholder."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def keys(records: Iterable[Record]) -> tuple[str, ...]:
     """The keys of points, as --resume uses them."""
     return tuple(map(key_of, records))

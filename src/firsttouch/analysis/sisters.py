@@ -33,7 +33,7 @@ def measured_on(records: Sequence[Record]) -> str:
     points, standing = [r for r in records if r.status == "ok"], dict[tuple[str, str], list[Record]]()
     for record in points:
         if record.stands_for:
-            peer = str(record.factors[PEER]) if record.stands_for[0].peer else ""
+            peer = str(record.factors.get(PEER, "")) if record.stands_for[0].peer else ""
             standing.setdefault((record.device, peer), []).append(record)
     parts = []
     for (device, peer), rows in standing.items():

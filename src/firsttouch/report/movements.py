@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
+from firsttouch.analysis.findings import literal
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Scalar
 from firsttouch.text import join_names, label, named
 
@@ -112,7 +113,7 @@ def by_way(texts: Iterable[str]) -> dict[str, list[str]]:
     ways: dict[str, list[str]] = {}
     for text in texts:
         words = next((words for pattern, words in _MANY if re.fullmatch(pattern, text)), None)
-        ways.setdefault(words or text.replace("{", "{{").replace("}", "}}"), []).append(text)
+        ways.setdefault(words or literal(text), []).append(text)
     return ways
 
 

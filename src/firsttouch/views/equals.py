@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from firsttouch.analysis.alike import ALIKE, FEWEST, Alikeness
-from firsttouch.analysis.findings import Quantity, quantity
+from firsttouch.analysis.findings import Quantity, literal, quantity
 from firsttouch.analysis.sisters import measured_on
 from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import PEER, Record
@@ -44,7 +44,7 @@ def compare_equals(
     rows = [*found.alike, *found.apart]
     if (n := len(rows)) == 1:
         if held := measured_on(rows):
-            return Comparing(held, {}, {})
+            return Comparing(literal(held), {}, {})
         only = "" if possible == 1 else f", the one {noun} measured of {possible}"
         return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
     worst, best = _ends(rows)

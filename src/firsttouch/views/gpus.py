@@ -10,7 +10,7 @@ import msgspec
 
 from firsttouch.allocators.properties import common_allocator, main_allocator
 from firsttouch.analysis.alike import FEWEST, alikeness
-from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, number, quantity
+from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, literal, number, quantity
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
@@ -134,7 +134,7 @@ def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
     if of_peak is not None and pairs.peak_gbs is not None:
         details |= {"share": Quantity(100 * of_peak.value, "%"), "limit": Quantity(pairs.peak_gbs, "GB/s")}
         share = f", {{share}} of the link's stated {{limit}}{' each way' if _is_both_ways(found.usual) else ''}"
-    head = f"{claim.head.removesuffix(':')} over {pairs.link}:" if several and pairs.link else claim.head
+    head = f"{claim.head.removesuffix(':')} over {literal(pairs.link)}:" if several and pairs.link else claim.head
     worded = Claim(claim.id, f"{claim.text}{share}; {equals.text}", head, claim.names)
     rows = [found.usual, *(r for r in pairs.records if r is not found.usual)]
     conditions: dict[str, Any] = {"memory": memory_of(found.usual.factors), **equals.conditions}
@@ -171,7 +171,7 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
             shown += [_placed(r) for r in pairs.records]
             said = _unordered(pairs)
             equals = compare_equals(alikeness(said.records), said.possible, "pair", name_of_pair)
-            over = f" over {pairs.link}" if len(links) > 1 and pairs.link else ""
+            over = f" over {literal(pairs.link)}" if len(links) > 1 and pairs.link else ""
             conditions: dict[str, Any] = {**equals.conditions}
             claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)
             findings.append(finding(claim, said.records, details=dict(equals.details), **conditions))
@@ -264,12 +264,12 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
         said = compare_equals(found, len(equals.names), "GPU", lambda r: r.device, f"of_{i}_")
         own = {"size": label("size", found.usual.factors["size"]), "memory": memory_of(found.usual.factors)}
         value = "{value}" if i == 0 else f"{{usual_{i}}}"
-        values.setdefault(said.text, []).append(f"{value} {measure.text.format_map(own)}")
+        values.setdefault(said.text, []).append(f"{value} {literal(measure.text.format_map(own))}")
         details |= {**said.details, f"usual_{i}": quantity(found.usual)}
         conditions |= said.conditions
         rows += [found.usual, *(r for r in some if r is not found.usual)]
     text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
-    kind = "GPUs" if one_kind else equals.title.replace("{", "{{").replace("}", "}}")
+    kind = "GPUs" if one_kind else literal(equals.title)
     claim = Claim("headline.gpus", text, f"each of {len(equals.names)} {kind}:", (EVERY,))
     return finding(claim, rows, details=details, **conditions)
 
