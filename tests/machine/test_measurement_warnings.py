@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.machine.measurement_warnings import conditions, measurement_warnings, memory_comes_as_used
+from firsttouch.machine.measurement_warnings import (
+    conditions,
+    conditions_by_name,
+    measurement_warnings,
+    memory_comes_as_used,
+)
 from firsttouch.machine.tree import Facts
 
 QUIET: dict[str, Facts] = {
@@ -157,3 +162,16 @@ def test_facts_of_unexpected_types_raise_no_error() -> None:
     odd: dict[str, Facts] = {t: dict.fromkeys(f, "odd") for t, f in QUIET.items()}
     measurement_warnings(odd)
     measurement_warnings({topic: dict.fromkeys(facts) for topic, facts in odd.items()})
+
+
+def test_what_holds_for_many_gpus_is_said_once() -> None:
+    """And compared by name with a machine on which it holds for one."""
+    slow = {"persistence": False}
+    topics = QUIET | {f"gpu{n}": slow if n != 2 else {"compute_mode": "prohibited"} for n in range(5)}
+    first, second = measurement_warnings(topics)
+    assert first.startswith("each of gpu0-1,3-4 has persistence mode off: ")
+    assert second.startswith("gpu2 is in compute mode 'prohibited'")
+    assert conditions(topics) == ["gpu0-1,3-4 without persistence mode"]
+    one, many = (conditions_by_name(some) for some in (QUIET | {"gpu0": slow}, topics))
+    assert one.keys() == many.keys()
+    assert len(measurement_warnings(QUIET | {"gpu0": slow, "gpu1": slow})) == 2

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.gpus import Topics, gpu_topics
+from firsttouch.machine.tree import format_ids
 from firsttouch.records.schema import BUSY, Scalar, as_number
 from firsttouch.units import format_number, format_seconds, format_size
 
@@ -38,6 +39,7 @@ _TIMES_FRESH = 4.0
 _PAIR_OF_CORES = 1.75
 """Two processors that do less than this many times the work of one, both at once, share a core."""
 _NUMBER, _DETAIL = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?"), re.compile(r" \(.*\)")
+_GPU_NAME, _FEW_GPUS = re.compile(r"gpu(\d+)\b"), 2
 ZRAM = "zram"
 """The value of the fact swap_on where all swap is compressed memory."""
 _FREE_MEMORY = "free memory"
@@ -383,17 +385,33 @@ _GPU: Sequence[_GpuCondition] = (
 
 def measurement_warnings(topics: Topics) -> list[str]:
     """One sentence for each condition that holds, in the order of the tables above; conditions of GPUs follow."""
-    return [sentence for sentence, _ in _holding(_FactLookup(topics))]
+    return _of_gpus_together((sentence for sentence, _ in _holding(_FactLookup(topics))), "each of ")
 
 
 def conditions(topics: Topics) -> list[str]:
     """In a few words each, the conditions that distort what is measured."""
-    return [words for _, words in _holding(_FactLookup(topics)) if words]
+    return _of_gpus_together(words for _, words in _holding(_FactLookup(topics)) if words)
+
+
+def _of_gpus_together(texts: Iterable[str], before: str = "") -> list[str]:
+    """The texts, one for all GPUs of which the same is said if they are three or more. before: what then begins it."""
+    gpus: dict[str, list[int]] = {}
+    for text in texts:
+        match = _GPU_NAME.match(text)
+        gpus.setdefault(text[match.end() :] if match else text, []).extend([int(match[1])] if match else [])
+    joined: list[str] = []
+    for rest, numbers in gpus.items():
+        if len(numbers) > _FEW_GPUS:
+            joined.append(f"{before}gpu{format_ids(numbers)}{rest}")
+        else:
+            joined += [f"gpu{number}{rest}" for number in numbers] or [rest]
+    return joined
 
 
 def conditions_by_name(topics: Topics) -> dict[str, str]:
     """The words of `conditions` by a name of each that is the same whatever its numbers are."""
-    return {_NUMBER.sub("#", _DETAIL.sub("", words)): words for words in conditions(topics)}
+    holding = (words for _, words in _holding(_FactLookup(topics)) if words)
+    return {_NUMBER.sub("#", _DETAIL.sub("", words)): words for words in holding}
 
 
 def memory_comes_as_used(topics: Topics) -> bool:
