@@ -93,7 +93,7 @@ def command(
 ) -> None:
     """Measure this machine, print what was found, and write results.jsonl, machine.json and report.html.
 
-    Without arguments: all experiments on all devices, with preset quick.
+    Without arguments: all experiments on all devices, with preset quick; of equal GPUs mostly the first is measured.
 
     Exit status: 0 all done; 1 some points failed, or the disk was full; 2 the call was wrong;
     3 some data were wrong; 130 and 143 ended by Ctrl-C or SIGTERM. What was measured is kept:
