@@ -22,3 +22,10 @@ def test_facts_of_nvml_are_added_to_those_of_the_kernel(monkeypatch: pytest.Monk
     assert machine.facts["nvidia"]["driver"] == "580.95.05"
     assert machine.facts["gpu0"]["name"] == "odd [31m?"
     assert any("MIG on" in warning for warning in machine.warnings)
+
+
+def test_a_note_on_several_devices_is_one_warning() -> None:
+    devices = [
+        DeviceInfo(name=f"hip:{n}", kind="hip", title="", notes=["all"] if n != 3 else ["own"]) for n in range(6)
+    ]
+    assert facts.collect_machine(devices).warnings[-2:] == ["hip:0-2,4-5: all", "hip:3: own"]

@@ -59,6 +59,7 @@ def command(
 
 def _show(machine: Machine) -> None:
     from firsttouch.cli.console import Console
+    from firsttouch.machine.backends import names_together
     from firsttouch.machine.gpus import gpu_topics
     from firsttouch.machine.tree import format_ids
 
@@ -74,7 +75,7 @@ def _show(machine: Machine) -> None:
             name = topics[0].removesuffix(str(min(of_gpus)))
             _section(console, f"{name}{format_ids(of_gpus)} ({source})", _rows_of_gpus(of_gpus))
     _partitions(console, machine)
-    rows = _together(map(_device_row, machine.devices), _numbered) if machine.devices else [("none", "")]
+    rows = _together(map(_device_row, machine.devices), names_together) if machine.devices else [("none", "")]
     _section(console, "Devices", rows)
     _links(console, machine)
     _section(console, "Libraries", _together(map(_library_row, machine.libraries)))
@@ -101,16 +102,6 @@ def _together(
     for name, text in rows:
         names.setdefault(text, []).append(name)
     return [(joined(list(dict.fromkeys(some))), text) for text, some in names.items()]
-
-
-def _numbered(names: Sequence[str]) -> str:
-    """Several devices of a kind by their numbers: 'cuda:0-7'."""
-    from firsttouch.machine.tree import format_ids
-
-    numbers = [name.partition(":")[2] for name in names]
-    if len(names) < 3 or not all(n.isdigit() for n in numbers) or len({name.partition(":")[0] for name in names}) > 1:
-        return ", ".join(names)
-    return f"{names[0].partition(':')[0]}:{format_ids(map(int, numbers))}"
 
 
 def _rows_of_gpus(of_gpus: Mapping[int, dict[str, Scalar]]) -> list[tuple[str, str]]:
@@ -275,6 +266,8 @@ def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:
 
 def _alike_among_all(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The rows of pairs, those of all pairs of three devices or more as one if they state the same."""
+    from firsttouch.machine.backends import names_together
+
     alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for first, second, *stated in rows:
         alike.setdefault(tuple(stated), []).append((first, second))
@@ -282,7 +275,7 @@ def _alike_among_all(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     for what, pairs in alike.items():
         names = list(dict.fromkeys(first for first, _ in pairs))
         if len(names) > 2 and set(pairs) == set(permutations(names, 2)):
-            joined.append((_numbered(names), "each other", *what))
+            joined.append((names_together(names), "each other", *what))
         else:
             joined += [(*pair, *what) for pair in pairs]
     return joined

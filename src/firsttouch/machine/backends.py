@@ -180,6 +180,14 @@ def listed_devices(tree: Tree, environment: Mapping[str, str] = os.environ) -> l
     return names
 
 
+def names_together(names: Sequence[str]) -> str:
+    """Several devices in a few words: three or more of one kind by their numbers, as 'cuda:0-7'."""
+    numbers = [name.partition(":")[2] for name in names]
+    if len(names) < 3 or not all(n.isdigit() for n in numbers) or len(set(map(kind_of, names))) > 1:
+        return ", ".join(names)
+    return f"{kind_of(names[0])}:{format_ids(map(int, numbers))}"
+
+
 def message_library(kind: str) -> str:
     """The library that carries messages between devices of a kind, by its name in libraries.py; '' if there is none."""
     backend = BACKENDS.get(kind)

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from firsttouch import __version__
 from firsttouch.encoding import host_name
 from firsttouch.machine import amd, effects, gpus, host, numa, partitions, processor_time
+from firsttouch.machine.backends import names_together
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.tree import Facts, Tree
@@ -39,8 +40,17 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
         facts=topics,
         devices=list(devices),
         libraries=find_libraries(),
-        warnings=[*measurement_warnings(topics), *(f"{d.name}: {note}" for d in devices for note in d.notes)],
+        warnings=[*measurement_warnings(topics), *_notes(devices)],
     )
+
+
+def _notes(devices: Sequence[DeviceInfo]) -> list[str]:
+    """The notes on devices, each once, with the devices that it is about."""
+    about: dict[str, list[str]] = {}
+    for device in devices:
+        for note in device.notes:
+            about.setdefault(note, []).append(device.name)
+    return [f"{names_together(names)}: {note}" for note, names in about.items()]
 
 
 def _tried(
