@@ -349,4 +349,4 @@ def test_the_slowest_pair_is_named_where_it_is_clearly_slower() -> None:
         "that of hip:2 to 100 GB/s for hip:0 in that of hip:1)."
     )
     (text,) = sentences(experiment.findings([read("hip:0", "hip:1", 100), read("hip:1", "hip:0", 99.9)], None))
-    assert text.endswith("read 100 GB/s (both pairs alike within 1 %).")
+    assert text.endswith("read 100 GB/s (both directions alike within 1 %).")

@@ -45,10 +45,10 @@ def _of(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
 def _fullest(
     figure: Heat, rows: Sequence[Record]
 ) -> tuple[Sequence[Record], Mapping[str, Scalar | tuple[Scalar, ...]]]:
-    """Those of the panels that have at least half as many pairs as the fullest, and what they have in common."""
+    """Those of the panels that have more than half as many pairs as the fullest, and what they have in common."""
     panels = group_by(rows, figure.facet) if figure.facet else {}
     pairs = {name: len(group_by(some, BY, OWNER)) for (name,), some in panels.items()}
-    kept = tuple(name for name, n in pairs.items() if 2 * n >= max(pairs.values()))
+    kept = tuple(name for name, n in pairs.items() if 2 * n > max(pairs.values()))
     if len(kept) == len(pairs):
         return rows, {}
     return [r for r in rows if value(r, figure.facet) in kept], {figure.facet: kept}

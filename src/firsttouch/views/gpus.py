@@ -15,7 +15,7 @@ from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
 from firsttouch.views.equals import compare_equals
-from firsttouch.views.pairs import BOTH, BY, OWNER, actor_of, kind_of, memory_of, name_of_pair, owner_of
+from firsttouch.views.pairs import BOTH, BY, OWNER, actor_of, kind_of, memory_of, name_of_pair, noun_of, owner_of
 from firsttouch.views.ranking import groups_apart_from
 
 _PAIR = ("device", PEER)
@@ -129,7 +129,7 @@ def _of_pairs(
 def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
     pairs = _unordered(pairs)
     found = alikeness(pairs.records)
-    equals = compare_equals(found, pairs.possible, "pair", name_of_pair)
+    equals = compare_equals(found, pairs.possible, noun_of(pairs.records), name_of_pair)
     details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
     if of_peak is not None and pairs.peak_gbs is not None:
         details |= {"share": Quantity(100 * of_peak.value, "%"), "limit": Quantity(pairs.peak_gbs, "GB/s")}
@@ -170,7 +170,7 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
         for pairs in links:
             shown += [_placed(r) for r in pairs.records]
             said = _unordered(pairs)
-            equals = compare_equals(alikeness(said.records), said.possible, "pair", name_of_pair)
+            equals = compare_equals(alikeness(said.records), said.possible, noun_of(said.records), name_of_pair)
             over = f" over {literal(pairs.link)}" if len(links) > 1 and pairs.link else ""
             conditions: dict[str, Any] = {**equals.conditions}
             claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)

@@ -86,8 +86,16 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
 
 def name_of_pair(record: Record) -> str:
     """'cuda:2 to cuda:5', 'cuda:2 from cuda:5' of loads, or 'cuda:2 and cuda:5' of both ways at once."""
-    word = "and" if record.factors.get("direction") == BOTH else "to" if record.unit.endswith("/s") else "from"
-    return f"{actor_of(record)} {word} {owner_of(record)}"
+    ends = (actor_of(record), owner_of(record))
+    if record.factors.get("direction") == BOTH:
+        return " and ".join(sorted(ends))
+    return f" {'to' if record.unit.endswith('/s') else 'from'} ".join(ends)
+
+
+def noun_of(records: Sequence[Record]) -> str:
+    """What each of several pairs is called: "pair", or "direction" if they are the two between the same two."""
+    ends = {frozenset((actor_of(r), owner_of(r))) for r in records}
+    return "direction" if len(records) == 2 and len(ends) == 1 else "pair"
 
 
 def usual_pairs(
@@ -109,7 +117,7 @@ def _usual(records: Sequence[Record], one: Claim, several: Claim, called: Callab
     parties = parties_of(found.usual)
     if len(records) == 1:
         return finding(one, found.usual, **parties)
-    equals = compare_equals(found, len(records), "pair", called)
+    equals = compare_equals(found, len(records), noun_of(records), called)
     claim = replace(several, text=f"{several.text} ({equals.text})")
     rows = [found.usual, *(r for r in records if r is not found.usual)]
     names: dict[str, Any] = {**parties, **equals.conditions}
