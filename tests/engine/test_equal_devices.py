@@ -140,10 +140,11 @@ OWN = {"uuid": "GPU-4", "pci_bus": "0000:44:00.0", "memory_free_bytes": 5}
         ({"facts": OWN}, []),
         ({"facts": {"clock_khz": 1_200_000}}, ["cuda:4"]),
         ({"facts": {"memory_bytes": 2**36}}, ["cuda:4"]),
+        ({"facts": {"host_distances": "21"}}, ["cuda:4"]),
         ({"title": "another GPU"}, ["cuda:4"]),
         ({"allocators": []}, ["cuda:4"]),
     ],
-    ids=["identity", "clock", "memory", "title", "allocators"],
+    ids=["identity", "clock", "memory", "distance", "title", "allocators"],
 )
 def test_equality_is_decided_by_what_drivers_state(changes: dict[str, Any], in_full: list[str]) -> None:
     (odd,) = (d for d in NODE if d.name == "cuda:4")

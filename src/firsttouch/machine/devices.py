@@ -9,10 +9,12 @@ from functools import cache
 import msgspec
 
 from firsttouch import _core
-from firsttouch.machine import libraries
+from firsttouch.machine import host, libraries
 from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.host_links import host_link
 from firsttouch.machine.partitions import ALONE, name_partitions, opened_alone
 from firsttouch.machine.peers import add_peers
+from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Scalar
 
 
@@ -86,6 +88,7 @@ def _describe(name: str, kind: str) -> tuple[_core.Device | None, DeviceInfo]:
         return None, DeviceInfo(name=name, kind=kind, title=name, available=False, reason=reason)
     extra = BACKENDS[kind].extra(facts)
     facts |= extra.facts
+    facts |= host_link(facts, Tree(), host.usable_cores())
     return device, DeviceInfo(
         name=name,
         kind=kind,
