@@ -142,9 +142,13 @@ def test_values_that_differ_throughout_are_a_range_and_two_values_have_no_outlie
     assert "5 GPUs, from 60 GB/s for cuda:0 to 100 GB/s for cuda:4" in texts(screen)["Each of 5 GPUs"]
 
 
-def test_pairs_that_were_not_measured_are_counted() -> None:
+def test_pairs_and_gpus_that_were_not_measured_are_named() -> None:
     said = texts(screen_of(Node(), lambda r: (r.device, r.factors.get("peer")) != ("cuda:1", "cuda:2")))
-    assert "all 55 measured pairs of 56 alike" in said["Copies between GPUs, one way"]
+    assert "; 55 measured pairs of 56 (not cuda:1 to cuda:2) alike" in said["Copies between GPUs, one way"]
+    assert "; 55 measured pairs of 56 (not cuda:1 from cuda:2) alike" in said["Loads from another GPU"]
+    said = texts(screen_of(Node(gpus=3), lambda r: (r.experiment, r.device) != ("latency", "cuda:1")))
+    assert "for a copy from it: all 3 GPUs alike within 1 %" in said["Each of 3 GPUs"]
+    assert "own memory: 2 measured GPUs of 3 (not cuda:1) alike within 1 %" in said["Each of 3 GPUs"]
 
 
 def test_one_gpu_has_no_numbers_between_several() -> None:

@@ -119,7 +119,7 @@ def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
     """The finding about pairs of which most are alike, beside the memory of one's own."""
     rows = [found.usual, *(r for r in (*found.alike, *found.apart) if r is not found.usual)]
     owns = {id(r): own for r in rows if (own := own_of(r, records)) is not None}
-    equals = compare_equals(found, len(rows), noun_of(rows), name_of_pair)
+    equals = compare_equals(found, noun_of(rows), name_of_pair)
     text, beside = f"{_ANY} ({equals.text})", None
     if owns:
         own = owns.get(id(found.usual), next(iter(owns.values())))

@@ -12,6 +12,7 @@ from firsttouch.analysis.sisters import measured_on
 from firsttouch.analysis.statistics import median_of
 from firsttouch.records.schema import PEER, Record
 from firsttouch.text import join_names
+from firsttouch.views.ranking import some
 
 MOST_APART = 3
 """The most that are named as being apart from the others."""
@@ -34,29 +35,31 @@ class Comparing:
 
 
 def compare_equals(
-    found: Alikeness, possible: int, noun: str, name: Callable[[Record], str], prefix: str = ""
+    found: Alikeness, noun: str, name: Callable[[Record], str], lacking: Sequence[str] = (), prefix: str = ""
 ) -> Comparing:
     """Which are alike, and which are apart.
 
-    possible: how many equals there are, measured or not. noun: what each is. name: of the one a record is about.
-    prefix: that of all placeholders.
+    noun: what each is. name: of the one a record is about. lacking: the names of those that were not measured. prefix:
+    that of all placeholders.
     """
     rows = [*found.alike, *found.apart]
-    if (n := len(rows)) == 1:
+    every = (n := len(rows)) + len(lacking)
+    if n == 1:
         if held := measured_on(rows):
             return Comparing(literal(held), {}, {})
-        only = "" if possible == 1 else f", the one {noun} measured of {possible}"
+        only = f", the one {noun} measured of {every}" if lacking else ""
         return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
     worst, best = _ends(rows)
     details = {f"{prefix}worst": quantity(worst), f"{prefix}best": quantity(best)}
     names = {f"{prefix}worst_name": name(worst), f"{prefix}best_name": name(best)}
-    measured = f"{n} {noun}s" if n >= possible else f"{n} measured {noun}s of {possible}"
+    measured = f"{n} measured {noun}s of {every} (not {literal(some(lacking))})" if lacking else f"{n} {noun}s"
     if not are_alike_but_few(found):
         first, last = (f"{{{prefix}{end}}} for {{{prefix}{end}_name}}" for end in ("worst", "best"))
         return Comparing(f"{measured}, from {first} to {last}", details, names)
     alike = f"alike within {found.percent} %"
     if not found.apart:
-        return Comparing(f"{'both' if n == 2 else f'all {n}'}{measured.removeprefix(str(n))} {alike}", details, {})
+        every_one = f"{'both' if n == 2 else f'all {n}'} {noun}s"
+        return Comparing(f"{measured if lacking else every_one} {alike}", details, {})
     text, more_details, names = _apart(found, name, f"{prefix}apart_")
     return Comparing(f"{len(found.alike)} of {measured} {alike}, but {text}", details | more_details, names)
 

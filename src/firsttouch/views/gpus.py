@@ -15,7 +15,18 @@ from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
 from firsttouch.views.equals import compare_equals
-from firsttouch.views.pairs import BOTH, BY, OWNER, actor_of, kind_of, memory_of, name_of_pair, noun_of, owner_of
+from firsttouch.views.pairs import (
+    BOTH,
+    BY,
+    OWNER,
+    actor_of,
+    kind_of,
+    memory_of,
+    name_of_pair,
+    named_as,
+    noun_of,
+    owner_of,
+)
 from firsttouch.views.ranking import groups_apart_from
 
 _PAIR = ("device", PEER)
@@ -26,12 +37,12 @@ OUT = "out"
 class PairsOfLink:
     """Points of one experiment under the same conditions, one for each pair of GPUs that the same kind of link joins.
 
-    link: what the machine states for it; '' if nothing. possible: how many pairs it joins.
+    link: what the machine states for it; '' if nothing. lacking: the names of the other pairs that it joins.
     """
 
     records: Sequence[Record]
     link: str
-    possible: int
+    lacking: Sequence[str]
     peak_gbs: float | None
 
 
@@ -87,9 +98,8 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
     by_link: dict[tuple[object, ...], list[Record]] = {}
     for (device, peer), same in group_by(usual, *_PAIR).items():
         by_link.setdefault(_link(gpus, device, peer), []).append(same[0])
-    links = [_link(gpus, a, b) for a in gpus for b in gpus if a != b]
     return [
-        PairsOfLink(rows, str(link[0]), links.count(link), _peak(link))
+        PairsOfLink(rows, str(link[0]), _lacking(rows, gpus), _peak(link))
         for link, rows in sorted(by_link.items(), key=lambda entry: -len(entry[1]))
     ]
 
@@ -98,6 +108,14 @@ def _link(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple
     """What the machine states for the link from a device to its peer."""
     link = gpus[str(device)].peer(str(peer))
     return ("", None, None, "") if link is None else (link.link, link.hops, link.peak_out_gbs, link.access)
+
+
+def _lacking(rows: Sequence[Record], gpus: Mapping[str, DeviceInfo]) -> list[str]:
+    """The pairs over the same kind of link that have no point."""
+    link = _link(gpus, rows[0].device, rows[0].factors[PEER])
+    names = [named_as(rows[0], a, b) for a in gpus for b in gpus if a != b and _link(gpus, a, b) == link]
+    measured = {named_as(r, r.device, str(r.factors[PEER])) for r in rows}
+    return [name for name in dict.fromkeys(names) if name not in measured]
 
 
 def _peak(link: tuple[object, ...]) -> float | None:
@@ -116,7 +134,7 @@ def _unordered(pairs: PairsOfLink) -> PairsOfLink:
     for r in sorted(pairs.records, key=median_of):
         slower.setdefault(frozenset((r.device, str(r.factors[PEER]))), r)
     rows = [r for r in pairs.records if any(r is kept for kept in slower.values())]
-    return replace(pairs, records=rows, possible=pairs.possible // 2)
+    return replace(pairs, records=rows)
 
 
 def _of_pairs(
@@ -129,7 +147,7 @@ def _of_pairs(
 def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
     pairs = _unordered(pairs)
     found = alikeness(pairs.records)
-    equals = compare_equals(found, pairs.possible, noun_of(pairs.records), name_of_pair)
+    equals = compare_equals(found, noun_of(pairs.records, pairs.lacking), name_of_pair, pairs.lacking)
     details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
     if of_peak is not None and pairs.peak_gbs is not None:
         details |= {"share": Quantity(100 * of_peak.value, "%"), "limit": Quantity(pairs.peak_gbs, "GB/s")}
@@ -170,7 +188,9 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
         for pairs in links:
             shown += [_placed(r) for r in pairs.records]
             said = _unordered(pairs)
-            equals = compare_equals(alikeness(said.records), said.possible, noun_of(said.records), name_of_pair)
+            equals = compare_equals(
+                alikeness(said.records), noun_of(said.records, said.lacking), name_of_pair, said.lacking
+            )
             over = f" over {literal(pairs.link)}" if len(links) > 1 and pairs.link else ""
             conditions: dict[str, Any] = {**equals.conditions}
             claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)
@@ -260,8 +280,8 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
     values: dict[str, list[str]] = {}
     details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
     for i, (measure, some) in enumerate(equals.measured):
-        found = alikeness(some)
-        said = compare_equals(found, len(equals.names), "GPU", lambda r: r.device, f"of_{i}_")
+        found, lacking = alikeness(some), [n for n in equals.names if n not in {r.device for r in some}]
+        said = compare_equals(found, "GPU", lambda r: r.device, lacking, f"of_{i}_")
         own = {"size": label("size", found.usual.factors["size"]), "memory": memory_of(found.usual.factors)}
         value = "{value}" if i == 0 else f"{{usual_{i}}}"
         values.setdefault(said.text, []).append(f"{value} {literal(measure.text.format_map(own))}")

@@ -86,16 +86,22 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
 
 def name_of_pair(record: Record) -> str:
     """'cuda:2 to cuda:5', 'cuda:2 from cuda:5' of loads, or 'cuda:2 and cuda:5' of both ways at once."""
-    ends = (actor_of(record), owner_of(record))
+    return named_as(record, actor_of(record), owner_of(record))
+
+
+def named_as(record: Record, acting: str, owning: str) -> str:
+    """The name of another pair, of which a point would be what the record is of its own."""
     if record.factors.get("direction") == BOTH:
-        return " and ".join(sorted(ends))
-    return f" {'to' if record.unit.endswith('/s') else 'from'} ".join(ends)
+        return " and ".join(sorted((acting, owning)))
+    return f"{acting} {'to' if record.unit.endswith('/s') else 'from'} {owning}"
 
 
-def noun_of(records: Sequence[Record]) -> str:
-    """What each of several pairs is called: "pair", or "direction" if they are the two between the same two."""
+def noun_of(records: Sequence[Record], lacking: Sequence[str] = ()) -> str:
+    """What each of several pairs is called: "pair", or "direction" if they are the two between the same two. lacking:
+    those without a record.
+    """
     ends = {frozenset((actor_of(r), owner_of(r))) for r in records}
-    return "direction" if len(records) == 2 and len(ends) == 1 else "pair"
+    return "direction" if len(records) == 2 and len(ends) == 1 and not lacking else "pair"
 
 
 def usual_pairs(
@@ -117,7 +123,7 @@ def _usual(records: Sequence[Record], one: Claim, several: Claim, called: Callab
     parties = parties_of(found.usual)
     if len(records) == 1:
         return finding(one, found.usual, **parties)
-    equals = compare_equals(found, len(records), noun_of(records), called)
+    equals = compare_equals(found, noun_of(records), called)
     claim = replace(several, text=f"{several.text} ({equals.text})")
     rows = [found.usual, *(r for r in records if r is not found.usual)]
     names: dict[str, Any] = {**parties, **equals.conditions}
