@@ -111,7 +111,7 @@ def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> Comma
 
     known = find_devices(names)
     chosen = choose_devices(names, known)
-    alike = Sisters(d for d in chosen if d.role == "gpu" and not names)
+    alike = Sisters.of(d for d in chosen if d.role == "gpu" and not names)
     equal = Counter(alike.first(device.name) for device in chosen)
     chosen = [device for device in chosen if device.name in equal]
     cells = verified_cells(chosen, watch) if watch else [cell for device in chosen for cell in stated_cells(device)]

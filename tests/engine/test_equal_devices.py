@@ -25,7 +25,7 @@ from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sisters import Sisters
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import key_of, load_results
-from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Record, Request
+from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Peer, Record, Request
 from firsttouch.views.sisters import differences
 from firsttouch.work import RUN
 from firsttouch.workers.process import TaskResult
@@ -150,7 +150,7 @@ def test_equality_is_decided_by_what_drivers_state(changes: dict[str, Any], in_f
     (odd,) = (d for d in NODE if d.name == "cuda:4")
     changes = changes | ({"facts": odd.facts | changes["facts"]} if "facts" in changes else {})
     known = [msgspec.structs.replace(d, **changes) if d is odd else d for d in NODE]
-    equal = Sisters(d for d in known if d.role == "gpu")
+    equal = Sisters.of(d for d in known if d.role == "gpu")
     assert [name for name in GPUS[1:] if equal.first(name) == name] == in_full
 
 
@@ -162,9 +162,25 @@ def test_pairs_with_another_link_have_one_of_their_own_that_stands_for_them() ->
         ]
         return msgspec.structs.replace(device, peers=peers)
 
-    equal = Sisters(slower(d) for d in NODE if d.role == "gpu")
+    equal = Sisters.of(slower(d) for d in NODE if d.role == "gpu")
     assert [place.peer for place in equal.others("cuda:0", Factors(peer="cuda:7"))] == ["cuda:0"]
     assert len(equal.others("cuda:0", Factors(peer="cuda:1"))) == 53
+
+
+def test_of_very_many_equal_gpus_each_is_measured_with_the_next() -> None:
+    names = [f"cuda:{n}" for n in range(24)]
+    (gpu,) = (d for d in NODE if d.name == "cuda:0")
+    known = [
+        msgspec.structs.replace(gpu, name=name, peers=[Peer(name=n, access="direct") for n in names if n != name])
+        for name in names
+    ]
+    request = resolve(RUN, RunOptions(experiments=["p2p-latency", "p2p-direct"]), pytest.fail)
+    request.every_device, request.devices, warnings = False, names, list[str]()
+    plan = make_plan(request, known, all_experiments(), {}, warn=warnings.append)
+    between = {(p.point.device, p.peer) for p in plan if p.peer}
+    assert between == set(zip(names, [*names[1:], names[0]], strict=True))
+    assert {p.point.device for p in plan if p.point.experiment == "p2p-direct"} == {"cuda:0"}
+    assert "more than 240 pairs are equal; --device names those to measure" in warnings[0]
 
 
 # ---------------------------------------------------------------------------------- a GPU that differs from its sisters

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.planned import LIMIT, Planned
-from firsttouch.engine.sisters import Sisters, on_each, values_on_each
+from firsttouch.engine.sisters import MOST_PAIRS, Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment, Factor, Preset
@@ -39,6 +39,8 @@ _MOST_SKIPPED = 100
 first is recorded."""
 _Placed: TypeAlias = tuple[Candidate, tuple[str, ...]]
 """A combination of factors with the device of each rank."""
+_MANY = f"more than {MOST_PAIRS} pairs are equal; --device names those to measure"
+"""Why a pair of devices is in no plan."""
 _FROM_FIRST = "ranks are dealt out among the driver's devices from {0} on; --device {0} measures them"
 """Why a point is not this device's. Points that several devices carry out belong to that of the first rank."""
 
@@ -193,8 +195,12 @@ class ExperimentOnDevice:
     def _candidates(self) -> Iterator[Candidate]:
         """All combinations of the factors' values, without those for which an equal device or pair stands."""
         for values in itertools.product(*(f.values for f in self.factors)):
-            candidate = self._candidate(Factors(zip((f.name for f in self.factors), values, strict=True)))
-            if self.sisters.leads(self.device.name, candidate.factors) or on_each(candidate):
+            factors = Factors(zip((f.name for f in self.factors), values, strict=True))
+            if not self.sisters.has(self.device.name, factors):
+                self.refused[_MANY] = ["pairs that are not of each with the next"]
+                continue
+            candidate = self._candidate(factors)
+            if self.sisters.leads(self.device.name, factors) or on_each(candidate):
                 yield candidate
 
     def _check_count(self) -> None:

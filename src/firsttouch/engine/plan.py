@@ -101,7 +101,7 @@ def make_plan(
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
         _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
-    alike = Sisters(d for d in selected if d.role == "gpu" and not request.every_device)
+    alike = Sisters.of(d for d in selected if d.role == "gpu" and not request.every_device)
     pairs = _among_sisters(pairs, alike)
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
     plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))

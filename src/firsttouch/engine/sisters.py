@@ -5,7 +5,7 @@ Devices are equal if their drivers state the same of them, pairs if their device
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from firsttouch.experiment.base import Experiment, Factor
@@ -15,30 +15,44 @@ from firsttouch.records.schema import PEER, DeviceInfo, Factors, Location, Peer,
 _Names: TypeAlias = tuple[str, str]
 """The device of a place, and its peer or ''."""
 _Link: TypeAlias = tuple[object, ...]
+MOST_PAIRS = 240
+"""The most equal pairs that are all in a plan: those of 16 GPUs."""
 
 
 class Sisters:
-    """The equal places among some devices. Without devices, each place is equal to itself alone."""
+    """The equal places among some devices. Without devices, each place is equal to itself alone.
 
-    def __init__(self, devices: Iterable[DeviceInfo] = ()) -> None:
-        devices, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_Names]]()
-        models = {device.name: device.model for device in devices}
-        for device in devices:
+    places: equal ones together. Of more than MOST_PAIRS equal pairs, each device has one, with the next of its peers;
+    the others are in no plan.
+    """
+
+    def __init__(self, places: Sequence[Sequence[_Names]] = ()) -> None:
+        self._equal = {place: equal for equal in map(_each_once, places) for place in equal}
+        self._pairs = {place for equal in places for place in equal}
+        self._places = places
+
+    @classmethod
+    def of(cls, devices: Iterable[DeviceInfo]) -> Sisters:
+        known, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_Names]]()
+        models = {device.name: device.model for device in known}
+        for i, device in enumerate(known):
             alike.setdefault((models[device.name], b"", ()), []).append((device.name, ""))
-            for peer in device.peers:
-                if peer.name in models:
-                    kinds = (models[device.name], models[peer.name], _link(peer))
-                    alike.setdefault(kinds, []).append((device.name, peer.name))
-        self._equal = {place: places for places in alike.values() for place in places}
+            peers = {peer.name: peer for peer in device.peers}
+            for other in (*known[i + 1 :], *known[:i]):
+                if other.name in peers:
+                    kinds = (models[device.name], models[other.name], _link(peers[other.name]))
+                    alike.setdefault(kinds, []).append((device.name, other.name))
+        return cls([*alike.values()])
 
     def among(self, devices: Iterable[DeviceInfo]) -> Sisters:
         """The equal places among some of the devices."""
         names = {"", *(device.name for device in devices)}
-        kept = Sisters()
-        for place, places in self._equal.items():
-            if names.issuperset(place):
-                kept._equal[place] = [other for other in places if names.issuperset(other)]
-        return kept
+        return Sisters([[place for place in equal if names.issuperset(place)] for equal in self._places])
+
+    def has(self, device: str, factors: Factors) -> bool:
+        """Whether the place of a point is in the plan at all."""
+        place = (device, str(factors.get(PEER, "")))
+        return place not in self._pairs or place in self._equal
 
     def leads(self, device: str, factors: Factors) -> bool:
         """Whether the place of a point is the first of those that are equal to it, so that it stands for the others."""
@@ -62,6 +76,13 @@ class Sisters:
     def _place(self, device: str, factors: Factors) -> _Names:
         peer = str(factors.get(PEER, ""))
         return (device, peer) if (device, peer) in self._equal else (device, "")
+
+
+def _each_once(places: Sequence[_Names]) -> Sequence[_Names]:
+    """All places, or of very many pairs the first of each device."""
+    if len(places) <= MOST_PAIRS:
+        return places
+    return [*{device: (device, peer) for device, peer in reversed(places)}.values()][::-1]
 
 
 def _link(peer: Peer) -> _Link:
