@@ -14,14 +14,16 @@ import pytest
 from tests.calls import call
 from tests.node_of_gpus import FAULTY, Node, results, write
 
-from firsttouch.comparison.compare import ResultsComparison, compare_sides
+from firsttouch.comparison.compare import ResultsComparison, compare, compare_sides
 from firsttouch.comparison.missing import missing_devices
 from firsttouch.comparison.plain import output
 from firsttouch.comparison.runs import ComparedRun, of_results
 from firsttouch.comparison.sides import Sides, devices_of
 from firsttouch.comparison.table import Side
 from firsttouch.comparison.words import answers, notes, regression_lines, what_to_type
+from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import DeviceInfo
+from firsttouch.report.comparison import render
 
 GOOD, OTHER = Node(host="good"), Node(host="other")
 LIMIT = 0.05
@@ -227,11 +229,14 @@ def test_one_node_alone_is_judged_by_its_own_gpus() -> None:
 def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From directories to the terminal and the page, of which no figure is drawn."""
     monkeypatch.setattr("firsttouch.report.comparison.to_svgs", lambda specs: [""] * len(specs))
-    nodes = {"good": GOOD, "bad": replace(FAULTY, host="bad")}
+    good = Node(gpus=4, ranks=(), host="good")
+    nodes = {"good": good, "bad": replace(good, host="bad", slow_pair=(0, 2), slow_gpu=1, missing=3)}
     sides = [",".join(str(write(replace(node, run=n), tmp_path / f"{name}{n}")) for n in (1, 2, 3))
              for name, node in nodes.items()]  # fmt: skip
-    done = call("compare", *sides, "--fail-over", "5%", "--out", tmp_path / "page.html", COLUMNS="160")
+    done = call("compare", *sides, "--fail-over", "5%", COLUMNS="160")
     assert done.returncode == 1
     assert "3 regressions of more than 5 %" in done.stdout
-    assert "cuda:2 to cuda:5  32      19 slower" in done.stdout
-    assert "cuda:2 to cuda:5 is 47 % slower" in (tmp_path / "page.html").read_text()
+    assert re.search(r"cuda:0 to cuda:2 +\d+ +\d+ slower", done.stdout)
+    page = render(compare(sides, LIMIT), all_experiments())
+    assert "cuda:0 to cuda:2 is 47 % slower" in page
+    assert "Where it differs" in page
