@@ -225,8 +225,10 @@ def test_records_say_what_they_hold_for() -> None:
     assert measured_on([r for r in own if r.experiment == "context"]) == "measured on cuda:0, for 3 equal GPUs"
     assert measured_on([r for r in records if r.device == "cuda:1"]) == ""
     pair = next(r for r in records if r.experiment == "p2p-direct" and r.factors[PEER] == "cuda:1")
-    pair = msgspec.structs.replace(pair, stands_for=[Location(device="cuda:1", peer="cuda:0")])
-    assert measured_on([pair]) == "measured from cuda:0 to cuda:1, for 2 equal pairs"
+    others = [Location(device="cuda:1", peer="cuda:0"), Location(device="cuda:1", peer="cuda:2")]
+    for number, words in ((1, "both directions"), (2, "3 equal pairs")):
+        pair = msgspec.structs.replace(pair, stands_for=others[:number])
+        assert measured_on([pair]) == f"measured from cuda:0 to cuda:1, for {words}"
 
 
 # ------------------------------------------------------------------------------------------ one worker for all pairs

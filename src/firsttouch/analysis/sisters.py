@@ -38,7 +38,9 @@ def measured_on(records: Sequence[Record]) -> str:
     parts = []
     for (device, peer), rows in standing.items():
         most = 1 + max(len(r.stands_for) for r in rows)
-        where = f"from {device} to {peer}, for {most} equal pairs" if peer else f"on {device}, for {most} equal GPUs"
+        back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
+        pairs = "both directions" if back else f"{most} equal pairs"
+        where = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
         parts.append(f"{len(rows):,} of {len(points):,} points measured {where}")
     if len(parts) == 1 and len(next(iter(standing.values()))) == len(points):
         return parts[0].partition(" points ")[2]
