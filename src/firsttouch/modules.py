@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from firsttouch.errors import UsageError
 
@@ -75,8 +75,30 @@ def find_classes(
         UsageError: a module does not load, an entry point has no such class, a class lacks a required attribute or is
             invalid, or two classes have the same name.
     """
-    classes: dict[str, type[T]] = {}
-    for module, must_have in _modules(package, group, excluded):
+    search = _Search(base, package, group, noun, tuple(excluded), tuple(required), validate)
+    return {**_found(search, tuple(sys.path), tuple(_listed_files()))}
+
+
+class _Search(NamedTuple):
+    """The arguments of find_classes."""
+
+    base: type
+    package: ModuleType
+    group: str
+    noun: str
+    excluded: tuple[str, ...]
+    required: tuple[str, ...]
+    validate: Callable[[type[Any]], str]
+
+
+@cache
+def _found(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> dict[str, type[Any]]:
+    """What find_classes returns with the search path `path` and these files of users. Cached, because it is needed for
+    every point, and searching takes as long as a short point does.
+    """
+    base, noun = search.base, search.noun
+    classes: dict[str, type] = {}
+    for module, must_have in _modules(search, path, files):
         own = [
             v
             for v in vars(module).values()
@@ -85,8 +107,8 @@ def find_classes(
         if must_have and not own:
             raise UsageError(f"{module.__file__} defines no {noun}: no subclass of {base.__name__} that has a name")
         for kind in own:
-            name = _checked_name(kind, base, noun, required)
-            if problem := validate(kind):
+            name = _checked_name(kind, base, noun, search.required)
+            if problem := search.validate(kind):
                 raise UsageError(f"{_location(kind)}: the {noun} {name}: {problem}")
             if classes.setdefault(name, kind) is not kind:
                 earlier = classes[name]
@@ -145,21 +167,21 @@ def is_foreign(file: str) -> bool:
     return file in _foreign
 
 
-def _modules(package: ModuleType, group: str, excluded: Sequence[str]) -> Iterator[tuple[ModuleType, bool]]:
+def _modules(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> Iterator[tuple[ModuleType, bool]]:
     """Every module to search, and whether it must define a class."""
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name not in excluded:
-            yield importlib.import_module(f"{package.__name__}.{info.name}"), False
-    for point in _entry_points(group, tuple(sys.path)):
+    for info in pkgutil.iter_modules(search.package.__path__):
+        if info.name not in search.excluded:
+            yield importlib.import_module(f"{search.package.__name__}.{info.name}"), False
+    for point in _entry_points(search.group, path):
         yield _from_entry_point(point), True
-    for path in _listed_files():
-        yield _from_file(path), False
+    for file in files:
+        yield _from_file(file), False
 
 
 @cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Sequence[EntryPoint]:
-    """The entry points of a group on the search path `path`. Cached, because they are needed for every point, and
-    reading the metadata of a few hundred installed packages takes longer than measuring a short point.
+    """The entry points of a group on the search path `path`. Cached, because reading the metadata of a few hundred
+    installed packages takes longer than measuring a short point.
     """
     from importlib.metadata import entry_points
 
