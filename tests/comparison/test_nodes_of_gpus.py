@@ -20,7 +20,7 @@ from firsttouch.comparison.plain import output
 from firsttouch.comparison.runs import ComparedRun, of_results
 from firsttouch.comparison.sides import Sides, devices_of
 from firsttouch.comparison.table import Side
-from firsttouch.comparison.words import answers, notes, regression_lines, what_to_type
+from firsttouch.comparison.words import answers, notes, place_table, regression_lines, what_to_type
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.report.comparison import render
@@ -240,3 +240,34 @@ def test_the_command_names_pair_and_gpu(tmp_path: Path, monkeypatch: pytest.Monk
     page = render(compare(sides, LIMIT), all_experiments())
     assert "cuda:0 to cuda:2 is 47 % slower" in page
     assert "Where it differs" in page
+
+
+def test_one_gpu_of_two_backends_is_not_called_two_gpus() -> None:
+    def both(host: str) -> Side:
+        held = results(Node(gpus=1, host=host))
+        gpu = held.machine.devices[1]
+        held.machine.devices.append(msgspec.structs.replace(gpu, name="opencl:0", kind="opencl"))
+        twins = [msgspec.structs.replace(r, device="opencl:0") for r in held.records if r.device == gpu.name]
+        return Side(host, [of_results(host, replace(held, records=[*held.records, *twins]))])
+
+    (answer,) = answers(compare_sides(Sides([both("good"), both("other")], []), LIMIT))
+    assert "cuda:0 1.00 times as fast, opencl:0 1.00 times" in answer
+
+
+def test_the_ratio_of_a_pair_is_of_rates_or_of_times() -> None:
+    """A pair over which copies have 0.8 of their rate, and loads take twice as long."""
+
+    def slow(one: ComparedRun) -> ComparedRun:
+        for p in one.points:
+            if (p.device, '"peer":"cuda:1"' in p.factors) == ("cuda:0", True) and (p.flow == "out" or not p.flow):
+                times = 2.0 if one.definitions[p.definition].experiment == "p2p-latency" else 0.8
+                p.value = (p.value[0] * times, p.value[1] * times, p.value[2] * times, p.value[3])
+        return one
+
+    node = Node(gpus=2, ranks=())
+    fresh = [slow(of_results(f"o{n}", results(replace(node, run=n)))) for n in (1, 2, 3)]
+    comparison = compare_sides(Sides([side(node), Side("other", fresh)], []), LIMIT)
+    (place,) = output(comparison).places
+    assert (place.name, place.experiments[0]) == ("cuda:0 to cuda:1", "p2p-latency")
+    assert place.ratio == pytest.approx(2, rel=0.02)
+    assert place_table(comparison, comparison.places)[1][0][3] == "2.00"

@@ -293,3 +293,42 @@ def test_braces_in_a_strangers_file_are_no_placeholders() -> None:
     assert f"Each of 2 {bad}" in said
     assert f"Copies between GPUs, one way over {bad}" in said
     assert len(said) >= len(heads)
+
+
+def test_one_gpu_of_two_backends_is_one() -> None:
+    def both(gpus: int) -> FirstScreen:
+        node = Node(gpus=gpus)
+        known, rows = machine(node), [r for r in measured_on(node) if r.experiment in SHOWN]
+        twins = [msgspec.structs.replace(d, name=f"opencl:{d.name[5:]}", kind="opencl", peers=[])
+                 for d in known.devices if d.kind == "cuda" and d.available]  # fmt: skip
+        known.devices += twins
+        rows += [msgspec.structs.replace(r, device=f"opencl:{r.device[5:]}") for r in rows
+                 if r.device != "cpu" and "peer" not in r.factors and not r.parties]  # fmt: skip
+        return first_screen(Results(known, None, rows, []), [])
+
+    assert both(1).title.startswith("NVIDIA H100 80GB HBM3, ")
+    assert not both(1).gpus
+    assert both(2).title.startswith("2 x NVIDIA H100 80GB HBM3, NVLink switch, ")
+    assert {"Each of 2 NVIDIA H100 80GB HBM3 (cuda)", "Each of 2 NVIDIA H100 80GB HBM3 (opencl)"} <= set(texts(both(2)))
+
+
+def test_partitions_are_equals_and_no_gpus_of_their_own() -> None:
+    node = Node(gpus=4)
+    known, rows = machine(node), [r for r in measured_on(node) if r.experiment in SHOWN]
+    for i, device in enumerate(known.devices[1:5]):
+        device.facts |= {"model": device.title, "partitions": 2, "partition": i % 2, "partition_mode": "CPX, NPS1"}
+        device.facts["pci_bus"] = f"0000:0{i // 2}:00.0"
+        device.title = f"{device.title}, partition {i % 2 + 1} of 2 (CPX, NPS1)"
+        for peer in device.peers:
+            peer.link = "same GPU" if int(peer.name[-1]) // 2 == i // 2 else peer.link
+    screen = first_screen(Results(known, None, rows, []), [])
+    assert screen.title.startswith("2 x NVIDIA H100 80GB HBM3 (4 partitions, CPX, NPS1), NVLink switch, ")
+    assert "all 4 partitions alike" in texts(screen)["Each of 4 partitions"]
+
+
+def test_a_link_that_joins_some_pairs_only_is_said_to() -> None:
+    node = Node(gpus=3)
+    known = machine(node)
+    for peer in known.devices[3].peers:
+        peer.link = "PCIe"
+    assert "NVLink switch between some, " in first_screen(Results(known, None, [], []), []).title

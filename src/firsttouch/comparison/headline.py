@@ -24,7 +24,7 @@ from firsttouch.comparison.differences import (
     ExperimentDifference,
     judge,
 )
-from firsttouch.comparison.places import LEAST, MOST, ROLES, PlaceDifference, has_several
+from firsttouch.comparison.places import LEAST, MOST, ROLES, PlaceDifference, has_several, how_many
 from firsttouch.comparison.runs import factors_of
 from firsttouch.records.codebook import codebook_of
 from firsttouch.text import count, first_few, join_names, label, quantity
@@ -89,6 +89,7 @@ def _by_role(
         together.setdefault(roles.get(device, device), []).append(device)
     for role, devices in together.items():
         called, several = ROLES.get(role, role), len(devices) > 1
+        number = how_many(devices)
         differing = Counter(s.group.experiment for device in devices for s in by_device[device] if _is_notable(s))
         few = {name for name, n in differing.items() if several and n < MOST * len(devices)}
         own = {device: [s for s in by_device[device] if _is_notable(s) and s.group.experiment in few]
@@ -100,7 +101,7 @@ def _by_role(
             yield f"{len(alone) - MOST_PLACES} more {called}s differ"
         rest = [s for device in devices for s in by_device[device] if s not in own[device]]
         if rest:
-            all_of_them = f"{len(devices)} {called}s" if several else _ALONE.get(called, called)
+            all_of_them = f"{number} {called}s" if number > 1 else _ALONE.get(called, called)
             yield from _parts(called, rest, f"all else on {all_of_them}" if others or alone else all_of_them)
 
 
@@ -261,12 +262,14 @@ def ratios_seen(comparison: ResultsComparison, side: int) -> str:
     which none can be called a difference.
     """
     roles, names, speeds = device_roles(comparison), device_names(comparison), dict[str, list[float]]()
-    several = Counter(ROLES.get(role, role) for role in roles.values())
+    alike = {role: [device for device in roles if roles[device] == role] for role in roles.values()}
     for group in comparison.groups:
         if group.side == side and group.ratio and judge(group.unit, group.better, 1)[0] in (FASTER, SLOWER):
-            called = ROLES.get(roles.get(group.device, ""), group.device)
-            name = f"{n} {called}s" if (n := several[called]) > 1 and not comparison.of_devices else (
-                names.get(group.device, group.device))  # fmt: skip
+            role = roles.get(group.device, "")
+            n = how_many(alike.get(role, [group.device]))
+            name = names.get(group.device, group.device)
+            if n > 1 and not comparison.of_devices:
+                name = f"{n} {ROLES.get(role, role)}s"
             speeds.setdefault(name, []).append(group.ratio if group.better == "higher" else 1 / group.ratio)
     parts = [f"{_ALONE.get(name, name)} {_speeds(values)} times" for name, values in speeds.items()]
     return ", ".join((f"{parts[0]} as fast", *parts[1:])) if parts else ""

@@ -16,6 +16,7 @@ from statistics import median
 from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference
 from firsttouch.comparison.runs import IN, OUT, factors_of
 from firsttouch.comparison.table import AlignedPoints, Column, Side
+from firsttouch.machine.backends import kind_of
 from firsttouch.records.schema import PEER, RANKS, SELF, as_number
 from firsttouch.views.pairs import actor
 
@@ -84,6 +85,14 @@ class PlaceDifference:
             return abs(math.log(self.whole.ratio))
         return median(d.size for d in self.points if d.column.group[0] == self.experiments[0])
 
+    @property
+    def ratio(self) -> float | None:
+        """The median ratio of the points of the experiment that differs most, in which rates and times do not mix."""
+        if self.whole is not None and self.whole.ratio:  # of times
+            return 1 / self.whole.ratio if self.example.column.definition.better == "higher" else self.whole.ratio
+        ratios = [d.ratio for d in self.points if d.ratio and d.column.group[0] == self.experiments[0]]
+        return median(ratios) if ratios else None
+
     @cached_property
     def example(self) -> Difference:
         """Of the experiment that differs most: a point with the largest size, of data that cross one way if it can."""
@@ -116,8 +125,13 @@ class PlaceDifference:
 
 def has_several(sides: Sequence[Side]) -> bool:
     """Whether a side has several devices of one kind, so that it matters where points differ."""
-    roles = ({d.name: d.role for run in side.runs for d in run.devices} for side in sides)
-    return any(n > 1 for by_name in roles for n in Counter(by_name.values()).values())
+    kinds = ({d.name: (d.role, kind_of(d.name)) for run in side.runs for d in run.devices} for side in sides)
+    return any(n > 1 for by_name in kinds for n in Counter(by_name.values()).values())
+
+
+def how_many(devices: Iterable[str]) -> int:
+    """How many of one role there are at least; two backends may have the same ones."""
+    return max(Counter(map(kind_of, devices)).values())
 
 
 def place_of(column: Column, device: str = "") -> ComparedPlace:

@@ -106,8 +106,9 @@ class PointOutput(msgspec.Struct, kw_only=True):
 
 class PlaceOutput(msgspec.Struct, kw_only=True):
     """A device, a pair of devices, several of either, or the ranks of operations, that differs on one side. name: in
-    words, such as 'cuda:2 to cuda:5'. devices: of each place. experiments: in which it differs. points: how many are
-    apart, of `of_points`. ratio: of the largest difference. text: the sentence on it. example: one of its points.
+    words, such as 'cuda:2 to cuda:5'. devices: of each place. experiments: in which it differs, most in the first.
+    points: how many are apart, of `of_points`. ratio: the median of the first experiment, or of the place as a whole.
+    text: the sentence on it. example: one of its points.
     """
 
     name: str
@@ -294,7 +295,7 @@ def _place(kind: type[_Place], place: PlaceDifference, names: Sequence[str]) -> 
         worse=place.worse,
         points=len(place.points),
         of_points=place.total,
-        ratio=place.points[0].ratio,
+        ratio=place.ratio,
         text=place_text(place),
         example=_point(PointOutput, place.example, names),
     )

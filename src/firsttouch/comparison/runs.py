@@ -186,8 +186,7 @@ def of_results(name: str, results: Results) -> ComparedRun:
 
 def _device(d: DeviceInfo) -> MachineDevice:
     reason = "" if d.available else d.reason or "unknown reason"
-    model = d.facts.get("model", d.title)  # the title of a partition has its number
-    return MachineDevice(d.name, d.kind, d.role, str(model), reason, str(d.facts.get("pci_bus") or ""))
+    return MachineDevice(d.name, d.kind, d.role, d.product, reason, str(d.facts.get("pci_bus") or ""))
 
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:

@@ -6,7 +6,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.conditions import EQUAL, WARNING
@@ -419,7 +418,7 @@ def place_table(comparison: ResultsComparison, places: Sequence[PlaceDifference]
     heads = [*(["side"] if several else []), "where", "points", "that differ", "median ratio", "in"]
     rows = []
     for place in places:
-        ratio = ratio_text(median(d.ratio for d in place.points if d.ratio)) if place.points[0].ratio else ""
+        ratio = ratio_text(place.ratio) if place.ratio else ""
         rows.append(
             [
                 *([short[comparison.names[place.side]]] if several else []),

@@ -385,14 +385,18 @@ class DeviceInfo(Stored):
         return "processor" if self.capabilities.on_host_processor else "gpu"
 
     @property
+    def product(self) -> str:
+        """What its driver calls it. The title of a partition has its number, too."""
+        return str(self.facts.get("model", self.title))
+
+    @property
     def model(self) -> bytes:
         """What equal devices have in common: all that their driver states but what tells one from another, or is a
         state of the moment. Their links to others are not part of it.
         """
         entries = [msgspec.structs.replace(a, reason="", gpu_reason="", verified={}) for a in self.allocators]
         facts = {name: fact for name, fact in self.facts.items() if name not in OWN_FACTS}
-        title = facts.get("model", self.title)  # the title of a partition has its number
-        return encode_json([self.kind, title, facts, plain(self.capabilities), plain(entries)], order="sorted")
+        return encode_json([self.kind, self.product, facts, plain(self.capabilities), plain(entries)], order="sorted")
 
     @property
     def identity(self) -> str:

@@ -18,6 +18,7 @@ from firsttouch.analysis.sisters import measured_on
 from firsttouch.analysis.statistics import group_by, measured, median_of
 from firsttouch.figures import Bar, Figure
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
+from firsttouch.machine.partitions import SAME_GPU
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
 from firsttouch.outcomes.findings import numbers as of_runs
@@ -30,7 +31,8 @@ from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.sentences import quantity_text, sentences
-from firsttouch.text import caption, join_names, label
+from firsttouch.text import caption, count, join_names, label
+from firsttouch.views.gpus import by_product
 from firsttouch.views.headlines import MOST, headlines
 from firsttouch.views.latencies import latencies, may_be_cached
 from firsttouch.views.ranking import tied
@@ -248,18 +250,31 @@ def hardware(machine: Machine) -> str:
     followed by what connects them.
     """
     present = [d for d in machine.devices if d.available and d.role == "gpu"]
-    gpus = [_plain(d.title) for d in present]
-    kinds = [f"{n} x {name}" if (n := gpus.count(name)) > 1 else name for name in dict.fromkeys(gpus)]
-    names = {d.name for d in present}
-    between = dict.fromkeys(peer.link for d in present for peer in d.peers if peer.name in names)
+    gpus, names = _counted(present), {d.name for d in present}
+    links = (p.link for d in present for p in d.peers if p.same_driver and p.name in names)
+    between = dict.fromkeys(link for link in links if link != SAME_GPU)
     parts = [
-        *kinds,
-        *(link for link in between if link != "PCIe"),
+        *gpus,
+        *(link if len(between) == 1 else f"{link} between some" for link in between if link not in ("", "PCIe")),
         _plain(str(machine.facts.get("cpu", {}).get("model") or _host_title(machine.devices))),
     ]
     if gpus:
         parts.append(_link(machine))
     return ", ".join(filter(None, parts)) or machine.host
+
+
+def _counted(gpus: Sequence[DeviceInfo]) -> list[str]:
+    """Each model, with how many there are and their partitions: '2 x NVIDIA H200'. Two backends may have the same."""
+    models: dict[str, list[DeviceInfo]] = {}
+    for (product, _), same in by_product(gpus).items():
+        models[product] = max(models.get(product, []), same, key=len)
+    texts = []
+    for product, same in models.items():
+        parts = [d for d in same if "partitions" in d.facts]
+        n = len({str(d.facts["pci_bus"]) for d in parts}) if parts else len(same)
+        texts.append(f"{n} x {_plain(product)}" if n > 1 else _plain(product))
+        texts[-1] += f" ({count(len(parts), 'partition')}, {parts[0].facts['partition_mode']})" if parts else ""
+    return texts
 
 
 def absent(machine: Machine) -> list[str]:

@@ -242,25 +242,35 @@ GPU_MEASURES: Sequence[GpuMeasure] = (
 
 @dataclass(frozen=True)
 class EqualGpus:
-    """GPUs of one kind. measured: the points of each measure under the same conditions, one for each GPU with any."""
+    """GPUs of one model and backend, or partitions of GPUs. measured: the points of each measure under the same
+    conditions, one for each GPU with any.
+    """
 
     title: str
+    noun: str
     names: Sequence[str]
     measured: Sequence[tuple[GpuMeasure, Sequence[Record]]]
 
 
+def by_product(gpus: Iterable[DeviceInfo]) -> dict[tuple[str, str], list[DeviceInfo]]:
+    """The GPUs by product and backend, since two backends may have the same GPUs."""
+    kinds: dict[tuple[str, str], list[DeviceInfo]] = {}
+    for gpu in gpus:
+        kinds.setdefault((gpu.product, gpu.kind), []).append(gpu)
+    return kinds
+
+
 def equal_gpus(records: Sequence[Record], machine: Machine) -> list[EqualGpus]:
-    """The GPUs of each kind of which there are several, with what was measured of more than one."""
-    kinds: dict[str, list[DeviceInfo]] = {}
-    for gpu in gpus_of(machine, records):
-        kinds.setdefault(gpu.title, []).append(gpu)
-    made = []
-    for title, gpus in kinds.items():
+    """The GPUs of each model of which there are several, with what was measured of more than one."""
+    kinds, made = by_product(gpus_of(machine, records)), list[EqualGpus]()
+    for (product, kind), gpus in kinds.items():
+        title = product if sum(product == other for other, _ in kinds) == 1 else f"{product} ({kind})"
+        noun = "partition" if "partitions" in gpus[0].facts else "GPU"
         names = [gpu.name for gpu in gpus]
         own = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
         rows = [(measure, _of_measure(measure, own, main_allocator(gpus[0]))) for measure in GPU_MEASURES]
         if several := [(measure, some) for measure, some in rows if len(some) > 1]:
-            made.append(EqualGpus(title, names, several))
+            made.append(EqualGpus(title, noun, names, several))
     return made
 
 
@@ -281,7 +291,7 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
     details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
     for i, (measure, some) in enumerate(equals.measured):
         found, lacking = alikeness(some), [n for n in equals.names if n not in {r.device for r in some}]
-        said = compare_equals(found, "GPU", lambda r: r.device, lacking, f"of_{i}_")
+        said = compare_equals(found, equals.noun, lambda r: r.device, lacking, f"of_{i}_")
         own = {"size": label("size", found.usual.factors["size"]), "memory": memory_of(found.usual.factors)}
         value = "{value}" if i == 0 else f"{{usual_{i}}}"
         values.setdefault(said.text, []).append(f"{value} {literal(measure.text.format_map(own))}")
@@ -289,7 +299,7 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
         conditions |= said.conditions
         rows += [found.usual, *(r for r in some if r is not found.usual)]
     text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
-    kind = "GPUs" if one_kind else literal(equals.title)
+    kind = f"{equals.noun}s" if one_kind else literal(equals.title)
     claim = Claim("headline.gpus", text, f"each of {len(equals.names)} {kind}:", (EVERY,))
     return finding(claim, rows, details=details, **conditions)
 
