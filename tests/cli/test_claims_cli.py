@@ -23,6 +23,11 @@ def test_the_counts_come_first_and_all_fits_on_two_screens(capsys: pytest.Captur
     assert max(map(len, out.splitlines())) <= 100
 
 
+def test_one_claim_holds_and_one_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    claims.command([RESULTS / "h200-pairs"])
+    assert "papers, 1 holds here, 1 does not, 0 show no" in capsys.readouterr().out
+
+
 def test_json_has_every_claim_and_all_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
     claims.command([RESULTS / "h200-pagefault"], as_json=True)
     data = json.loads(capsys.readouterr().out)

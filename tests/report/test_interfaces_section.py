@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import sample
 from test_page import Elements
 from tests.movements import COPY, curve, direct, rates, record
@@ -67,6 +68,13 @@ def test_each_cell_has_the_colour_of_the_fastest_and_is_grey_without_one():
     assert told[0][3:] == ["kernel 4 GB/s", "copy-engine 1 GB/s"]
     assert told[1][:3] == ["kernel or copy-engine", "", "size 64 KiB"]
     assert [cell["x"] for cell in cells] == ["4 KiB", "64 KiB", "1 MiB", "16 MiB"]
+
+
+def test_answers_about_two_devices_come_before_those_about_one():
+    own = [msgspec.structs.replace(r, factors={**r.factors, "peer": "self"}) for r in OWN]
+    between = [*curve("kernel", rates(9, 8, 10, 10)), *curve("copy-engine", rates(1, 8, 2, 30))]
+    (part,) = parts(interfaces([*own, *between]))
+    assert [answer.what for answer in part.open] == ["gpu:0 to gpu:1", "within gpu:0 (out)"]
 
 
 def test_hostile_text_stays_text():

@@ -90,11 +90,17 @@ def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> 
     return Claims(summary=_summary(verdicts), claims=verdicts)
 
 
+_VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
+    ("holds", "hold", "holds"), ("does not hold", "do", "does"), ("no clear difference", "show", "shows")
+)  # fmt: skip
+
+
 def _summary(verdicts: Sequence[Verdict]) -> str:
     numbers = Counter(verdict.verdict for verdict in verdicts)
+    hold, do, show = (verb if numbers[verdict] != 1 else of_one for verdict, verb, of_one in _VERBS)
     return (
-        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} hold here, "
-        f"{numbers['does not hold']} do not, {numbers['no clear difference']} show no clear difference, "
+        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} {hold} here, "
+        f"{numbers['does not hold']} {do} not, {numbers['no clear difference']} {show} no clear difference, "
         f"{numbers['not testable']} can't be tested with these results."
     )
 

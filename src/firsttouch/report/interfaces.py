@@ -29,7 +29,7 @@ from firsttouch.outputs import Output
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.movements import BETWEEN, alike_in_words, by_way, in_words, joined, shared_and_own
+from firsttouch.report.movements import BETWEEN, WITHIN, alike_in_words, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
 from firsttouch.text import count, join_names
 from firsttouch.units import format_number, format_size
@@ -64,6 +64,11 @@ class InterfaceAnswer:
         """Whether several interfaces were measured."""
         return any(map(_has_choice, self.curves))
 
+    @property
+    def is_within_one(self) -> bool:
+        """Whether no data move from one device to another."""
+        return all(in_words(rows[0].conditions).get(BETWEEN, "").startswith(WITHIN) for rows in self.curves)
+
 
 @dataclass(frozen=True)
 class AnswersOfKind:
@@ -92,7 +97,9 @@ def _has_choice(rows: Sequence[MovementRow]) -> bool:
 
 
 def parts(fastest: Interfaces) -> list[AnswersOfKind]:
-    """The answers of each kind and measure. Those with a choice come first, in the order of the records."""
+    """The answers of each kind and measure. Those with a choice come first, and of these the ones between several
+    devices; otherwise they are in the order of the records.
+    """
     of_kinds: dict[tuple[str, Measure], list[list[MovementRow]]] = {}
     for rows in fastest.curves:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
@@ -108,7 +115,7 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
                    [curves[i] for i in places])
             for places in alike.values()
         ]  # fmt: skip
-        answers.sort(key=lambda answer: not answer.is_open)
+        answers.sort(key=lambda answer: (not answer.is_open, answer.is_within_one))
         chosen = [rows for rows in curves if _has_choice(rows)]
         made.append(AnswersOfKind(kind, measure, TITLES[kind, measure], ", ".join(shared.values()), answers, chosen))
     return made

@@ -12,6 +12,8 @@ from firsttouch.text import join_names, label, named
 
 BETWEEN = "between"
 """The condition in words that says between whom data move."""
+WITHIN = "within "
+"""How that condition begins if data stay in one device."""
 MOST_NAMED, MOST_VALUES = 3, 6
 """The most movements with the same answer that are named one by one, and the most values of a condition."""
 
@@ -45,12 +47,12 @@ def between_text(rest: dict[str, Scalar]) -> str:
     device, node, direction = (rest.pop(name, None) for name in ("device", NODE, "direction"))
     if "from" in rest:
         source, target = str(rest.pop("from")), str(rest.pop("to", ""))
-        return f"within {source}" if source == target else f"{source} to {target}"
+        return f"{WITHIN}{source}" if source == target else f"{source} to {target}"
     if PEER not in rest:
         return f"on {device}"
     acting, peer = str(device if node is None else node), str(rest.pop(PEER))
     if peer in (SELF, acting):
-        return f"within {acting}{_OWN.get(str(direction), '')}"
+        return f"{WITHIN}{acting}{_OWN.get(str(direction), '')}"
     return _WAYS.get(str(direction), "{} to {}").format(acting, peer)
 
 
