@@ -134,7 +134,7 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
 
     active = {row.state.layer: row.state.active for row in sources}
     absent = [layer for layer, is_active in active.items() if not is_active]
-    seen = f"{len(active) - len(absent)} of {len(active)} layers of a profile see something here"
+    seen = f"{len(active) - len(absent)} of {len(active)} layers of a profile are available here"
     return SourcesOutput(
         summary=f"{seen}{f', all but {join_names(absent)}' if absent else ''}.",
         sources=[SourceOutput(**asdict(row.state), sees=row.sees) for row in sources],

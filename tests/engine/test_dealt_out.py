@@ -58,7 +58,7 @@ def test_an_application_is_shared_by_all_devices_once(app: str) -> None:
     assert not told
     assert measured("app", app, ["hip:1"], told, **explicit) == {("hip:1", 1): 1}
     (sentence,) = told
-    assert f"left out of {app} on hip:1: points of 4 ranks (ranks are dealt out" in sentence
+    assert f"left out of {app} on hip:1: points of 4 ranks (ranks are assigned" in sentence
     with pytest.raises(UsageError, match="devices from hip:0 on; --device hip:0 measures them"):
         measured("app", app, ["hip:1"], told, **explicit, ranks=[4])
 
@@ -70,7 +70,7 @@ def test_further_devices_have_no_entry_without_content(name: str) -> None:
     assert {device for device, _ in plan} == {"hip:0"}
     assert ("hip:0", 0) not in plan
     assert not told
-    with pytest.raises(UsageError, match=r"can't run on hip:1, hip:3: ranks are dealt out .* from hip:0 on"):
+    with pytest.raises(UsageError, match=r"can't run on hip:1, hip:3: ranks are assigned .* from hip:0 on"):
         measured("run", name, ["hip:1", "hip:3"], told)
     listed = list_experiment(Together() if name == "together" else KINDS["run"].experiments({})[name], NODE, "quick")
     assert [*listed.devices][-1] == "hip:0"

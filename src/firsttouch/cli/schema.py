@@ -13,7 +13,7 @@ from firsttouch.cli.output import print_json, print_stdout
 
 def command(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="That of a command or a file; without it, all are listed.")
+        str, typer.Argument(metavar="NAME", help="Of a command or a file; without it, all are listed.")
     ] = "",
     as_json: AsJsonOption = False,
 ) -> None:

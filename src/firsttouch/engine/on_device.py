@@ -41,7 +41,7 @@ _Placed: TypeAlias = tuple[Candidate, tuple[str, ...]]
 """A combination of factors with the device of each rank."""
 _MANY = f"more than {MOST_PAIRS} pairs are equal; --device names those to measure"
 """Why a pair of devices is in no plan."""
-_FROM_FIRST = "ranks are dealt out among the driver's devices from {0} on; --device {0} measures them"
+_FROM_FIRST = "ranks are assigned to the driver's devices from {0} on; --device {0} measures them"
 """Why a point is not this device's. Points that several devices carry out belong to that of the first rank."""
 
 

@@ -28,7 +28,7 @@ def interface_factor(device: DeviceInfo) -> Factor:
 
 
 def devices_of(device: DeviceInfo) -> list[str]:
-    """The devices among which ranks are dealt out: those of the driver."""
+    """The devices among which ranks are assigned in turn: those of the driver."""
     others = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
     return sorted([device.name, *others], key=lambda name: (len(name), name))
 

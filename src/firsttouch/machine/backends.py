@@ -81,8 +81,8 @@ HIP_UNTESTED = (
 )
 _BETWEEN = "access, copies, messages and collective operations"
 BETWEEN_NVIDIA = (
-    f"Between NVIDIA GPUs, {_BETWEEN}, by NCCL and staged by MPI, have run on two H100s connected by NVLink; not on "
-    "more GPUs, on several hosts, or by an MPI that takes GPU memory (docs/evidence/coverage.md)."
+    f"Between NVIDIA GPUs, {_BETWEEN}, by NCCL and staged by MPI, have run on two H100s and two H200s connected by "
+    "NVLink; not on more GPUs, on several hosts, or by an MPI that takes GPU memory (docs/evidence/coverage.md)."
 )
 BETWEEN_AMD = (
     f"Between AMD GPUs, {_BETWEEN}, by RCCL and GPU-aware MPI too, have run on stand-ins only so far, not on a machine "

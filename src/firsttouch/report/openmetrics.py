@@ -92,7 +92,7 @@ def _add_run(
         metrics.add("run_start", "seconds", "When the run began, since 1970.", common, when)
     statuses = [("suspect" if r.suspect else "wrong" if r.verified is False else r.status) for r in held.records]
     for status in dict.fromkeys(statuses):
-        text = "Points by status; wrong: the data were not right; suspect: the value cannot be."
+        text = "Points by status; wrong: the data were not right; suspect: the value breaks a rule of plausibility."
         metrics.add("points", "", text, {**common, "status": status}, statuses.count(status))
     records = {key_of(record): record for record in held.records}
     for number in screen.numbers:
