@@ -6,6 +6,7 @@ machine (AllocatorInfo). For allocators that semantics.py does not have, only th
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, TypeAlias
 
 from firsttouch.allocators.semantics import SEMANTICS, AllocatorRole, PageLocation, RequestedPages, Variant
@@ -117,6 +118,7 @@ def coherence(info: AllocatorInfo) -> Coherence | None:
     return None if info.concurrent is None else "kernel" if info.concurrent else "synchronisation"
 
 
+@cache
 def common_allocator(role: AllocatorRole) -> str:
     """The usual allocator of a role."""
     return next(name for name, known in SEMANTICS.items() if not known.variant and known.role == role)

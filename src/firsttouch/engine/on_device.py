@@ -27,7 +27,7 @@ from firsttouch.experiment.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiment.presets import Candidate, excluded, left_out
+from firsttouch.experiment.presets import Candidate, excluded, left_out, not_measured
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Location, Point, Request, Scalar
 from firsttouch.text import join_names
@@ -162,7 +162,7 @@ class ExperimentOnDevice:
             factors = candidate.factors
             if why := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
                 meaningless.setdefault(self._choice(factors), why)
-            elif not self.chosen and (why := left_out(candidate)):
+            elif not self.chosen and (why := not_measured(candidate)):
                 left_out_why[why] = None
             elif (first := next(iter(places := places_of(self.experiment, factors, self.device)), name)) != name:
                 elsewhere.setdefault(first, {})[self._choice(factors)] = len(places)
@@ -194,8 +194,9 @@ class ExperimentOnDevice:
 
     def _candidates(self) -> Iterator[Candidate]:
         """All combinations of the factors' values, without those for which an equal device or pair stands."""
+        names = [f.name for f in self.factors]
         for values in itertools.product(*(f.values for f in self.factors)):
-            factors = Factors(zip((f.name for f in self.factors), values, strict=True))
+            factors = Factors(zip(names, values, strict=True))
             if not self.sisters.has(self.device.name, factors):
                 self.refused[_MANY] = ["pairs that are not of each with the next"]
                 continue
@@ -285,7 +286,7 @@ class ExperimentOnDevice:
         those of them that can be measured are kept; of these only those whose other factors are usual, if there are
         any. If none can be measured, one point for each reason is kept.
         """
-        kept = [not left_out(candidate) for candidate, _ in candidates]
+        kept = [not not_measured(candidate) for candidate, _ in candidates]
         choices = [self._choice(candidate.factors) for candidate, _ in candidates]
         covered = set(itertools.compress(choices, kept))
         missing = [i for i, choice in enumerate(choices) if choice not in covered]
@@ -326,7 +327,7 @@ class ExperimentOnDevice:
         return list(kept.values())
 
     def _candidate(self, factors: Factors) -> Candidate:
-        switches = tuple(factors.get(name) for name in SWITCHES)
+        switches = tuple(map(factors.get, SWITCHES))
         if switches not in self._devices:
             self._devices[switches] = optimistic_device(self.device, factors)
         return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)

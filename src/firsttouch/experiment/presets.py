@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from firsttouch.allocators import properties as allocators
@@ -120,7 +121,7 @@ def holds(condition: RuleCondition, value: PropertyValue) -> bool:
 # ------------------------------------------------------------------------------------------------------------ rules
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PresetRule:
     """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
 
@@ -270,12 +271,17 @@ PROPERTIES: Mapping[str, Property] = {
 
 def excluded(candidate: Candidate) -> str:
     """Returns why a strict rule leaves out the candidate, or '' if none does."""
-    return _first_reason(candidate, [rule for rule in candidate.experiment.rules if rule.strict])
+    return _first_reason(candidate, strict=True)
+
+
+def not_measured(candidate: Candidate) -> str:
+    """Returns why the preset does not measure the candidate, which no strict rule leaves out, or '' if it does."""
+    return _first_reason(candidate, strict=False)
 
 
 def left_out(candidate: Candidate) -> str:
     """Returns why the preset does not measure the candidate, or '' if it does."""
-    return excluded(candidate) or _first_reason(candidate, candidate.experiment.rules)
+    return excluded(candidate) or not_measured(candidate)
 
 
 def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
@@ -283,13 +289,19 @@ def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool
     return _Matcher(candidate).meets(conditions)
 
 
-def _first_reason(candidate: Candidate, rules: Sequence[PresetRule]) -> str:
+def _first_reason(candidate: Candidate, *, strict: bool) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
     matcher = _Matcher(candidate)
-    for rule in rules:
-        if candidate.preset in rule.presets and matcher.meets(rule.of):
+    for rule in _rules(tuple(candidate.experiment.rules), candidate.preset, strict):
+        if matcher.meets(rule.of):
             return "" if rule.measured is not None and matcher.meets(rule.measured) else rule.why
     return ""
+
+
+@cache
+def _rules(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
+    """Those of a preset that are strict, or not."""
+    return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
 
 
 class _Matcher:
@@ -300,10 +312,11 @@ class _Matcher:
         self._known: dict[str, PropertyValue] = {**candidate.factors}
 
     def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
-        own = self._candidate.experiment.properties
+        known = self._known
         for name, condition in conditions.items():
-            if name not in self._known:
-                self._known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
-            if not holds(condition, self._known[name]):
+            if name not in known:
+                own = self._candidate.experiment.properties
+                known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
+            if not holds(condition, known[name]):
                 return False
         return True
