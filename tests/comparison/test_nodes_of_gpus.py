@@ -129,6 +129,7 @@ def test_one_run_a_side_cannot_tell_but_of_a_missing_gpu() -> None:
     assert comparison.exit_status == 1
     assert "one run a side cannot tell a change from what differs from run to run" in answer
     assert "Furthest apart: cuda:2 to cuda:5 is 47 % apart (" in answer
+    assert re.search(r"7 GPUs [0-9]", answer), answer
     assert [line.partition(":")[0] + line.partition(":")[2][:12] for line in regression_lines(comparison)] == [
         "cuda3 is missing"
     ]

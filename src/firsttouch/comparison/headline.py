@@ -262,7 +262,8 @@ def ratios_seen(comparison: ResultsComparison, side: int) -> str:
     which none can be called a difference.
     """
     roles, names, speeds = device_roles(comparison), device_names(comparison), dict[str, list[float]]()
-    alike = {role: [device for device in roles if roles[device] == role] for role in roles.values()}
+    compared = {group.device for group in comparison.groups if group.side == side}
+    alike = {role: [device for device in compared if roles.get(device) == role] for role in roles.values()}
     for group in comparison.groups:
         if group.side == side and group.ratio and judge(group.unit, group.better, 1)[0] in (FASTER, SLOWER):
             role = roles.get(group.device, "")

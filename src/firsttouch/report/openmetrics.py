@@ -100,7 +100,7 @@ def _add_run(
         if isinstance(finding.value, Quantity):
             unit, scale = _unit(finding.value.unit)
             conditions = {n: v for n, v in finding.conditions.items() if not isinstance(v, tuple)}
-            text = "A number of the first screen: 'what' says of what, other labels under which conditions."
+            text = "A number of the first screen: the label 'what' names it, the others are its conditions."
             labels = {**conditions, **common, "what": number.head}
             metrics.add(_headline(finding.claim.id), unit, text, labels, scale * finding.value.value)
         for record in (records[key] for key in finding.points if key in records):
