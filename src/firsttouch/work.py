@@ -43,10 +43,9 @@ class ExperimentWork(Work):
         return experiments.all_experiments()
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
-        known = experiments.all_experiments()
-        if experiment not in known:
+        if (known := experiments.find_experiment(experiment)) is None:
             raise UsageError(f"there is no experiment {experiment} in this version of firsttouch")
-        return known[experiment]
+        return known
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """All. Where there is a GPU, a quick run of everything does without kernels on the host's processor."""
