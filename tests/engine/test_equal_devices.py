@@ -24,7 +24,7 @@ from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sisters import Sisters
 from firsttouch.experiments import all_experiments
-from firsttouch.records.reading import key_of, load_results
+from firsttouch.records.reading import Results, key_of, load_results
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Peer, Record, Request
 from firsttouch.views.sisters import differences
 from firsttouch.work import RUN
@@ -216,6 +216,20 @@ def test_where_the_first_gpu_is_the_odd_one_the_next_stands_for_the_others() -> 
     records.append(msgspec.structs.replace(context, device="cuda:1", stands_for=[Location(device="cuda:2")]))
     assert not RUN.further(request, records)
     assert [r.device for r in for_device(records, "cuda:2") if r.experiment == "context"] == ["cuda:1"]
+    held = [r for r in Results(results(Node()).machine, request, records).records if r.experiment == "context"]
+    assert [(r.device, [o.device for o in r.stands_for]) for r in held] == [("cuda:0", []), ("cuda:1", ["cuda:2"])]
+
+
+def test_a_gpu_with_points_of_its_own_is_not_said_to_be_equal() -> None:
+    request, records = as_measured(Node(gpus=4, slow_gpu=2))
+    context = next(r for r in records if r.experiment == "context")
+    latency = next(r for r in records if r.experiment == "latency" and r.device == "cuda:0")
+    latency = msgspec.structs.replace(latency, factors={"size": 1}, stands_for=context.stands_for)
+    known = [context, latency, msgspec.structs.replace(context, device="cuda:2", stands_for=[])]
+    held = Results(results(Node()).machine, request, known).records
+    assert measured_on(held[:1]) == "measured on cuda:0, for 3 equal GPUs"
+    assert measured_on(held[:2]) == "measured on cuda:0, for up to 4 equal GPUs"
+    assert context.stands_for == latency.stands_for
 
 
 def test_records_say_what_they_hold_for() -> None:

@@ -37,7 +37,8 @@ def measured_on(records: Sequence[Record]) -> str:
             standing.setdefault((record.device, peer), []).append(record)
     parts = []
     for (device, peer), rows in standing.items():
-        most = 1 + max(len(r.stands_for) for r in rows)
+        numbers = {1 + len(r.stands_for) for r in rows}
+        most = f"{'up to ' if len(numbers) > 1 else ''}{max(numbers)}"
         back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
         pairs = "both directions" if back else f"{most} equal pairs"
         where = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"

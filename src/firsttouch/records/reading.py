@@ -18,7 +18,7 @@ from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
 from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark
-from firsttouch.records.schema import MAJOR, MINOR, RELATIVE_TO, Machine, Record, Request, Scalar, plain
+from firsttouch.records.schema import MAJOR, MINOR, PEER, RELATIVE_TO, Machine, Record, Request, Scalar, plain
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 
 RESULTS, MACHINE, RUN = "results.jsonl", "machine.json", "run.json"
@@ -84,6 +84,29 @@ class Results:
         if self.request is not None and (baseline := self.request.relative_to):
             named = {RELATIVE_TO: baseline}
             self.records = [msgspec.structs.replace(r, counters=r.counters | named) for r in self.records]
+        self.records = _standing_for_others(self.records)
+
+
+def _standing_for_others(records: list[Record]) -> list[Record]:
+    """The records, of which none stands for a device or pair that has one of its own, or for which a later one stands:
+    a GPU that was found to differ from the first is measured for itself.
+    """
+    if not any(r.stands_for for r in records):
+        return records
+    held = {_place(r, r.device, r.factors.get(PEER)) for r in records if r.status == "ok"}
+    kept = []
+    for r in reversed(records):
+        others = {_place(r, other.device, other.peer or r.factors.get(PEER)): other for other in r.stands_for}
+        left = [other for place, other in others.items() if place not in held]
+        held.update(others)
+        kept.append(r if len(left) == len(r.stands_for) else msgspec.structs.replace(r, stands_for=left))
+    return kept[::-1]
+
+
+def _place(record: Record, device: str, peer: Scalar) -> tuple[object, ...]:
+    """The identity of a record's point on another device, or with another peer."""
+    rest = frozenset((name, value) for name, value in record.factors.items() if name != PEER)
+    return record.experiment, device, peer, rest
 
 
 @dataclass
