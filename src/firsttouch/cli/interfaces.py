@@ -37,7 +37,8 @@ def command(
     """Show by which interface data move fastest, by how much, and between which sizes that changes.
 
     For direct access, copies, messages and collective operations: by time and by bandwidth, for each pair, memory and
-    size. Only verified points count. An interface is the fastest where its interval is apart from all others.
+    size. Only verified points count. An interface is the fastest where its interval is apart from all others and it
+    wins by at least 2 %.
 
     Example: firsttouch interfaces results/h200-pairs
     """

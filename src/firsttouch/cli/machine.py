@@ -44,7 +44,7 @@ _SECTIONS: Sequence[tuple[str, str]] = (
 
 
 def command(
-    json: bool = typer.Option(False, "--json", help="Print the record as JSON on stdout, and nothing else there."),
+    json: bool = typer.Option(False, "--json", help="One JSON object on stdout, and nothing else there."),
 ) -> None:
     """Show what this machine is: CPU, caches, NUMA, huge pages, GPUs, links, drivers, libraries and limits.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import DevicesOption, path
+from firsttouch.cli.options import AsJsonOption, DevicesOption, path
 from firsttouch.cli.output import print_json, print_stderr, printable
 from firsttouch.errors import UsageError
 
@@ -45,13 +45,13 @@ def command(
             help="With --verify: directory for methods.json, which `run --trust-verified` reads.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="A list of cells, as JSON on stdout, and nothing else there.")
-    ] = False,
+    as_json: AsJsonOption = False,
 ) -> None:
     """Show what each allocator is on this machine: whether it is available, when its pages are allocated, whether CPU
     and GPU access it, its page size, who caches it, whether it is coherent and usable by both at once, whether their
     atomics are atomic together, and whether its pages migrate.
+
+    Without --device, one of several equal GPUs is examined for all.
 
     Example: firsttouch methods --device cpu --verify
     """

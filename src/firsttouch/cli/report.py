@@ -54,7 +54,7 @@ def command(
         list[Path] | None,
         typer.Option("--module", parser=path, metavar="FILE", help="Experiments or applications of your own."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, and nothing else there.")] = False,
 ) -> None:
     """Write one self-contained HTML page for one or several directories of results or of profiles; or figures, or a
     table.
