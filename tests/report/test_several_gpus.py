@@ -212,6 +212,8 @@ def test_the_table_of_gpus_has_what_is_apart_with_its_part_of_the_usual_value() 
     assert rows["cuda:2"][-2:] == ["198 GB/s (0.53, to cuda:5)", "373 GB/s"]
     assert rows["cuda:5"][-1] == "198 GB/s (0.53, from cuda:2)"
     assert not any(screen_of(Node()).gpus[0].kinds)
+    (table,) = screen_of(Node(gpus=4, slow_pair=(2, 1), slow_gbs=430.0)).gpus
+    assert [row[-2] for row in table.rows if row[0] == "cuda:2"] == ["373 GB/s"]  # not that of its faster pair
 
 
 def test_the_matrix_of_a_section_has_its_diagonal_apart_from_the_scale_of_the_pairs() -> None:

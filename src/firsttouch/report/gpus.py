@@ -90,8 +90,7 @@ def _column(
 ) -> dict[str, tuple[str, bool]]:
     """For each GPU its worst record as text, and whether that is apart from the usual one, whose ratio it then has."""
     found, cells = alikeness(records), dict[str, tuple[str, bool]]()
-    worst_first = [*found.apart, *sorted(found.alike, key=median_of, reverse=records[0].better == "lower")]
-    for record in worst_first:
+    for record in sorted(records, key=median_of, reverse=records[0].better == "lower"):
         text, apart = quantity_text(quantity(record)), any(record is other for other in found.apart)
         if apart:
             ratio = compact(ratio_of(quantity(record), quantity(found.usual)).value, RATIO)
