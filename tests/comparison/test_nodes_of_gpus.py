@@ -221,6 +221,7 @@ def test_one_node_alone_is_judged_by_its_own_gpus() -> None:
         "cuda:2 to cuda:5 is 47 % slower",
         "cuda:6: slower in bandwidth, 0.89.",
     ]
+    assert "; 19 of 32 points)" in more[1]  # all of copies, access and messages between the two
     assert comparison.exit_status == 1
     assert not any("cuda:0" in line for line in regression_lines(comparison))
     alike = compare_sides(Sides(devices_of(side(GOOD, 1)), [], of_devices=True), LIMIT)

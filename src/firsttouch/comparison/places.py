@@ -148,6 +148,11 @@ def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Diffe
     found: list[PlaceDifference] = []
     if not differences.fleet:
         return found
+    totals: Counter[tuple[ComparedPlace, str]] = Counter()
+    for rows, side in zip(table.sides, sides, strict=True):
+        known = (table.value[rows] == table.value[rows]).any(axis=0)  # others are NaN
+        of_side = [column for column, has in zip(table.columns, known, strict=True) if has]
+        totals.update((place_of(column, side.name), column.group[0]) for column in of_side)
     ends: dict[tuple[ComparedPlace, bool | None], list[Difference]] = {}
     for d in differences.points:
         if (place := place_of(d.column, sides[d.side].name)).is_pair and d.size >= math.log1p(LEAST):
@@ -156,7 +161,8 @@ def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Diffe
         if len(points) >= FAR_POINTS:
             points.sort(key=lambda d: -d.size)
             flows = {_sender(d.column, sides[d.side].name) for d in points}
-            found.append(PlaceDifference(_directed(place, flows), points[0].side, (place,), tuple(points), len(points)))
+            total = sum(totals[place, experiment] for experiment in {d.column.group[0] for d in points})
+            found.append(PlaceDifference(_directed(place, flows), points[0].side, (place,), tuple(points), total))
     return sorted(found, key=lambda p: -p.size)
 
 
