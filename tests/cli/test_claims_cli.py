@@ -43,10 +43,10 @@ def test_the_docs_quote_what_is_printed(capsys: pytest.CaptureFixture[str]) -> N
     claims.command([RESULTS / "h200-standard"])
     printed = capsys.readouterr().out.splitlines()
     claimed = printed[0].split()[1]
-    for name, sentence in {
-        "docs/published.md": f"{claimed} orderings, ratios and trends",
-        "README.md": f"{claimed} claims of five",
+    for name, quoted in {
+        "docs/published.md": [f"{claimed} orderings, ratios and trends"],
+        "README.md": [f"{claimed} claims of five", *printed[:7]],
     }.items():
         page = (RESULTS.parent / name).read_text()
-        for line in [sentence, *printed[:7]]:
+        for line in quoted:
             assert line.strip() in page, f"{name} quotes other numbers"
