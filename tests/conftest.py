@@ -6,7 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr != "not exhaustive":
         os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is printed depends on it
+    gc.disable()  # until all tests are collected, of which nothing becomes garbage
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each process of pytest-xdist begins to collect elsewhere, so that they compile different files in a new clone."""
+    report = yield
+    worker, number = os.environ.get("PYTEST_XDIST_WORKER", ""), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if worker and isinstance(collector, pytest.Dir) and collector.path == Path(__file__).parent:
+        begin = len(report.result) * int(worker.removeprefix("gw")) // number
+        report.result = [*report.result[begin:], *report.result[:begin]]
+    return report
 
 
 LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "experiments")
@@ -25,14 +39,16 @@ LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "expe
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts by folder and file, which leaves the tests of a file as they are."""
     order = {name: i for i, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+    items.sort(key=lambda item: (order.get(item.path.parent.name, len(order)), item.path))
 
 
 def pytest_collection_finish() -> None:
     """Exempts the collected tests from garbage collection, which every run of an application begins with."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 MakeOnce = Callable[[str, Callable[[Path], object]], Path]
