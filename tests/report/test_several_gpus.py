@@ -281,6 +281,11 @@ def test_a_monitoring_system_gets_the_same_series_whether_or_not_a_pair_is_slow(
     assert series(Node(gpus=4)) == series(Node(gpus=4, slow_pair=(2, 1), slow_gpu=3))
 
 
+def test_runs_of_a_node_show_the_same_of_engines_that_are_as_good() -> None:
+    for run in range(3):
+        assert "(copy-engine)" in texts(screen_of(Node(gpus=3, run=run)))["Copies between GPUs, one way"]
+
+
 def test_braces_in_a_strangers_file_are_no_placeholders() -> None:
     node = Node(gpus=4, every=False)
     known, bad = machine(node), "<b>{value}{x}"

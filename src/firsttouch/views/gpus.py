@@ -11,6 +11,7 @@ import msgspec
 from firsttouch.allocators.properties import common_allocator, main_allocator
 from firsttouch.analysis.alike import FEWEST, alikeness
 from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, counter, finding, literal, number, quantity
+from firsttouch.analysis.interfaces import LEAST_WIN
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Machine, Record, Scalar
 from firsttouch.text import join_names, label
@@ -73,7 +74,8 @@ def numbers_of_several(records: Sequence[Record], machine: Machine) -> list[Find
 
 def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, **factors: object) -> list[PairsOfLink]:
     """The points between GPUs with these factors, under the conditions that most pairs have, and of several such at the
-    largest size, and of those the best. They are in groups by kind of link, that with most pairs first.
+    largest size; of those the best, or the first that are as good, so that runs of one machine have the same. They are
+    in groups by kind of link, that with most pairs first.
     """
     known = list(records)
     gpus = {d.name: d for d in gpus_of(machine, known)}
@@ -86,15 +88,12 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
     ]  # fmt: skip
     if not rows:
         return []
-    sign = -1 if rows[0].better == "lower" else 1
-    usual = max(
-        groups_apart_from(rows, *_PAIR),
-        key=lambda some: (
-            len(group_by(some, *_PAIR)),
-            number(some[0], "size"),
-            sign * median_of(alikeness(some).usual),
-        ),
-    )
+    several = groups_apart_from(rows, *_PAIR)
+    extents = [(len(group_by(some, *_PAIR)), number(some[0], "size")) for some in several]
+    widest = [some for some, extent in zip(several, extents, strict=True) if extent == max(extents)]
+    middles = [median_of(alikeness(some).usual) for some in widest]
+    best = min(middles) if rows[0].better == "lower" else max(middles)
+    usual = next(some for some, m in zip(widest, middles, strict=True) if max(m, best) <= LEAST_WIN * min(m, best))
     by_link: dict[tuple[object, ...], list[Record]] = {}
     for (device, peer), same in group_by(usual, *_PAIR).items():
         by_link.setdefault(_link(gpus, device, peer), []).append(same[0])
