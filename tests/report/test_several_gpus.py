@@ -281,6 +281,21 @@ def test_a_monitoring_system_gets_the_same_series_whether_or_not_a_pair_is_slow(
     assert series(Node(gpus=4)) == series(Node(gpus=4, slow_pair=(2, 1), slow_gpu=3))
 
 
+def test_sections_compare_no_pairs_over_different_links() -> None:
+    def slowed(r: Record) -> Record:
+        assert r.summary is not None
+        tenth = {n: getattr(r.summary, n) * 0.1 for n in ("median", "ci_low", "ci_high")}
+        counters = {n: v * 0.1 if n.endswith("_gbs") else v for n, v in r.counters.items() if isinstance(v, float)}
+        return msgspec.structs.replace(r, counters=counters, summary=msgspec.structs.replace(r.summary, **tenth))
+
+    linked = ({"cuda:0", "cuda:1"}, {"cuda:2", "cuda:3"})
+    rows = [r if {r.device, r.factors["peer"]} in linked else slowed(r)
+            for r in measured_on(Node(gpus=4)) if r.experiment == "p2p-copy"]  # fmt: skip
+    said = " ".join(sentences(all_experiments()["p2p-copy"].findings(rows, None)))
+    assert "copy-engine 37.4 GB/s over a link of 47.8 GB/s (all 8 pairs alike within 1 %)" in said
+    assert "copy-engine 374 GB/s over a link of 478 GB/s (all 4 pairs alike within 1 %)" in said
+
+
 def test_runs_of_a_node_show_the_same_of_engines_that_are_as_good() -> None:
     for run in range(3):
         assert "(copy-engine)" in texts(screen_of(Node(gpus=3, run=run)))["Copies between GPUs, one way"]

@@ -23,6 +23,8 @@ OWN = "its own memory"
 """What the diagonal of a matrix of pairs is."""
 BETWEEN = "memory"
 """The allocators of both sides in words: 'device', or 'device to malloc'."""
+_SAME_PEAK = 1.02
+"""How far stated peaks of one kind of link may be apart, since they follow from rounded counters."""
 PARTIES = ("device", PEER, NODE)
 """The factors that these words of findings name."""
 
@@ -111,20 +113,46 @@ def usual_pairs(
     several: Claim,
     called: Callable[[Record], str] = name_of_pair,
 ) -> list[Finding]:
-    """For each value of a factor the usual pair, with those that are apart from it; `one` where only one was measured.
+    """For each value of a factor, and each stated peak of links, the usual pair, with those that are apart from it;
+    `one` where only one was measured.
 
     several: its text is followed by who is alike, where a pair is `called` so.
     """
-    return [_usual(rows, one, several, called) for rows in group_by(records, name).values()]
+    findings = []
+    for rows in group_by(records, name).values():
+        links = _by_link(rows)
+        for peak, some_rows in links:
+            over = f" over a link of {peak:.3g} GB/s" if len(links) > 1 and peak else ""
+            findings.append(_usual(some_rows, one, several, called, over))
+    return findings
 
 
-def _usual(records: Sequence[Record], one: Claim, several: Claim, called: Callable[[Record], str]) -> Finding:
+def _by_link(records: Sequence[Record]) -> list[tuple[float, list[Record]]]:
+    """The records by the stated peak of their links, 0 if none is stated; most pairs first."""
+    groups: list[tuple[float, list[Record]]] = []
+    for peak, record in sorted(((_peak_of(r), r) for r in records), key=lambda pair: pair[0]):
+        if groups and peak <= _SAME_PEAK * groups[-1][0]:
+            groups[-1][1].append(record)
+        else:
+            groups.append((peak, [record]))
+    return sorted(groups, key=lambda group: -len(group[1]))
+
+
+def _peak_of(record: Record) -> float:
+    share = counter(record, "of_peak", "")
+    rates = [rate.value for way in ("in_gbs", "out_gbs") if (rate := counter(record, way, "GB/s"))]
+    return max(rates) / share.value if share and share.value > 0 and rates else 0.0
+
+
+def _usual(
+    records: Sequence[Record], one: Claim, several: Claim, called: Callable[[Record], str], over: str
+) -> Finding:
     found = alikeness(records)
     parties = parties_of(found.usual)
     if len(records) == 1:
-        return finding(one, found.usual, **parties)
+        return finding(replace(one, text=f"{one.text}{over}"), found.usual, **parties)
     equals = compare_equals(found, noun_of(records), called)
-    claim = replace(several, text=f"{several.text} ({equals.text})")
+    claim = replace(several, text=f"{several.text}{over} ({equals.text})")
     rows = [found.usual, *(r for r in records if r is not found.usual)]
     names: dict[str, Any] = {**parties, **equals.conditions}
     return finding(claim, rows, details=dict(equals.details), **names)
