@@ -292,8 +292,8 @@ def test_sections_compare_no_pairs_over_different_links() -> None:
     rows = [r if {r.device, r.factors["peer"]} in linked else slowed(r)
             for r in measured_on(Node(gpus=4)) if r.experiment == "p2p-copy"]  # fmt: skip
     said = " ".join(sentences(all_experiments()["p2p-copy"].findings(rows, None)))
-    assert "copy-engine 37.4 GB/s over a link of 47.8 GB/s (all 8 pairs alike within 1 %)" in said
-    assert "copy-engine 374 GB/s over a link of 478 GB/s (all 4 pairs alike within 1 %)" in said
+    assert "copy-engine 37.4 GB/s where the link has 47.8 GB/s each way (all 8 pairs alike within 1 %)" in said
+    assert "copy-engine 374 GB/s where the link has 478 GB/s each way (all 4 pairs alike within 1 %)" in said
 
 
 def test_runs_of_a_node_show_the_same_of_engines_that_are_as_good() -> None:

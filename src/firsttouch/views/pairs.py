@@ -122,7 +122,7 @@ def usual_pairs(
     for rows in group_by(records, name).values():
         links = _by_link(rows)
         for peak, some_rows in links:
-            over = f" over a link of {peak:.3g} GB/s" if len(links) > 1 and peak else ""
+            over = f" where the link has {peak:.3g} GB/s each way" if len(links) > 1 and peak else ""
             findings.append(_usual(some_rows, one, several, called, over))
     return findings
 
