@@ -86,11 +86,12 @@ class P2pCopy(PairExperiment):
         "queued back to back behind a gate by `device`, which times them on its own clock; those of the CPU are made "
         "one after another, on the device cpu by processors of `node`. latency_us is one copy alone, or one each way "
         "at once, from the call until all are complete. With access=both-ways each device has access to the other's "
-        "memory, and of two copies at once each source's device queues one; with access=one-way only `device` has "
-        "access, and queues both. in_gbs and out_gbs are the directions, seen from `device` or `node`; of_peak is the "
-        "busier one over the link's stated peak, where the driver states it. source and target are the allocators of "
-        "the two sides, which `first_touch` writes first where it reaches them. Where pages may move to the device "
-        "that uses them, every sample is one copy of pages touched anew (counter touched_anew)."
+        "memory where the driver lets it, which peer-call does not need, and of two copies at once each source's "
+        "device queues one; with access=one-way only `device` has access, and queues both. in_gbs and out_gbs are "
+        "the directions, seen from `device` or `node`; of_peak is the busier one over the link's stated peak, where "
+        "the driver states it. source and target are the allocators of the two sides, which `first_touch` writes "
+        "first where it reaches them. Where pages may move to the device that uses them, every sample is one copy of "
+        "pages touched anew (counter touched_anew)."
     )
     source = "nvbandwidth; Schieffer et al. 2025"
     codebook = Codebook(
@@ -108,7 +109,7 @@ class P2pCopy(PairExperiment):
             "source": {},
             "target": {},
             ACCESS: {
-                "both-ways": "each device reaches the other's memory",
+                "both-ways": "each device reaches the other's memory, where the driver lets it",
                 "one-way": "only the device that copies does",
             },
             "first_touch": AGENTS,
