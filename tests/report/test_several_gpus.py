@@ -202,6 +202,8 @@ def test_two_gpus_have_the_picture_of_latencies_and_no_columns_of_pairs() -> Non
     assert screen.figure is LATENCIES
     (table,) = screen.gpus
     assert not any("slowest" in head for head in table.columns)
+    said = texts(screen_of(Node(gpus=2), lambda r: r.experiment != "p2p-copy" or r.device == "cuda:0"))
+    assert said["Copies between GPUs, one way"].endswith("; cuda:0 to cuda:1, the one direction measured of 2")
 
 
 def test_the_table_of_gpus_has_what_is_apart_with_its_part_of_the_usual_value() -> None:

@@ -102,8 +102,9 @@ def noun_of(records: Sequence[Record], lacking: Sequence[str] = ()) -> str:
     """What each of several pairs is called: "pair", or "direction" if they are the two between the same two. lacking:
     those without a record.
     """
-    ends = {frozenset((actor_of(r), owner_of(r))) for r in records}
-    return "direction" if len(records) == 2 and len(ends) == 1 and not lacking else "pair"
+    back = {named_as(r, owner_of(r), actor_of(r)) for r in records}
+    every = {*map(name_of_pair, records), *lacking}
+    return "direction" if len(every) == 2 and back <= every else "pair"
 
 
 def usual_pairs(
