@@ -303,6 +303,24 @@ def test_runs_of_a_node_show_the_same_of_engines_that_are_as_good() -> None:
         assert "(copy-engine)" in texts(screen_of(Node(gpus=3, run=run)))["Copies between GPUs, one way"]
 
 
+def test_the_bandwidth_of_all_gpus_is_that_of_a_process_for_each() -> None:
+    def by_one(r: Record) -> Record:
+        return msgspec.structs.replace(
+            r, factors=r.factors | {"processes": "one"}, counters=r.counters | {"bus_gbs": 400.0}
+        )
+
+    rows = [r for r in measured_on(Node(gpus=2)) if r.experiment == "collective"]
+    one = [*map(by_one, rows)]
+    for some, said in (
+        ([*one, *rows], "all-reduce of {ranks} GPUs:"),
+        (one, "all-reduce of {ranks} GPUs by one process:"),
+    ):
+        (found,) = numbers_of_several(some, machine(Node(gpus=2)))
+        assert found.claim.head == said
+        assert isinstance(found.value, Quantity)
+        assert (found.value.value == 400) == (some is one)
+
+
 def test_braces_in_a_strangers_file_are_no_placeholders() -> None:
     node = Node(gpus=4, every=False)
     known, bad = machine(node), "<b>{value}{x}"

@@ -307,7 +307,9 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
 
 
 def _all_reduce(records: Sequence[Record], machine: Machine) -> Finding | None:
-    """The bandwidth of the largest sum over the most GPUs, and the time of the smallest."""
+    """The bandwidth of the largest sum over the most GPUs, and the time of the smallest; of operations by a process
+    for each GPU, if there are any.
+    """
     gpus = {d.name for d in gpus_of(machine, records)}
     rows = [
         r for r in records
@@ -319,12 +321,15 @@ def _all_reduce(records: Sequence[Record], machine: Machine) -> Finding | None:
     rows = [r for r in rows if len(r.parties) == most]
     if not rows:
         return None
+    by_each = [r for r in rows if r.factors.get("processes") == "each"]
+    claim = ALL_REDUCE if by_each else replace(ALL_REDUCE, head="all-reduce of {ranks} GPUs by one process:")
+    rows = by_each or rows
     largest, least = (pick(number(r, "size") for r in rows) for pick in (max, min))
     rate = max((r for r in rows if number(r, "size") == largest), key=lambda r: r.counter("bus_gbs"))
     quick = min((r for r in rows if number(r, "size") == least), key=median_of)
     bus = counter(rate, "bus_gbs", "GB/s")
     return finding(
-        ALL_REDUCE,
+        claim,
         [rate] if rate is quick else [rate, quick],
         bus,
         details={"quickest": quantity(quick)},
