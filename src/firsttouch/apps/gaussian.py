@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from firsttouch.apps.support.triangular import residual
+from firsttouch.apps.support.triangular import largest_error, residual
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
 from firsttouch.workspace.arrays import SCATTERED
 
@@ -74,12 +73,10 @@ class Gaussian(App):
         n, steps, rho, a, m = self.n, self.steps, float(np.exp(-DECAY)), view(self.a), view(self.m)
         column, pivot = np.arange(n), PEAK * (1 - rho * rho)
         decay = np.exp(-DECAY * column)
-        # An element's updates are rounded at up to 2^-21, half the spacing of f32 at 10, unless they are so small that
-        # they change nothing. A pivot is far smaller than the elements that it was subtracted from, so that the errors
-        # of three remain: e[i][i] - 2 e[i][j] + e[j][j], of which the variances add up to six times one, each
-        # (2^-21)^2 / 3 per update. Those of a and m decay with the matrix away from the diagonal. b is eliminated as a
-        # column of a is. A row's products with x are added up in 16 sums, which are then subtracted.
-        allowed = 5 * math.sqrt(6 / 3 * min(max(steps, 1), VANISHES)) * 2.0**-21 / pivot
+        # Updates that are smaller than the rounding change nothing. Errors of a and m decay with the matrix away from
+        # the diagonal. b is eliminated as a column of a is. A row's products with x are added up in 16 sums, which are
+        # then subtracted.
+        allowed = largest_error(n, min(max(steps, 1), VANISHES), pivot)
         rounded = n / 16 + 18
         limits = {"a": allowed * pivot, "m": allowed, "b": allowed, "x": min(rounded, 6 * rounded**0.5) * 2.0**-24}
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from firsttouch.apps.support.triangular import largest_error
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
 
 SIDE, TILE, THREADS = 64, 128, 256  # side of a block and of a group's tile in lud.c, and threads per group
@@ -50,11 +51,8 @@ class Lud(App):
         """
         n, a, column = self.n, view(self.a), np.arange(self.n)
         decay, pivot = np.exp(-DECAY * column), PEAK * -math.expm1(-2 * DECAY)
-        # An element's updates are rounded at up to 2^-21, half the spacing of f32 at 10. Those by columns more than
-        # VANISHES further left are smaller than that and change nothing. A pivot differs from its neighbours' values by
-        # 1 part in 500, so that the errors of three of them remain: e[i][i] - 2 e[i][j] + e[j][j], of which the
-        # variances add up to six times one, each (2^-21)^2 / 3 per update. All errors decay as the elements do.
-        allowed = 5 * math.sqrt(6 / 3 * min(n, VANISHES)) * 2.0**-21 / pivot
+        # Updates by columns more than VANISHES further left are smaller than the rounding and change nothing.
+        allowed = largest_error(n, min(n, VANISHES), pivot)
 
         def largest(first: int, last: int) -> float:
             row = np.arange(first, last)[:, None]
