@@ -115,9 +115,8 @@ def place_text(place: PlaceDifference) -> str:
     first, *more = [name for name in place.experiments if name not in own] or [""]
     size, unit = factors_of(d.column.factors).get("size"), d.column.definition.unit
     what = kind_called(first) if first else f"its own memory in {join_names(own)}"
-    also = list(dict.fromkeys(map(kind_called, more))) + (
-        [f"its own memory in {join_names(own)}"] if first and own else []
-    )
+    also = [name for name in dict.fromkeys(map(kind_called, more)) if name != what]
+    also += [f"its own memory in {join_names(own)}"] if first and own else []
     text = what + ("" if size is None else f" of {label('size', size)}")
     text += f": {quantity(d.value.value, unit)} instead of {quantity(d.base.value, unit)}"
     text += f"; also {join_names(also)}" if also else ""

@@ -308,6 +308,18 @@ def _sides(sides: Sequence[str]) -> str:
     return join_names(sides) if len(sides) <= _MOST_VALUES else count(len(sides), "side")
 
 
+def _equal_gpus(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
+    """For which equal GPUs one was measured; of each side, if that is not the same."""
+    said: dict[str, dict[str, None]] = {}
+    for name, side in zip(names, sides, strict=True):
+        for run in side.runs:
+            if text := run.conditions.get(EQUAL):
+                said.setdefault(str(text), {})[name] = None
+    if len(said) == 1:
+        return [f"{caption(text)}." for text in said]
+    return [f"{join_names([*whose])}: {text}." for text, whose in said.items()]
+
+
 def notes(comparison: ResultsComparison) -> list[str]:
     """What a reader must know besides the differences, one sentence each."""
     table, short, sentences = comparison.table, short_names(comparison), []
@@ -342,8 +354,7 @@ def notes(comparison: ResultsComparison) -> list[str]:
             "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
-    for text in dict.fromkeys(run.conditions.get(EQUAL) for side in comparison.sides for run in side.runs):
-        sentences += [f"{caption(str(text))}."] if text else []
+    sentences += _equal_gpus(comparison.sides, names)
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
         sentences.append("What differs from run to run is in no interval of one run.")
