@@ -46,7 +46,7 @@ def test_values_that_differ_in_something_else_are_not_compared_as_pairs(
     assert f"({name} {usual}): " in text
     assert f"({name} {other}): " in text
     assert said in text.lower().replace("mib", "MiB")
-    assert text.count("both pairs alike within 1 %") == 2
+    assert text.count("both directions alike within 1 %") == 2
     assert "least 378" not in text
 
 
