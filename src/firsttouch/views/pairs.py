@@ -10,6 +10,7 @@ from firsttouch.analysis.alike import alikeness
 from firsttouch.analysis.findings import Claim, Finding, at_shared, counter, finding, number
 from firsttouch.analysis.statistics import group_by
 from firsttouch.records.schema import NODE, PEER, SELF, Record, Scalar
+from firsttouch.units import format_number
 from firsttouch.views.equals import compare_equals
 from firsttouch.views.ranking import overlapping, some
 
@@ -123,7 +124,7 @@ def usual_pairs(
     for rows in group_by(records, name).values():
         links = _by_link(rows)
         for peak, some_rows in links:
-            over = f" where the link has {peak:.3g} GB/s each way" if len(links) > 1 and peak else ""
+            over = f" where the link has {format_number(peak)} GB/s each way" if len(links) > 1 and peak else ""
             findings.append(_usual(some_rows, one, several, called, over))
     return findings
 
