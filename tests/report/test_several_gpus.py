@@ -354,6 +354,15 @@ def test_one_gpu_of_two_backends_is_one() -> None:
     assert {"Each of 2 NVIDIA H100 80GB HBM3 (cuda)", "Each of 2 NVIDIA H100 80GB HBM3 (opencl)"} <= set(texts(both(2)))
 
 
+def test_the_only_gpu_of_another_model_is_on_the_first_screen_too() -> None:
+    node = Node(gpus=2)
+    known, rows = machine(node), [r for r in measured_on(node) if r.experiment in SHOWN]
+    known.devices[2].title = "NVIDIA A100"
+    said = texts(first_screen(Results(known, None, rows, []), []))
+    assert said["GPU cuda:1, in its own memory"].startswith("2,990 GB/s in a triad over 256 MiB; 6")
+    assert "GPU cuda:1, in its own memory" not in texts(screen_of(node))
+
+
 def test_partitions_are_equals_and_no_gpus_of_their_own() -> None:
     node = Node(gpus=4)
     known, rows = machine(node), [r for r in measured_on(node) if r.experiment in SHOWN]

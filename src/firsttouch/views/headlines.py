@@ -6,6 +6,7 @@ Each claim has a head, which says what the number is of, and a text that begins 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from firsttouch.allocators.properties import common_allocator, main_allocator, moves_pages, shared_or_main_allocator
@@ -16,7 +17,7 @@ from firsttouch.records.codebook import codebook_of
 from firsttouch.records.plausibility import JudgedRun, limit
 from firsttouch.records.schema import DeviceInfo, Machine, Record
 from firsttouch.text import join_names, label
-from firsttouch.views.gpus import numbers_of_several
+from firsttouch.views.gpus import by_product, numbers_of_several
 from firsttouch.views.latencies import latencies, may_be_cached
 from firsttouch.views.ranking import comparable, groups_apart_from, names_in, tied
 
@@ -28,16 +29,21 @@ _COPY = ("direction", "engine", "allocator", "other", "streams", "chunk", "size"
 
 
 def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
-    """The numbers of several GPUs, then those of the first GPU, and of the host; without a GPU the host's. Of records
-    that differ in factors that their experiment does not know, those of the usual values.
+    """The numbers of several GPUs, then those of the first GPU and of the host, or without a GPU the host's; and those
+    of the only GPU of another model in its own memory. Of records that differ in factors that their experiment does not
+    know, those of the usual values.
     """
     good = measured(records)
     alone = [r for r in good if not r.parties]
     names = {r.device for r in alone}
     host = next((d for d in machine.devices if d.role == "host"), None)
-    gpu = next((d for d in machine.devices if d.role == "gpu" and d.name in names), None)
+    gpus = [d for d in machine.devices if d.role == "gpu" and d.name in names]
+    gpu = next(iter(gpus), None)
     candidates = [f for f in _Numbers(alone, machine, host, gpu).all() if f is not None][:MOST]
     of_several = numbers_of_several(_usual(records), machine)
+    single = {product: same[0] for (product, _), same in by_product(gpus).items() if len(same) == 1}
+    for other in (d for d in single.values() if gpu is not None and d.product != gpu.product):
+        candidates += [f for f in islice(_Numbers(alone, machine, host, other).all(), 1) if f is not None]
     return [*(with_conditions(f, good) for f in of_several), *(with_conditions(f, alone) for f in candidates)]
 
 
