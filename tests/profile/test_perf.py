@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import resource
 import subprocess
@@ -191,6 +192,7 @@ def test_no_descriptor_is_inherited_and_none_remains(children: Path) -> None:
 
 def limited_descriptors(more: int, hard: int) -> list[perf.LayerState]:
     """The layers where this process may have so many more descriptors, and `hard` more by its hard limit."""
+    gc.collect()  # what is closed later would leave room
     before = len(os.listdir("/proc/self/fd")) + 2
 
     def limit() -> None:

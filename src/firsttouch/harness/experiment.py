@@ -83,7 +83,8 @@ CODEBOOK = Codebook(
         CounterEntry(name=r"iteration_\d+_ms", unit="ms", at_most="max"),  # they are those of one run
         CounterEntry(name="gpu_ms", unit="ms", at_most="phase_compute_ms", rounding=TWO_CLOCKS),
         CounterEntry(name="kernel_ms", unit="ms", at_most="kernel_compute_ms", rounding=TWO_CLOCKS),
-        CounterEntry(name="memory_.+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
+        CounterEntry(name="memory_[a-z]+_bytes|peak_device_bytes", unit="B", at_most="peak_bytes"),
+        CounterEntry(name="memory_iteration_.+_bytes", unit="B"),  # of a run after the samples, with a peak of its own
         CounterEntry(name=r"hw_(iteration_\d+_)?kernel_ms", unit="ms"),  # under the profiler
         CounterEntry(name=r"hw_\w+_bytes", unit="B"),
         HARDWARE,
