@@ -152,7 +152,7 @@ def _methods_output(methods: Methods) -> Output:
         usable.append(f"{states.count('yes')} of {count(len(states), 'allocator')} of {device.name} are available")
     measured = [cell for cell in methods.cells if cell.origin == "measured"]
     wrong = sum(map(disagrees, measured))
-    found = [f"{count(len(measured), 'property').replace('propertys', 'properties')} measured, {wrong} not as stated"]
+    found = [f"{count(len(measured), 'property', 'properties')} measured, {wrong} not as stated"]
     return MethodsOutput(summary=f"{'; '.join([*usable, *(found if measured else [])])}.", cells=methods.cells)
 
 

@@ -100,9 +100,9 @@ def _three(size: float) -> str:
     return f"{size:.0f}" if 1000 <= size < 1e4 else format_number(size)
 
 
-def count(n: int, noun: str) -> str:
-    """'1 point', '2 points'."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
+def count(n: int, noun: str, several: str = "") -> str:
+    """'1 point', '2 points'. several: the plural, if it has not just an s."""
+    return f"{n} {noun if n == 1 else several or f'{noun}s'}"
 
 
 def join_names(names: Sequence[str], word: str = "and") -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -230,10 +230,9 @@ def _as_a_whole(
 def _joined(pairs: Sequence[PlaceDifference], total: int) -> PlaceDifference:
     """The most typical of some pairs, as all of them."""
     typical = sorted(pairs, key=lambda p: p.size)[len(pairs) // 2]
-    of = f"all {total}" if len(pairs) == total else f"{len(pairs)} of {total}"
     places = tuple(place for p in pairs for place in p.places)
     points = tuple(d for p in (typical, *(p for p in pairs if p is not typical)) for d in p.points)
-    name = f"{of} ways between devices"
+    name = f"{_part(pairs, total)} ways between devices"
     return PlaceDifference(name, typical.side, places, points, len(points), whole=typical.whole)
 
 
@@ -265,24 +264,24 @@ def _together(
         return PlaceDifference(name, side, tuple(places), tuple(points), total, is_of_one)
 
     if named := _most(rest, pairs):
-        yield made(f"{_part(named, pairs)} pairs of devices", named)
+        yield made(f"{_part(named, len(pairs))} pairs of devices", named)
     ends = Counter(device for place in pairs for device in place.devices)
     for gpu in sorted(ends, key=lambda device: -sum(device in place.devices for place in rest if place.is_pair)):
         of_gpu = [place for place in pairs if gpu in place.devices]
         if named := _most(rest, of_gpu):
-            yield made(f"{gpu} with {_part(named, of_gpu)} others", named, is_of_one=True)
+            yield made(f"{gpu} with {_part(named, len(of_gpu))} others", named, is_of_one=True)
     by_role: dict[str, list[ComparedPlace]] = defaultdict(list)
     for place in alone:
         by_role[roles.get(place.devices[0], "")].append(place)
     for role, of_role in by_role.items():
         if named := _most(rest, of_role):
-            yield made(f"{_part(named, of_role)} {ROLES.get(role, 'device')}s", named)
+            yield made(f"{_part(named, len(of_role))} {ROLES.get(role, 'device')}s", named)
     for place in list(rest):
         yield made(_name(place, [d.column for _, some in rest[place] for d in some]), [place])
 
 
-def _part(some: Sequence[ComparedPlace], of: Sequence[ComparedPlace]) -> str:
-    return f"all {len(of)}" if len(some) == len(of) else f"{len(some)} of {len(of)}"
+def _part(some: Sized, total: int) -> str:
+    return f"all {total}" if len(some) == total else f"{len(some)} of {total}"
 
 
 def _most(having: Collection[ComparedPlace], of: Sequence[ComparedPlace]) -> list[ComparedPlace]:

@@ -42,14 +42,13 @@ def pairs_picture(records: Sequence[Record], machine: Machine) -> tuple[Figure |
 
 @dataclass(frozen=True)
 class GpuTable:
-    """rows: one of each GPU. kinds: 'apart' for those with a value that is apart from those of the others. notes: on
-    the columns are about.
+    """rows: one of each GPU. kinds: 'apart' for those with a value that is apart from those of the others. notes:
+    sentences about the columns.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     kinds: Sequence[str]
-
     notes: Sequence[str]
 
 
