@@ -13,9 +13,9 @@ from statistics import mean, median
 
 from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
 from firsttouch.advice.answer import Absent
-from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Summary

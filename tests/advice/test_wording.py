@@ -10,9 +10,9 @@ import pytest
 
 from firsttouch.advice.advisor import advise
 from firsttouch.advice.answer import Advice, StrategyRow
-from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import sentences_of, turns_of
 from firsttouch.apps import all_apps
+from firsttouch.model.terms import Term
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from firsttouch.advice.advisor import choose_device, measured_runs
-from firsttouch.advice.measured import MeasuredPrices
-from firsttouch.advice.model import estimate
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, solve
+from firsttouch.model.estimate import estimate
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import as_number
 from firsttouch.workload.dry_run import program_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.advice.measured import MeasuredPrices
-from firsttouch.advice.model import estimate
 from firsttouch.apps import all_apps
 from firsttouch.errors import UsageError
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32
+from firsttouch.model.estimate import estimate
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.workload import dry_run

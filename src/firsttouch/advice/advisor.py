@@ -11,18 +11,18 @@ from statistics import median
 from typing import TypeVar
 
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
-from firsttouch.advice.costs import Prices, Unmeasured, assumptions, measured_point
-from firsttouch.advice.measured import MeasuredPrices
-from firsttouch.advice.model import Impossible, NotEstimated, estimate
-from firsttouch.advice.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
 from firsttouch.advice.settings import Setting, settings
-from firsttouch.advice.terms import Term
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
 from firsttouch.analysis.sisters import for_device, measured_on
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.errors import UsageError, unknown
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
+from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
+from firsttouch.model.estimate import Impossible, NotEstimated, estimate
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
+from firsttouch.model.terms import Term
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import caption, count, quantity

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from firsttouch.advice.costs import Ground
 from firsttouch.advice.settings import Settings
-from firsttouch.advice.terms import Term
+from firsttouch.model.costs import Ground
+from firsttouch.model.terms import Term
 from firsttouch.outputs import Output
 from firsttouch.workload.patterns import PatternSettings
 

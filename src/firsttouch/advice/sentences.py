@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 from firsttouch.advice.advisor import choose_device, on_processor, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
-from firsttouch.advice.costs import record_keys
-from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, not_apart
 from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
@@ -20,6 +18,8 @@ from firsttouch.analysis.statistics import measured, median_of, varying
 from firsttouch.errors import UsageError
 from firsttouch.experiment.shares import speedup
 from firsttouch.machine.conditions import first_touch_note
+from firsttouch.model.costs import record_keys
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.outcomes.findings import fastest
 from firsttouch.outcomes.placements import begun, is_gain, without_candidates

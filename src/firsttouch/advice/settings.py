@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from firsttouch.advice.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.analysis.findings import CLEAR_RATIO
+from firsttouch.model.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
 from firsttouch.text import count, quantity
 from firsttouch.units import format_number, format_size
 from firsttouch.workspace.strategies import Strategy

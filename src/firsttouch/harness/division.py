@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from firsttouch.experiment.base import Factor
 from firsttouch.experiment.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.workspace.strategies import Strategy
+from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 if TYPE_CHECKING:
     from firsttouch.harness.app import App
@@ -33,16 +33,6 @@ class Division:
     gpu_share: float = 0.5
     cpu_threads: int = 0
     in_turns: bool = False
-
-
-def why_not_at_once(strategy: Strategy, device: DeviceInfo) -> str:
-    """Why both agents cannot work at once under a strategy, in one sentence, or ''."""
-    entry = device.allocator(strategy.allocator)
-    if strategy.duplicated or entry is None:
-        return ""
-    if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent) and strategy.coherence != "wait":
-        return ""
-    return "both agents work on parts at the same time, but only one may access this memory at a time"
 
 
 def why_skipped(app: type[App], factors: Factors, strategy: Strategy, device: DeviceInfo) -> str:

@@ -202,6 +202,16 @@ def why_unguided(strategy: Strategy, device: DeviceInfo) -> str | None:
     return f"the driver of {device.name} takes no advice and no prefetches for {strategy.allocator} memory"
 
 
+def why_not_at_once(strategy: Strategy, device: DeviceInfo) -> str:
+    """Why both agents cannot work at once under a strategy, in one sentence, or ''."""
+    entry = device.allocator(strategy.allocator)
+    if strategy.duplicated or entry is None:
+        return ""
+    if entry.cpu != "mapped" and (entry.disjoint or entry.concurrent) and strategy.coherence != "wait":
+        return ""
+    return "both agents work on parts at the same time, but only one may access this memory at a time"
+
+
 def _host_arrays_unavailable(allocator: str, device: DeviceInfo) -> str | None:
     """Why `allocator` can't hold the host arrays of duplicated buffers, or None. The CPU must access those directly."""
     entry = device.allocator(allocator)

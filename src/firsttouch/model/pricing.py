@@ -6,10 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from firsttouch.advice.costs import Direction, Price, Prices, Time, Unmeasured
-from firsttouch.advice.terms import Terms
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
-from firsttouch.harness.division import why_not_at_once
+from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
+from firsttouch.model.terms import Terms
 from firsttouch.records.schema import AllocatorInfo
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
@@ -18,7 +17,7 @@ from firsttouch.workspace.declarations import Agent, placement
 from firsttouch.workspace.guidance import READ_MOSTLY
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.ranges import Ranges
-from firsttouch.workspace.strategies import Strategy
+from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""

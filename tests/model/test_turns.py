@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from firsttouch.advice.advisor import ranked
-from firsttouch.advice.costs import ExchangePrice, MeasuredPoint, Price, Time
-from firsttouch.advice.measured import MeasuredPrices
-from firsttouch.advice.model import estimate
-from firsttouch.advice.pricing import SMALL_COPIES, TURNS
-from firsttouch.advice.terms import Term
+from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time
+from firsttouch.model.estimate import estimate
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.pricing import SMALL_COPIES, TURNS
+from firsttouch.model.terms import Term
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record, Scalar, Summary
 from firsttouch.workload.program import Access, Block, Launch, Program, Repeat

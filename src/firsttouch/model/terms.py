@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from copy import copy
 from dataclasses import dataclass, field
 
-from firsttouch.advice.costs import Ground, Price, Time
+from firsttouch.model.costs import Ground, Price, Time
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firsttouch.advice.advisor import choose_device, estimates
-from firsttouch.advice.costs import Price, Time
-from firsttouch.advice.measured import MeasuredPrices
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import solve
+from firsttouch.model.costs import Price, Time
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.workload.dry_run import program_of

@@ -12,7 +12,10 @@ from functools import cache, cached_property
 from statistics import median
 from typing import Any, Literal, TypeVar
 
-from firsttouch.advice.costs import (
+from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
+from firsttouch.analysis.sisters import for_device
+from firsttouch.analysis.statistics import measured, median_of
+from firsttouch.model.costs import (
     Direction,
     ExchangePrice,
     Ground,
@@ -23,9 +26,6 @@ from firsttouch.advice.costs import (
     measured_point,
     per_byte,
 )
-from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
-from firsttouch.analysis.sisters import for_device
-from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.workspace.guidance import READ_MOSTLY

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from firsttouch.advice.advisor import advise, ranked
-from firsttouch.advice.costs import Price, Prices, PublishedRow, Time
 from firsttouch.apps import all_apps
+from firsttouch.model.costs import Price, Prices, PublishedRow, Time
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Machine
 from firsttouch.workload import patterns

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firsttouch.advice.costs import Prices
-from firsttouch.advice.pricing import Copies, InPlace, Moving
-from firsttouch.advice.terms import Term
 from firsttouch.allocators.properties import memory_of, moves_pages
 from firsttouch.errors import Unsupported
+from firsttouch.model.costs import Prices
+from firsttouch.model.pricing import Copies, InPlace, Moving
+from firsttouch.model.terms import Term
 from firsttouch.workload.program import Program
 from firsttouch.workspace.needs import memory_needs, why_too_large
 from firsttouch.workspace.strategies import Strategy
