@@ -16,7 +16,6 @@ from functools import cache
 from statistics import geometric_mean, median
 
 import um_apps
-from advice import CLEARLY, Case, Estimator, Judgement, exceptions, in_order, judge
 from firsttouch.cli.summary import show
 from firsttouch.outcomes import iterations
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
@@ -25,6 +24,7 @@ from firsttouch.outcomes.report import summary as rows_of
 from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
 from firsttouch.units import format_size
+from firsttouch.validation.judged import CLEARLY, Case, Judgement, estimator_of, exceptions, in_order, judge
 from records import Directory, digits, exact, number_of, table
 
 MANAGED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
@@ -467,7 +467,7 @@ HEAD = ("cases", "mean", "within 5 %", "worst", "best fixed strategy", "median e
 def advice(directories: Sequence[Directory]) -> str:
     """The figures of the applications of all but the first directory by size, with the prices of the first."""
     micro, *measured = directories
-    every = judge(Estimator(micro.results), [d.results for d in measured])
+    every = judge(estimator_of(micro.results), [d.results for d in measured])
     by_size: dict[object, list[Case]] = {}
     for case in every.cases:
         by_size.setdefault(case.size, []).append(case)
@@ -498,7 +498,7 @@ def advice_elsewhere(directories: Sequence[Directory]) -> str:
     """The figures of all cases of three repetitions or more, with the prices of each run of experiments."""
     priced = [d for d in directories if all(r.experiment != "app" for r in d.records)]
     measured = [d for d in directories if d not in priced]
-    judged = [judge(Estimator(p.results), [d.results for d in measured]).repeated for p in priced]
+    judged = [judge(estimator_of(p.results), [d.results for d in measured]).repeated for p in priced]
     return table(
         ["prices from", *HEAD],
         [[f"`{p.name}`", *_judged(judgement)] for p, judgement in zip(priced, judged, strict=True)],

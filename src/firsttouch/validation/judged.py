@@ -1,4 +1,4 @@
-"""How right `firsttouch advise` is: its estimates from micro-measurements against applications that were measured.
+"""How right estimates of strategies are: what they should add, against applications that were measured.
 
 Nothing in the model is fitted to applications, so every application judges it.
 """
@@ -14,7 +14,7 @@ from statistics import mean, median
 from firsttouch.advice.advisor import NOT_ESTIMATED, choose_device, estimates, measured_runs
 from firsttouch.advice.answer import Absent
 from firsttouch.apps import all_apps
-from firsttouch.harness.app import App
+from firsttouch.model.costs import Prices
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results
@@ -101,24 +101,26 @@ def _is_clear(fast: Summary, slow: Summary) -> bool:
 
 
 @cache
-def _program(app: type[App], params: tuple[tuple[str, int], ...]) -> Program:
-    return program_of(app, dict(params))
+def _program(name: str, params: tuple[tuple[str, int], ...]) -> Program:
+    return program_of(all_apps()[name], dict(params))
 
 
 class Estimator:
-    """Estimates applications with the prices of one run, each with the same parameters once."""
+    """Estimates applications with the prices of one device, each with the same parameters once."""
 
-    def __init__(self, micro: Results, device: str | None = None) -> None:
-        info = choose_device([micro], device)
-        self.device, self._prices = info.name, MeasuredPrices(micro.machine, micro.records, info)
+    def __init__(self, prices: Prices) -> None:
+        self.device, self._prices = prices.device.name, prices
         self.estimates = cache(self._estimates)
 
-    def _estimates(
-        self, app: type[App], params: tuple[tuple[str, int], ...]
-    ) -> tuple[Mapping[str, float], list[Absent]]:
+    def _estimates(self, name: str, params: tuple[tuple[str, int], ...]) -> tuple[Mapping[str, float], list[Absent]]:
         """The ms that each strategy adds, and the strategies without an estimate."""
-        terms, absent = estimates(_program(app, params), self._prices, app)
+        terms, absent = estimates(_program(name, params), self._prices, all_apps()[name])
         return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}, absent
+
+
+def estimator_of(micro: Results, device: str | None = None) -> Estimator:
+    """An estimator with the prices of a run. Raises UsageError as choose_device."""
+    return Estimator(MeasuredPrices(micro.machine, micro.records, choose_device([micro], device)))
 
 
 def cases(estimator: Estimator, applications: Results) -> list[Case]:
@@ -134,7 +136,7 @@ def cases(estimator: Estimator, applications: Results) -> list[Case]:
         for (size, params), measured in programs.items():
             if len(measured) < 2:
                 continue
-            every, absent = estimator.estimates(app, params)
+            every, absent = estimator.estimates(name, params)
             estimated = {s: ms for s, ms in every.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]

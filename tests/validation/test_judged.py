@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from firsttouch.records.reading import load_results
+from firsttouch.validation.judged import Judgement, estimator_of, in_order, judge
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 APPLICATIONS = sorted(RESULTS.glob("h200-apps*"))
 
 
-@pytest.fixture(scope="module")
-def judging() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("judging_of_advice", ROOT / "docs/recompute/advice.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 results = cache(load_results)
 
 
 @pytest.fixture(scope="module")
-def on_the_h200(judging: ModuleType) -> list[Any]:
+def on_the_h200() -> list[Judgement]:
     """The judgement of each directory of applications."""
-    estimator = judging.Estimator(load_results(RESULTS / "h200-standard"))
-    return [judging.judge(estimator, [results(directory)]) for directory in APPLICATIONS]
+    estimator = estimator_of(load_results(RESULTS / "h200-standard"))
+    return [judge(estimator, [results(directory)]) for directory in APPLICATIONS]
 
 
-def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Any]) -> None:
+def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Judgement]) -> None:
     for judged in on_the_h200:
         unknown = [case.application for case in judged.cases if case.pick is None]
         assert {*unknown} <= {"cfd_concurrent", "producer_consumer"}
@@ -49,44 +35,44 @@ def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Any]) -> Non
 
 
 def test_of_all_applications_measured_several_times_advice_is_better_than_one_strategy_for_all(
-    judging: ModuleType, on_the_h200: list[Any]
+    on_the_h200: list[Judgement],
 ) -> None:
-    judged = judging.Judgement([case for one in on_the_h200 for case in one.cases]).repeated
+    judged = Judgement([case for one in on_the_h200 for case in one.cases]).repeated
     assert len(judged.picked) >= 25
     assert judged.mean_ratio < judged.fixed[1]
     assert judged.mean_ratio <= 1.05
     assert judged.median_error <= 0.2
-    assert judging.in_order(judged.pairs) >= 0.9
+    assert in_order(judged.pairs) >= 0.9
 
 
 @pytest.mark.parametrize("prices", ["h200-standard-2", "h200-standard-3"])
-def test_advice_is_as_good_with_the_prices_of_another_machine_of_this_kind(judging: ModuleType, prices: str) -> None:
+def test_advice_is_as_good_with_the_prices_of_another_machine_of_this_kind(prices: str) -> None:
     repeated = [results(directory) for directory in APPLICATIONS if directory.name != "h200-apps"]
-    judged = judging.judge(judging.Estimator(load_results(RESULTS / prices)), repeated)
+    judged = judge(estimator_of(load_results(RESULTS / prices)), repeated)
     assert judged.mean_ratio < judged.fixed[1]
     assert judged.mean_ratio <= 1.05
     assert judged.too_far == []
     assert judged.median_error <= 0.2
-    assert judging.in_order(judged.pairs) >= 0.9
+    assert in_order(judged.pairs) >= 0.9
 
 
 @pytest.mark.parametrize("size", ["64mib", "256mib", "1gib", "4gib"])
-def test_advice_on_other_cards_is_right_at_each_size(judging: ModuleType, size: str) -> None:
+def test_advice_on_other_cards_is_right_at_each_size(size: str) -> None:
     """particlefilter and kmeans at 64 MiB: 1.33 and 1.26, where processes differ more than repetitions."""
     measured = [results(directory) for directory in sorted(RESULTS.glob(f"h100-apps-{size}*"))]
-    judged = judging.judge(judging.Estimator(load_results(RESULTS / "h100-quick")), measured)
+    judged = judge(estimator_of(load_results(RESULTS / "h100-quick")), measured)
     assert len(judged.picked) == len(judged.cases) >= 18
     assert judged.mean_ratio <= 1.05
     assert judged.mean_ratio < judged.fixed[1]
     assert {case.application for case in judged.too_far} == ({"particlefilter", "kmeans"} if size == "64mib" else set())
 
 
-def test_on_a_processor_everything_in_place_is_estimated_alike(judging: ModuleType) -> None:
-    estimator = judging.Estimator(load_results(RESULTS / "xeon-vm-standard"))
-    judged = judging.judge(estimator, [load_results(RESULTS / "xeon-vm-apps")])
+def test_on_a_processor_everything_in_place_is_estimated_alike() -> None:
+    estimator = estimator_of(load_results(RESULTS / "xeon-vm-standard"))
+    judged = judge(estimator, [load_results(RESULTS / "xeon-vm-apps")])
     assert len(judged.picked) == len(judged.cases) >= 18
     assert judged.mean_ratio <= 1.05
     assert judged.too_far == []
     assert judged.mean_ratio <= judged.fixed[1]
     assert judged.median_error <= 0.2
-    assert judging.in_order(judged.distinct) >= 0.9
+    assert in_order(judged.distinct) >= 0.9

@@ -1,0 +1,1 @@
+"""How right the model is: its predictions beside published values, and its estimates beside measured applications."""
