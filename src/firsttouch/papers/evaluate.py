@@ -14,7 +14,8 @@ from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
 from firsttouch.outputs import Output
-from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Trend, Untestable, all_claims
+from firsttouch.papers.calls import call_of
+from firsttouch.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
 from firsttouch.papers.comparisons import (
     ClaimComparison,
     ComparedValue,
@@ -26,12 +27,12 @@ from firsttouch.papers.comparisons import (
 )
 from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.pooled import CONDITIONS, pooled
-from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows, is_bound, is_exception
+from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import PEER, AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
-from firsttouch.text import count, is_size, named
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
+from firsttouch.text import count, named
 from firsttouch.text import quantity as in_words
-from firsttouch.units import format_number, size_option
+from firsttouch.units import format_number
 from firsttouch.workspace.strategies import STRATEGIES
 
 MOST_LISTED = 20
@@ -203,21 +204,21 @@ class _ClaimTests:
         sides = list(sides_of(test))
         points = [record for record in pool if id(record) in self.usable]
         if why := _lacking_runs(sides, points):
-            raise _NotTestable(why, self.command(claim, test, device))
+            raise _NotTestable(why, self.command(claim, device))
         if lacking := [side for side in sides if not any(side.matches(r.factors) for r in points)]:
             whys = filter(None, (self._why_not(test, side, device) for side in lacking))
             if why := next(whys, ""):
                 raise _NotTestable(why)
-            raise _NotTestable("not measured in this run", self.command(claim, test, device))
+            raise _NotTestable("not measured in this run", self.command(claim, device))
         comparisons = list(compared(test, points))
         if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
-            raise _NotTestable(_why_nothing(test, selected), self.command(claim, test, device))
+            raise _NotTestable(_why_nothing(test, selected), self.command(claim, device))
         asked = test.where.get("app")
         applications = {c.points[0].factors.get("app") for c in comparisons}
         if isinstance(asked, list) and 2 * len(applications) < len(asked):
             why = f"only {len(applications)} of {count(len(asked), 'application')} could be compared"
-            raise _NotTestable(why, self.command(claim, test, device))
+            raise _NotTestable(why, self.command(claim, device))
         return comparisons
 
     def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
@@ -250,37 +251,9 @@ class _ClaimTests:
                 return _reason(same[0])
         return ""
 
-    def command(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> str:
-        """The call that measures a test's points. Where a side leaves a factor open, the preset chooses its values."""
-        known = {a.name for owner in (device, *self.hosts) for a in owner.allocators}
-        values: dict[str, list[Scalar]] = {}
-        open_factors = set(test.first.keys() ^ test.second.keys()) if isinstance(test, Compare) else set()
-        for side in sides_of(test):
-            for name, wanted in side.factors.items():
-                given = values_of(wanted)
-                open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in given) else set()
-                usable = [v for v in given if v is not None and (name != "allocator" or not known or v in known)]
-                listed = values.setdefault(name, [])
-                listed += [v for v in usable if v not in listed]
-        if isinstance(test, Alike | Trend) and (switch := SWITCHES.get(test.over)) is not None:
-            values.setdefault(test.over, [*switch.values])
-        optional = [name for name, wanted in test.where.items() if isinstance(wanted, list) and None in wanted]
-        for name in {*open_factors, *optional, *(CONDITIONS.keys() & values.keys())}:
-            del values[name]
-        allocators = values.get("allocator", [])
-        plain = [h.name for h in self.hosts if any(h.allocator(str(a)) is not None for a in allocators)]
-        plain = plain if "cpu" in values.get("agent", ["cpu"]) and test.experiment != APPLICATIONS else []
-        gpus = [gpu.name for gpu in self.gpus if gpu.kind == device.kind] if PEER in open_factors else [device.name]
-        names = [f"--device {name}" for name in dict.fromkeys([*plain, *gpus])]
-        if test.experiment == APPLICATIONS:
-            words = ["app", *map(str, values.pop("app", [])), *names]
-            words += [f"--strategy {name}" for name in values.pop("strategy", [])]
-            words += ["--size oversubscribed --allow-oversubscription"] if test.exceeds_memory else []
-            words += [] if test.exact else ["--repeat 3"]
-        else:
-            words = ["run", test.experiment, *names, *(["--preset standard"] if open_factors else [])]
-        words += [f"--set {name}={','.join(_argument(name, v) for v in given)}" for name, given in values.items()]
-        return " ".join(["firsttouch", *words, *filter(None, [claim.options])])
+    def command(self, claim: PaperClaim, device: DeviceInfo) -> str:
+        """The call that measures a claim's points."""
+        return call_of(claim, device, self.gpus, self.hosts).text
 
 
 def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[Record]]:
@@ -288,11 +261,6 @@ def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[R
     for record in records:
         groups.setdefault((record.experiment,), []).append(record)
     return groups
-
-
-def _argument(name: str, value: Scalar) -> str:
-    """A factor's value as --set takes it."""
-    return size_option(value) if is_size(name) and type(value) is int else str(value)
 
 
 def _why_nothing(test: Check, points: Sequence[Record]) -> str:
