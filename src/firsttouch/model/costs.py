@@ -37,7 +37,19 @@ class Assumption(msgspec.Struct, frozen=True, tag_field="kind", tag="assumption"
     text: str
 
 
-Ground: TypeAlias = MeasuredPoint | PublishedRow | Assumption
+class PlatformValue(msgspec.Struct, frozen=True, tag_field="kind", tag="platform"):
+    """A value of a platform file. how: stated, measured, derived, fitted or assumed. source: from where, in words.
+    rows: the published rows that it rests on, as PAPER/ROW.
+    """
+
+    platform: str
+    name: str
+    how: str
+    source: str = ""
+    rows: tuple[str, ...] = ()
+
+
+Ground: TypeAlias = MeasuredPoint | PublishedRow | Assumption | PlatformValue
 """What a price rests on."""
 
 

@@ -50,7 +50,7 @@ class PaperSource(Struct):
     artifact: str = ""
 
 
-class Platform(Struct):
+class PublishedPlatform(Struct):
     """A machine that a paper names. memory: whether CPU and GPU share one physical memory. members: the platforms that
     a statement about several of them covers.
     """
@@ -146,7 +146,7 @@ class Paper(Struct):
     """The content of a file."""
 
     source: PaperSource
-    platforms: dict[str, Platform]
+    platforms: dict[str, PublishedPlatform]
     rows: list[Stated]
 
 

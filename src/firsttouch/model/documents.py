@@ -1,0 +1,104 @@
+"""Reads the JSON of platform files: strictly, and with the line of each value for errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from firsttouch.encoding import valid_text
+from firsttouch.errors import UsageError
+
+LARGEST = 2**20
+"""Most bytes of a file."""
+JsonPath: TypeAlias = Sequence[str | int]
+"""Where a value is: the keys and positions that lead to it."""
+
+
+class JsonFile:
+    """A file of JSON, whose parts errors are about.
+
+    name: as errors state it. Raises UsageError: the file cannot be read, is too large, or is not JSON.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, valid_text(name)
+        self._text = self._read()
+        try:
+            self.value: Any = json.loads(self._text, object_pairs_hook=self._object, parse_constant=self._constant)
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{self.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+        except (RecursionError, ValueError) as error:
+            raise UsageError(f"{self.name}: not JSON that can be used: {error}") from None
+        if not isinstance(self.value, dict):
+            self.fail((), "a platform is an object, as in { ... }")
+
+    def _read(self) -> str:
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(LARGEST + 1)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.name}: {getattr(error, 'strerror', None) or error}") from None
+        if len(content) > LARGEST:
+            raise UsageError(f"{self.name}: larger than 1 MiB, which no platform file is")
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise UsageError(f"{self.name}:{line}: not UTF-8") from None
+
+    @staticmethod
+    def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        known = dict(pairs)
+        if len(known) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"'{next(n for n in names if names.count(n) > 1)}' stands twice in one object")
+        return known
+
+    @staticmethod
+    def _constant(word: str) -> NoReturn:
+        raise ValueError(f"{word} is no number of JSON")
+
+    def fail(self, place: JsonPath, text: str) -> NoReturn:
+        """Ends with the file, line, column and path of a value and what is wrong with it."""
+        line, column = position(self._text, place)
+        path = ".".join(map(str, place))
+        raise UsageError(f"{self.name}:{line}:{column}: {valid_text(path) + ': ' if path else ''}{valid_text(text)}")
+
+
+def position(text: str, place: JsonPath) -> tuple[int, int]:
+    """The line and column, from 1, at which a value of valid JSON begins; of its key if it has one."""
+    at = _skip(text, 0)
+    for step in place:
+        found = _enter(text, at, step)
+        if found is None:
+            break
+        key, value = found
+        at = value if step is not place[-1] else key
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n,:":
+        at += 1
+    return at
+
+
+def _enter(text: str, at: int, step: str | int) -> tuple[int, int] | None:
+    """Where the member of an object or a list that begins at `at` has its key, and where its value; None if absent."""
+    if text[at] not in "{[":
+        return None
+    is_object, at, index = text[at] == "{", _skip(text, at + 1), 0
+    while text[at] not in "}]":
+        key: str | int = index
+        start = at
+        if is_object:
+            key, at = scanstring(text, at + 1)
+            at = _skip(text, at)
+        if key == step:
+            return start, at
+        _, at = json.JSONDecoder().raw_decode(text, at)
+        at, index = _skip(text, at), index + 1
+    return None

@@ -1,0 +1,127 @@
+"""The catalogue of the values that a platform file may have: their names, what they are, in which units, and which
+values are possible.
+
+A name is one of the catalogue, or fits a pattern of it, such as `copy.<direction>.<allocator>`. The program uses
+nanoseconds, bytes, bytes per nanosecond (GB/s), events per nanosecond, and plain numbers; a file, or `--what-if`, has
+units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeAlias
+
+from firsttouch.errors import did_you_mean
+
+Dimension: TypeAlias = Literal["time", "size", "rate", "frequency", "count", "ratio", "price", "word", "flag"]
+"""price: time by size, in points or at a rate. All others but word and flag are numbers."""
+
+_UNITS: Mapping[str, Mapping[str, float]] = {
+    "time": {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9},
+    "size": {"B": 1}
+    | {f"{prefix}iB": 2.0 ** (10 * power) for power, prefix in enumerate("KMGT", 1)}
+    | {f"{prefix}B": 10.0 ** (3 * power) for power, prefix in enumerate("kMGT", 1)},
+    "rate": {"MB/s": 1e-3, "GB/s": 1, "TB/s": 1e3, "MiB/s": 2**20 / 1e9, "GiB/s": 2**30 / 1e9},
+    "frequency": {"/s": 1e-9, "k/s": 1e-6, "M/s": 1e-3, "G/s": 1},
+    "count": {"": 1},
+    "ratio": {"": 1, "%": 0.01},
+}
+PER_BYTE = "ns/B"
+"""The unit of a price in proportion to the bytes, beside those of rates."""
+
+
+def units_of(dimension: Dimension) -> Mapping[str, float]:
+    """The units of a dimension, each with how many of the program's units it is. A price takes rates and times."""
+    if dimension == "price":
+        return {**_UNITS["rate"], **_UNITS["time"], PER_BYTE: 1}
+    return _UNITS.get(dimension, {})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A value that a file may have.
+
+    name: a name or a pattern. dimension: what kind of value it is. says: what it is. low, high: the bounds of the
+    possible, in the program's units; of a price, of its times. words: the words that are accepted. fact: the facts of
+    the device, the host or the machine that it states too, as device.FACT, host.FACT or machine.TOPIC.FACT.
+    """
+
+    name: str
+    dimension: Dimension
+    says: str
+    low: float = 0.0
+    high: float = 1e15
+    words: Sequence[str] = ()
+    facts: Sequence[str] = ()
+
+    @property
+    def is_pattern(self) -> bool:
+        return "<" in self.name
+
+    def takes(self, name: str) -> bool:
+        return _pattern(self.name).fullmatch(name) is not None
+
+    @property
+    def accepted(self) -> str:
+        """What a value may be, in words."""
+        if self.dimension == "flag":
+            return "on or off"
+        if self.dimension == "word":
+            return ", ".join(self.words) or "text"
+        known = [unit for unit in units_of(self.dimension) if unit]
+        return f"a number in {', '.join(known)}" if known else "a number"
+
+
+_PLACES = {
+    "direction": "h2d|d2h",
+    "agent": "cpu|gpu",
+    "call": "allocate|free",
+    "pages": "base|huge",
+    "allocator": "[a-z][a-z-]*",
+    "advice": "[a-z][a-z-]*",
+}
+"""What stands for the words in angle brackets of a pattern."""
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    parts = re.split(r"<([a-z]+)>", name)
+    return re.compile("".join(f"(?:{_PLACES[p]})" if i % 2 else re.escape(p) for i, p in enumerate(parts)))
+
+
+_P = Parameter
+PARAMETERS: Sequence[Parameter] = (
+    _P("host.processors", "count", "processors of the host", 1, 1e6, facts=["host.processors"]),
+    _P("host.memory", "size", "memory of the host that a process may use", 2**20, 2**50),
+    _P("host.page", "size", "base page of the host's kernel", 2**12, 2**16, facts=["machine.memory.page_bytes"]),
+    _P("host.huge_page", "size", "transparent huge page of the host's kernel", 2**16, 2**34),
+    _P(
+        "host.thp",
+        "word",
+        "when plain memory gets huge pages",
+        words=["always", "madvise", "never"],
+        facts=["machine.huge_pages.thp_enabled"],
+    ),
+    _P("host.bandwidth", "rate", "rate at which all threads of the CPU read the host's memory", 1e-3, 1e5),
+    _P("device.memory", "size", "memory of the device", 2**20, 2**50, facts=["device.memory_bytes"]),
+    _P("device.bandwidth", "rate", "rate at which a kernel reads the device's memory", 1e-3, 1e5),
+    _P("link.h2d", "rate", "rate of the link from the host to the device", 1e-3, 1e5),
+    _P("link.d2h", "rate", "rate of the link from the device to the host", 1e-3, 1e5),
+    _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),
+    _P("driver.release", "word", "release of the driver"),
+    _P("driver.ats", "flag", "whether the device translates by the host's page tables"),
+    _P("driver.counters", "flag", "whether access counters move pages"),
+)
+
+
+def parameter(name: str) -> Parameter | None:
+    """The entry of the catalogue that a name has, or None."""
+    return next((p for p in PARAMETERS if p.takes(name)), None)
+
+
+def names_like(name: str) -> str:
+    """' (did you mean ...?)' for a name that is none of the catalogue's."""
+    return did_you_mean(name, [p.name for p in PARAMETERS])
