@@ -52,13 +52,14 @@ class PaperSource(Struct):
 
 class PublishedPlatform(Struct):
     """A machine that a paper names. memory: whether CPU and GPU share one physical memory. members: the platforms that
-    a statement about several of them covers.
+    a statement about several of them covers. model: the platform file that describes it, if its name is another.
     """
 
     name: str
     description: str
     memory: Literal["shared", "separate"]
     members: list[str] = []
+    model: str = ""
 
 
 class Correspondence(Struct):
@@ -223,6 +224,12 @@ def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]
     machine = paper.platforms[row.platform].name
     tested = claims_by_row().get(f"{name}/{row.id}", [])
     return PaperRow(**fields, paper=name, machine=machine, not_here=not_here, claims=tested)
+
+
+def models_of(paper: Paper, platform: str) -> list[str]:
+    """The names of the models of the machines that a statement about a platform covers."""
+    covered = paper.platforms[platform].members or [platform]
+    return [paper.platforms[name].model or name for name in covered]
 
 
 def published(search: str | None = None) -> Published:
