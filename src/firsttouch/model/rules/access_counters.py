@@ -1,0 +1,63 @@
+"""NVIDIA's driver: when a GPU's counters of remote accesses move pages to it.
+
+Source: kernel-open/nvidia-uvm/uvm_gpu_access_counters.c of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04.
+The hardware counts a GPU's accesses to ranges of remote memory, and notifies the driver when a count reaches a
+threshold; the driver moves the page that the notification names, and clears the count.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from firsttouch.model.rules.releases import Release, is_since
+
+RANGE_BYTES: Final = 2 << 20
+"""UVM_PERF_ACCESS_COUNTER_GRANULARITY, of 2 MiB: the accesses to each such range are counted."""
+THRESHOLD: Final = 256
+"""UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT: accesses for a notification."""
+BATCH: Final = 256
+"""UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT: the most notifications that are serviced at once."""
+NOTIFIED_BYTES: Final = 64 << 10
+"""A notification names an address that is a multiple of it (service_notifications_batch)."""
+UNSERVED_PAGE: Final = 4 << 10
+"""UVM_PAGE_SIZE_4K: with host pages of this size notifications are only cleared (TODO Bug 4299018)."""
+UNSERVED_SINCE: Final[tuple[Release, ...]] = ((535, 129, 3), (550, 40, 7))
+SYSTEM_SINCE: Final[tuple[Release, ...]] = ((535, 171, 4), (550, 40, 7))
+"""The first releases that service notifications of memory of the system's allocator
+(uvm_ats_service_access_counters)."""
+ARM_SINCE: Final[tuple[Release, ...]] = ((535, 171, 4), (550, 40, 53))
+"""The first releases whose default has counters move pages with the address translation of Arm (UVM_ATS_SUPPORTED);
+those between UNSERVED_SINCE and these have that of IBM alone (UVM_ATS_IBM_SUPPORTED)."""
+
+Translation = Literal["none", "arm", "ibm"]
+"""How the GPU uses the host's page tables: not at all, or by the address translation service of Arm (SVA) or IBM."""
+MovedMemory = Literal["system", "managed"]
+
+
+def counters_migrate(release: Release, translation: Translation, host_page: int, memory: MovedMemory) -> bool:
+    """Whether counters move pages of this memory by default, on a GPU that has counters.
+
+    Args:
+        host_page: bytes of the host's base pages.
+
+    Source: is_migration_enabled, service_notifications and what they call.
+    """
+    if translation == "none":
+        return False
+    if is_since(release, UNSERVED_SINCE):
+        if translation == "arm" and not is_since(release, ARM_SINCE):
+            return False
+        if host_page == UNSERVED_PAGE:
+            return False
+    return memory == "managed" or is_since(release, SYSTEM_SINCE)
+
+
+def notifications(accesses: int, threshold: int = THRESHOLD) -> int:
+    """The notifications of so many remote accesses to a range, if each is serviced before the next comes."""
+    return accesses // threshold
+
+
+def notified_pages(accesses: int, nbytes: int, host_page: int, threshold: int = THRESHOLD) -> int:
+    """The most pages of a range of so many bytes that its notifications name, and so move by themselves."""
+    pages = -(-nbytes // max(host_page, NOTIFIED_BYTES))
+    return min(pages, notifications(accesses, threshold))

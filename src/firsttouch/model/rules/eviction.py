@@ -1,0 +1,67 @@
+"""NVIDIA's driver of unified memory: what leaves the GPU's memory when that is full.
+
+Source: kernel-open/nvidia-uvm of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04. A chunk is 2 MiB of the
+GPU's memory; all of it serves one block of managed memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+from firsttouch.model.rules.releases import Release, is_since
+
+CHUNK_BYTES: Final = 2 << 20
+"""UVM_CHUNK_SIZE_MAX (uvm_pmm_gpu.h): what is evicted at once."""
+DISCARDED_SINCE: Final[tuple[Release, ...]] = ((580, 65, 6),)
+"""The first release with a list of chunks whose pages the program has discarded."""
+
+ChunkList = Literal["free", "unused", "discarded", "used"]
+"""free: belongs to nobody. unused: its block has no page resident here. discarded: as the program said. used: some
+pages are resident, in the order in which the latest of a chunk's became so.
+"""
+
+
+def chunk_lists(release: Release) -> tuple[ChunkList, ...]:
+    """The lists from whose fronts chunks are taken, in order.
+
+    Source: uvm_pmm_gpu.c, pick_root_chunk_to_evict; since 595 with get_first_allocated_chunk.
+    """
+    return ("free", "unused", "discarded", "used") if is_since(release, DISCARDED_SINCE) else ("free", "unused", "used")
+
+
+def victims(counts: Mapping[ChunkList, int], wanted: int, release: Release) -> Iterator[tuple[ChunkList, int]]:
+    """How many chunks are taken from the front of each list, for so many wanted. Fewer, if there are not as many.
+
+    The list of used chunks is in the order in which pages became resident, not of their use: accesses to resident
+    pages are not seen (TODO Bug 1765193). Memory used in turns that is larger than the GPU's then misses always.
+
+    Source: uvm_pmm_gpu.c, pick_root_chunk_to_evict; uvm_va_block.c, block_mark_memory_used.
+    """
+    for name in chunk_lists(release):
+        taken = min(wanted, counts.get(name, 0))
+        if taken:
+            yield name, taken
+            wanted -= taken
+
+
+def evicted_pages(resident: int, discarded: int = 0) -> int:
+    """The pages of a victim that are copied to the CPU's memory: all that are resident, changed or not, without those
+    that were discarded. Both are sets, page i being bit i.
+
+    Source: uvm_va_block.c, uvm_va_block_evict_chunks.
+    """
+    return resident & ~discarded
+
+
+def keeps_mapping(*, accessed_by: bool, counts_accesses: bool, counters_migrate: bool) -> bool:
+    """Whether the GPU maps evicted pages where they are then, so that its next access is remote and does not fault.
+
+    Args:
+        accessed_by: the range has this advice for the GPU.
+        counts_accesses: the GPU has access counters.
+        counters_migrate: these move pages (access_counters.counters_migrate).
+
+    Source: uvm_va_block.c, uvm_va_block_evict_chunks, block_add_eviction_mappings.
+    """
+    return accessed_by or (counts_accesses and counters_migrate)

@@ -1,0 +1,195 @@
+"""The rules of drivers against their sources. Each row names the file that it follows, and the release."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from firsttouch.model.rules import access_counters, eviction, integrated, kfd, linux
+from firsttouch.model.rules.access_counters import MovedMemory, Translation
+from firsttouch.model.rules.releases import parse_release
+
+KIB, MIB = 2**10, 2**20
+CONSTANTS: list[tuple[str, str, Any, str]] = [
+    ("eviction", "CHUNK_BYTES", 2 * MIB, "uvm_pmm_gpu.h, UVM_CHUNK_SIZE_MAX (515.43.04 to 595.45.04)"),
+    ("eviction", "DISCARDED_SINCE", ((580, 65, 6),), "uvm_pmm_gpu.c, va_block_discarded (absent in 575.64.05)"),
+    ("access_counters", "RANGE_BYTES", 2 * MIB, "UVM_PERF_ACCESS_COUNTER_GRANULARITY (550.40.07 to 595.45.04)"),
+    ("access_counters", "THRESHOLD", 256, "UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
+    ("access_counters", "BATCH", 256, "UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT (515.43.04 to 595.45.04)"),
+    ("access_counters", "NOTIFIED_BYTES", 64 * KIB, "service_virt_notifications_batch (550.54.15)"),
+    ("access_counters", "UNSERVED_PAGE", 4 * KIB, "service_virt_notifications, Bug 4299018 (550.54.15)"),
+    ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
+    ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
+    ("kfd", "IGNORED_NS", 2_000_000, "kfd_svm.c, AMDGPU_SVM_RANGE_RETRY_FAULT_PENDING (Linux 6.8)"),
+    ("kfd", "LARGEST_ORDER", 31, "amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "value", "source"), CONSTANTS, ids=[f"{m}.{n}" for m, n, _, _ in CONSTANTS])
+def test_constants_are_those_of_their_source(module: str, name: str, value: Any, source: str) -> None:
+    assert getattr(import_module(f"firsttouch.model.rules.{module}"), name) == value, source
+
+
+@pytest.mark.parametrize(
+    ("release", "translation", "page", "memory", "moves"),
+    [
+        ("550.54.15", "arm", 64 * KIB, "system", True),
+        ("550.54.15", "arm", 4 * KIB, "system", False),
+        ("595.45.04", "arm", 4 * KIB, "managed", False),
+        ("595.45.04", "arm", 64 * KIB, "managed", True),
+        ("550.40.07", "arm", 64 * KIB, "system", False),
+        ("550.40.07", "ibm", 64 * KIB, "system", True),
+        ("550.40.53", "arm", 64 * KIB, "system", True),
+        ("545.29.02", "arm", 64 * KIB, "system", False),
+        ("545.29.02", "ibm", 64 * KIB, "managed", True),
+        ("535.171.04", "arm", 64 * KIB, "system", True),
+        ("535.161.08", "arm", 64 * KIB, "system", False),
+        ("535.129.03", "ibm", 4 * KIB, "managed", False),
+        ("535.113.01", "ibm", 4 * KIB, "managed", True),
+        ("560.28.03", "none", 64 * KIB, "managed", False),
+        ("555.42.02", "arm", 64 * KIB, "system", True),
+    ],
+)
+def test_access_counters_move_pages(
+    release: str, translation: Translation, page: int, memory: MovedMemory, moves: bool
+) -> None:
+    """uvm_gpu_access_counters.c: is_migration_enabled, service_notifications and uvm_ats_service_access_counters."""
+    assert access_counters.counters_migrate(parse_release(release), translation, page, memory) == moves
+
+
+def test_notifications_name_pages_of_64_kib() -> None:
+    assert [access_counters.notifications(n) for n in (255, 256, 1024)] == [0, 1, 4]
+    assert access_counters.notified_pages(16384, 2 * MIB, 64 * KIB) == 32
+    assert access_counters.notified_pages(1024, 2 * MIB, 64 * KIB) == 4
+
+
+@pytest.mark.parametrize(
+    ("release", "counts", "wanted", "taken"),
+    [
+        (
+            "550.54.15",
+            {"free": 1, "unused": 2, "discarded": 4, "used": 9},
+            5,
+            [("free", 1), ("unused", 2), ("used", 2)],
+        ),
+        ("580.65.06", {"unused": 2, "discarded": 4, "used": 9}, 7, [("unused", 2), ("discarded", 4), ("used", 1)]),
+        ("575.64.05", {"used": 3}, 5, [("used", 3)]),
+        ("595.45.04", {"free": 3, "used": 3}, 2, [("free", 2)]),
+    ],
+)
+def test_chunks_are_evicted_from_lists_in_order(
+    release: str, counts: Any, wanted: int, taken: list[tuple[str, int]]
+) -> None:
+    """uvm_pmm_gpu.c, pick_root_chunk_to_evict."""
+    assert list(eviction.victims(counts, wanted, parse_release(release))) == taken
+
+
+def test_eviction_copies_all_resident_pages() -> None:
+    """uvm_va_block.c, uvm_va_block_evict_chunks: clean pages too."""
+    assert eviction.evicted_pages(0b1111) == 0b1111
+    assert eviction.evicted_pages(0b1111, discarded=0b0101) == 0b1010
+
+
+@pytest.mark.parametrize(
+    ("accessed_by", "counts_accesses", "counters_migrate", "kept"),
+    [(True, False, False, True), (False, True, True, True), (False, True, False, False), (False, False, True, False)],
+)
+def test_evicted_pages_stay_mapped(
+    accessed_by: bool, counts_accesses: bool, counters_migrate: bool, kept: bool
+) -> None:
+    """uvm_va_block.c, uvm_va_block_evict_chunks, uvm_va_space_map_remote_on_eviction (595.45.04)."""
+    how = {"accessed_by": accessed_by, "counts_accesses": counts_accesses, "counters_migrate": counters_migrate}
+    assert eviction.keeps_mapping(**how) == kept
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "end", "window"),
+    [(700, 0, 4096, (512, 1024)), (700, 600, 4096, (600, 1024)), (700, 0, 800, (512, 800)), (0, 0, 1, (0, 1))],
+)
+def test_a_fault_of_an_amd_gpu_maps_a_window(page: int, first: int, end: int, window: tuple[int, int]) -> None:
+    """kfd_svm.c, svm_range_get_range_boundaries (Linux 6.8)."""
+    assert kfd.fault_window(page, first, end) == window
+
+
+def test_faults_of_an_amd_gpu_are_counted_by_window() -> None:
+    assert kfd.fault_windows(0, 2048, present=0) == 4
+    assert kfd.fault_windows(300, 2048, present=0) == 4
+    assert kfd.fault_windows(0, 2049, present=1024) == 3
+    assert kfd.FaultWindow(512, 1024, new=12).present == 500
+    assert [kfd.migrates(faults_resume=True, apu=apu) for apu in (True, False)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("page", "count", "contiguous", "order"),
+    [
+        (512, 512, True, 9),
+        (512, 1024, True, 9),
+        (1024, 1024, True, 10),
+        (16, 512, True, 4),
+        (16, 15, True, 3),
+        (1, 512, True, 0),
+        (512, 512, False, 0),
+        (0, 2**40, True, 31),
+    ],
+)
+def test_fragments_are_as_large_as_alignment_and_length_allow(
+    page: int, count: int, contiguous: bool, order: int
+) -> None:
+    """amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)."""
+    assert kfd.fragment_order(page, count, contiguous=contiguous) == order
+
+
+def test_translations_that_do_not_fit_all_miss() -> None:
+    assert [kfd.fragments(16, 512), kfd.fragments(512, 1024)] == [6, 2]
+    assert kfd.translation_misses(256 * MIB, 9, entries=128) == 0
+    assert kfd.translation_misses(256 * MIB, 9, entries=127) == 128
+    assert kfd.translation_misses(256 * MIB, 4, entries=512) == 4096
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "base", "huge", "pages"),
+    [
+        (0, 2 * MIB, 4 * KIB, 0, (512, 0)),
+        (0, 2 * MIB, 4 * KIB, 2 * MIB, (0, 1)),
+        (4096, 4 * MIB, 4 * KIB, 2 * MIB, (511, 1)),
+        (4096, 2 * MIB, 4 * KIB, 2 * MIB, (511, 0)),
+        (1, 65537, 64 * KIB, 512 * MIB, (2, 0)),
+    ],
+)
+def test_a_first_touch_by_the_cpu_makes_pages(
+    start: int, end: int, base: int, huge: int, pages: tuple[int, int]
+) -> None:
+    """mm/memory.c, do_anonymous_page; mm/huge_memory.c, do_huge_pmd_anonymous_page (Linux 6.8)."""
+    touched = linux.first_touch(start, end, base, huge)
+    assert (touched.base, touched.huge) == pages
+    assert touched.zeroed_bytes == touched.base * base + touched.huge * huge
+    assert touched.faults == sum(pages)
+
+
+@pytest.mark.parametrize(
+    ("setting", "advised", "huge"),
+    [("always", False, True), ("madvise", False, False), ("madvise", True, True), ("never", True, False)],
+)
+def test_the_setting_of_huge_pages_decides(setting: linux.HugePages, advised: bool, huge: bool) -> None:
+    """include/linux/huge_mm.h (Linux 6.8)."""
+    assert linux.gets_huge_pages(setting, advised=advised) == huge
+
+
+@pytest.mark.parametrize(
+    ("coherence", "memory", "cached"),
+    [
+        ("none", "device", (True, True, False)),  # allocation.tk1.default.*-caching
+        ("none", "locked", (False, False, False)),  # allocation.tk1.hostalloc.*-caching, cache.tk1.hostalloc.l2
+        ("none", "moving", (True, True, True)),  # allocation.tk1.managed.*-caching, cache.tk1.managed.flush
+        ("bus", "device", (True, True, False)),  # machine.kaveri.bus.garlic
+        ("bus", "coherent", (True, True, True)),  # machine.kaveri.bus.onion, cache.kaveri.opencl20.flush
+        ("bus", "atomic", (True, False, False)),  # machine.kaveri.bus.onion-plus
+    ],
+)
+def test_caches_of_integrated_chips(
+    coherence: integrated.CacheCoherence, memory: integrated.SharedMemory, cached: tuple[bool, bool, bool]
+) -> None:
+    """The rows of the papers' file integrated-2017 that are named."""
+    assert integrated.caching(coherence, memory) == cached
