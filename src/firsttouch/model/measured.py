@@ -8,17 +8,16 @@ price but the command that measures it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from statistics import median
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from firsttouch.allocators.properties import is_common, is_plain_host, role, variant
+from firsttouch.allocators.properties import is_common, is_plain_host, role
 from firsttouch.analysis.sisters import for_device
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.model.costs import (
     Direction,
     ExchangePrice,
-    Ground,
     MeasuredPoint,
     Price,
     Time,
@@ -26,9 +25,9 @@ from firsttouch.model.costs import (
     measured_point,
     per_byte,
 )
+from firsttouch.model.named import NamedPrices
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
-from firsttouch.workspace.guidance import READ_MOSTLY
 
 P = TypeVar("P", Price, ExchangePrice)
 TINY = 1e-9
@@ -46,7 +45,7 @@ def _sources() -> Mapping[str, tuple[str, PriceSource]]:
     return {source.price: (name, source) for name, book in books.items() for source in book.prices}
 
 
-class MeasuredPrices:
+class MeasuredPrices(NamedPrices):
     """The prices on one device of a machine. Each raises Unmeasured if the records do not have it. Records of another
     version of their metric are no prices, since their values mean something else.
     """
@@ -61,6 +60,29 @@ class MeasuredPrices:
                 if r.metric_version == codebook_of(r.experiment).version:
                     self._records.setdefault((r.experiment, name), []).append(r)
         self._kept: dict[tuple[object, ...], Any] = {}
+        self._makers: Mapping[str, Callable[..., Price]] = {
+            "host_touch": self._host_touch,
+            "copy": partial(self._copy, "copy"),
+            "remote": partial(self._copy, "remote"),
+            "copy_into_new": lambda allocator: self._latency("copy_into_new", allocator=allocator),
+            "lone_copy": lambda way, allocator: self._latency("lone_copy", direction=way, allocator=allocator),
+            "host_copy": self._host_copy,
+            "allocation": self._allocation,
+            "touched_free": self._touched_free,
+            "moving_touch": self._moving_touch,
+            "gpu_fault": self._gpu_fault,
+            "gpu_touch": self._gpu_touch,
+            "cpu_fault": self._cpu_fault,
+            "prefetch": partial(self._call, "prefetch"),
+            "prefetch_back": partial(self._call, "prefetch_back"),
+            "advise": lambda advice, allocator: self._call("advise", allocator, advice=advice),
+            "isolated_fault": self._isolated_fault,
+            "own_pass": self._own_pass,
+            "placements": self._placement,
+        }
+
+    def price(self, *name: str) -> Price:
+        return self._once(name, lambda: self._makers[name[0]](*name[1:]))
 
     # ------------------------------------------------------------------------------------------------ finding records
 
@@ -98,37 +120,20 @@ class MeasuredPrices:
         pages = self.machine.facts.get("huge_pages", {})
         return "huge" if pages.get("thp_enabled") == HUGE_PAGES and not pages.get("thp_denied") else "base"
 
-    def host_touch(self, *, parallel: bool, pages: str = "") -> Price:
-        size, threads = pages or self.page_size, 0 if parallel else 1
-        return self._once(("host_touch", size, threads), lambda: self._host_touch(size, threads))
-
-    def _host_touch(self, size: str, threads: int) -> Price:
+    def _host_touch(self, pages: str, by: str) -> Price:
+        threads = 0 if by == "all" else 1
         for device in (self.host, self.device.name):
-            rows = self._find("first_touch", device, page_size=size, threads=threads)
+            rows = self._find("first_touch", device, page_size=pages, threads=threads)
             if rows := [r for r in rows if is_plain_host(str(r.factors.get("allocator")))]:
                 return _per_page(rows)
         raise self._missing("first_touch", self.host)
 
     # ------------------------------------------------------------------------------------------------ copies
 
-    def copy(self, direction: Direction, allocator: str) -> Price:
-        return self._once(("copy", direction, allocator), lambda: self._copy("copy", direction, allocator))
-
-    def remote(self, direction: Direction, allocator: str) -> Price:
-        return self._once(("remote", direction, allocator), lambda: self._copy("remote", direction, allocator))
-
     def _copy(self, price: str, direction: Direction, allocator: str) -> Price:
         if rows := self._find(price, direction=direction, allocator=allocator):
             return _by_size(price, rows, lambda r, rate: _amount(price, r, "bytes") / rate)
         raise self._missing(price, direction=direction, allocator=allocator)
-
-    def copy_into_new(self, allocator: str) -> Price:
-        key = ("copy_into_new", allocator)
-        return self._once(key, lambda: self._latency("copy_into_new", allocator=allocator))
-
-    def lone_copy(self, direction: Direction, allocator: str) -> Price:
-        key = ("lone_copy", direction, allocator)
-        return self._once(key, lambda: self._latency("lone_copy", direction=direction, allocator=allocator))
 
     def _latency(self, price: str, **given: Scalar) -> Price:
         """A price by size, from counters in us."""
@@ -143,9 +148,6 @@ class MeasuredPrices:
         times, grounds = zip(*(by_size[size] for size in sizes), strict=True)
         return Price(tuple(sizes), times, grounds)
 
-    def host_copy(self) -> Price:
-        return self._once(("host_copy",), self._host_copy)
-
     def _host_copy(self) -> Price:
         rows = self._find("host_copy", self.host)
         if rows := [r for r in rows if is_common(str(r.factors.get("allocator")))]:
@@ -154,19 +156,13 @@ class MeasuredPrices:
 
     # ------------------------------------------------------------------------------------------------ allocation
 
-    def allocation(self, allocator: str, call: Literal["allocate", "free"]) -> Price:
-        return self._once(("allocation", allocator, call), lambda: self._allocation(allocator, call))
-
-    def _allocation(self, allocator: str, call: str) -> Price:
+    def _allocation(self, call: str, allocator: str) -> Price:
         for device in (self.device.name, self.host):
             if rows := self._find("allocation", device, allocator=allocator, call=call):
                 return _by_size("allocation", rows, lambda r, ns: ns)
         raise self._missing("allocation", allocator=allocator)
 
-    def touched_free(self, allocator: str, agent: Literal["cpu", "gpu"]) -> Price:
-        return self._once(("touched_free", allocator, agent), lambda: self._touched_free(allocator, agent))
-
-    def _touched_free(self, allocator: str, agent: str) -> Price:
+    def _touched_free(self, agent: str, allocator: str) -> Price:
         for device in (self.device.name, self.host):
             if rows := self._find("touched_free", device, allocator=allocator, agent=agent):
                 most = max(_amount("touched_free", r, "bytes") for r in rows)
@@ -176,39 +172,19 @@ class MeasuredPrices:
         _, source = _sources()["touched_free"]
         raise self._missing("touched_free", **source.factors(allocator=allocator, agent=agent))
 
-    def host_free(self, allocator: str) -> Price:
-        """In a run that has not measured it, a part of freeing memory that was page-locked by a call: from none of that
-        to all, and half in between.
-        """
-        try:
-            return self.touched_free(allocator, "cpu")
-        except Unmeasured:
-            return self._once(("host_free",), self._host_free)
-
-    def _host_free(self) -> Price:
-        locked = (e.name for e in self.device.allocators if role(e.name) == "page-locked" and variant(e.name) == "call")
-        whole = self.allocation(next(locked, ""), "free")
-        times = tuple(Time(t.value / 2, 0.0, t.high) for t in whole.times)
-        note = "freeing touched memory is not in this run, and is priced as half of freeing registered memory"
-        return Price(whole.sizes, times, whole.grounds).assuming(note)
-
     # ------------------------------------------------------------------------------------------------ memory that moves
 
-    def _moving(self, price: str, what: Callable[[Record], float | None], part: str = "", /, **given: Scalar) -> Price:
-        """A price from the ms of passes over memory that moves. part: of the passes, if several are prices."""
-
-        def make() -> Price:
-            rows = [r for r in self._find(price, **given) if what(r) is not None]
-            if not rows:
-                raise self._missing(price, allocator=given["allocator"])
-            rates = []
-            for r in rows:
-                rate = max(0.0, what(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
-                wide = _relative(r)
-                rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
-            return per_byte(rates, _keys(rows))
-
-        return self._once((price, part, *given.values()), make)
+    def _moving(self, price: str, what: Callable[[Record], float | None], **given: Scalar) -> Price:
+        """A price from the ms of passes over memory that moves."""
+        rows = [r for r in self._find(price, **given) if what(r) is not None]
+        if not rows:
+            raise self._missing(price, allocator=given["allocator"])
+        rates = []
+        for r in rows:
+            rate = max(0.0, what(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
+            wide = _relative(r)
+            rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
+        return per_byte(rates, _keys(rows))
 
     def _resident_rates(self, counter: str) -> Mapping[float, float]:
         """ms per byte, by size, of what a price times, in memory whose pages are on the CPU and stay there."""
@@ -227,64 +203,42 @@ class MeasuredPrices:
             return None
         return value - size * (rates.get(size) or median(rates.values()))
 
-    def moving_touch(self, allocator: str) -> Price:
+    def _moving_touch(self, allocator: str) -> Price:
         """The first touch of plain pages does not tell it: threads that only touch pages wait for each other more."""
         return self._moving("moving_touch", lambda r: self._beyond_resident("moving_touch", r), allocator=allocator)
 
-    def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
-        """Other advice than read-mostly strategies give when memory is allocated, which no experiment measures."""
-        wanted = [(READ_MOSTLY, "read")] * read_mostly + [("none", "read")] * reads_only + [("none", "update")]
-        for advice, operation in wanted:
-            given: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
-            try:
-                return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **given)
-            except Unmeasured:
-                continue
-        raise self._missing("gpu_fault", allocator=allocator)
+    def _gpu_fault(self, operation: str, touch: str, advice: str, allocator: str) -> Price:
+        given: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
+        return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **given)
 
-    def gpu_touch(self, allocator: str) -> Price:
+    def _gpu_touch(self, allocator: str) -> Price:
         return self._moving("gpu_touch", lambda r: _pass("gpu_touch", r, least=0), allocator=allocator)
 
-    def cpu_fault(self, allocator: str) -> Price:
+    def _cpu_fault(self, allocator: str) -> Price:
         return self._moving("cpu_fault", lambda r: self._beyond_resident("cpu_fault", r), allocator=allocator)
 
-    def prefetch(self, allocator: str) -> Price:
-        return self._moving("prefetch", lambda r: _value("prefetch", r, "ms"), allocator=allocator)
+    def _call(self, price: str, allocator: str, **given: Scalar) -> Price:
+        """A call that moves pages or gives advice about them."""
+        return self._moving(price, lambda r: _value(price, r, "ms"), allocator=allocator, **given)
 
-    def prefetch_back(self, allocator: str) -> Price:
-        """In a run that has not measured it, the CPU's faults."""
-        try:
-            return self._moving("prefetch_back", lambda r: _value("prefetch_back", r, "ms"), allocator=allocator)
-        except Unmeasured:
-            note = "a prefetch to the CPU is not in this run, and is priced as the CPU's faults"
-            return self.cpu_fault(allocator).assuming(note)
-
-    def advise(self, allocator: str, advice: str) -> Price:
-        return self._moving("advise", lambda r: _value("advise", r, "ms"), allocator=allocator, advice=advice)
-
-    def isolated_fault(self, allocator: str) -> Time:
+    def _isolated_fault(self, allocator: str) -> Price:
         """From touches in order, one in every 2 MiB."""
+        rows = self._find("isolated_fault", allocator=allocator)
+        times = [
+            (_pass("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count")) for r in rows
+        ]
+        if not times:
+            raise self._missing("isolated_fault", allocator=allocator)
+        return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
 
-        def make() -> Price:
-            rows = self._find("isolated_fault", allocator=allocator)
-            times = [
-                (_pass("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count"))
-                for r in rows
-            ]
-            if not times:
-                raise self._missing("isolated_fault", allocator=allocator)
-            return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
-
-        return self._once(("isolated_fault", allocator), make).times[0]
-
-    def own_pass(self, allocator: str) -> Price:
+    def _own_pass(self, allocator: str) -> Price:
         """From the last passes of migration."""
 
         def last(r: Record) -> float | None:
             return _value("gpu_fault", r, "later_ms", int(_amount("gpu_fault", r, "passes")) - 1)
 
         given: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
-        return self._moving("gpu_fault", last, "last", allocator=allocator, **given)
+        return self._moving("gpu_fault", last, allocator=allocator, **given)
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
@@ -318,15 +272,16 @@ class MeasuredPrices:
         updates = max(_amount("exchange", r, "updates") for r in grounds)
         return ExchangePrice(price, tuple(gaps), updates)
 
-    def placements(self, allocator: str) -> tuple[Mapping[str, float], tuple[Ground, ...]]:
+    def _placement(self, advice: str, allocator: str) -> Price:
         rows = self._find("placements", allocator=allocator)
         least = min((_amount("placements", r, "bytes") for r in rows), default=0)
-        rows = [r for r in rows if _amount("placements", r, "bytes") == least]
         by = _sources()["placements"][1].names["advice"]
-        times = {str(r.factors.get(by)): median_of(r) for r in rows}
-        if len(times) < 2 or "none" not in times:
+        rows = [r for r in rows if _amount("placements", r, "bytes") == least and r.factors.get(by) == advice]
+        if not rows:
             raise self._missing("placements", allocator=allocator)
-        return times, _keys(rows)
+        times = [s for r in rows if (s := r.summary)]
+        time = Time(*(median(v) * 1e6 for v in zip(*((s.median, s.ci_low, s.ci_high) for s in times), strict=True)))
+        return Price((1.0,), (time,), _keys(rows))
 
 
 def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
