@@ -54,7 +54,7 @@ def test_text_that_is_no_valid_unicode_is_escaped() -> None:
 def test_all_json_is_written_so() -> None:
     """The measurement of a user's module is checked, and names are handed on as they are."""
     strict = {str(p.relative_to(SOURCES)) for p in SOURCES.rglob("*.py") if "msgspec.json.encode(" in p.read_text()}
-    assert strict == {"encoding.py", "engine/job.py", "comparison/runs.py"}
+    assert strict == {"encoding.py", "engine/filling.py", "comparison/runs.py"}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_many_directories_of_such_names(beside: Path) -> None:
 def test_a_host_of_such_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: f"{NAME}/1")
     assert host_name() == f"{ESCAPED}/1"
-    directory = runner.default_directory()
+    directory = runner.default_directory([])
     assert (directory.parent.name, directory.name[: len(ESCAPED) + 2]) == ("firsttouch-results", f"{ESCAPED}_1")
     for resume in (False, True):  # the run can be resumed there
         words = ("run", "latency", "--device", "cpu", "--set", "size=4KiB", "--out", "out")

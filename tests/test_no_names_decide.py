@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.machine.backends import BACKENDS, HOST
+from firsttouch.machine.backends import BACKENDS, HOST, MODEL
 
 PACKAGE = Path(__file__).parents[1] / "src" / "firsttouch"
 ROOMS = ("advice", "apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
 """Rooms that are checked, in addition to session.py, work.py and worker.py."""
-AMBIGUOUS = {HOST, "device"}
-"""Names that have other meanings too: the agent `cpu`, and `device` in general. They count only if they are compared
-with an expression for a kind or an allocator."""
+AMBIGUOUS = {HOST, MODEL, "device"}
+"""Names that have other meanings too: the agent `cpu`, the model of a processor, and `device` in general. They count
+only if they are compared with an expression for a kind or an allocator."""
 NAMES = ({*BACKENDS} | {*SEMANTICS}) - AMBIGUOUS
 ALLOWED = {
     "experiments/codegen.py": "compares vendors' compilers",

@@ -13,6 +13,13 @@ class Unsupported(Exception):
     """A point turned out to be impossible while it was measured. It is recorded as skipped with this text."""
 
 
+class NotModelled(Unsupported):
+    """No model covers what was asked for. The text is the reason."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(f"not modelled: {reason}" if reason else "not modelled")
+
+
 class Terminated(KeyboardInterrupt):
     """A signal ends the program. Measured points are kept, as after Ctrl-C."""
 

@@ -18,7 +18,8 @@ from firsttouch.analysis.sisters import for_device, measured_on
 from firsttouch.engine import executor
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.estimate import planned_seconds
-from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.filling import blank_record
+from firsttouch.engine.job import Job
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve

@@ -16,7 +16,7 @@ import pytest
 from tests.calls import call, devices, quiet
 
 from firsttouch.engine import discover, runner
-from firsttouch.engine.job import blank_record
+from firsttouch.engine.filling import blank_record
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions
 from firsttouch.engine.sampled import PointSampler, marks, peaks

@@ -8,7 +8,7 @@ import pytest
 
 from firsttouch import _core
 from firsttouch.machine import devices as machine_devices
-from firsttouch.machine.backends import BACKENDS, HOST, kind_of
+from firsttouch.machine.backends import BACKENDS, HOST, NATIVE, kind_of
 from firsttouch.machine.devices import describe_devices
 from firsttouch.machine.libraries import LIBRARIES
 from firsttouch.machine.switches import SWITCHES
@@ -16,13 +16,13 @@ from firsttouch.records.schema import DeviceInfo
 
 
 def test_the_table_matches_that_of_the_core():
-    assert list(BACKENDS) == _core.device_kinds()
+    assert list(NATIVE) == _core.device_kinds()
 
 
 def test_the_error_for_an_unknown_device_lists_the_accepted_names():
     with pytest.raises(_core.Unavailable) as error:
         _core.open("unknown")
-    for backend in BACKENDS.values():
+    for backend in (BACKENDS[kind] for kind in NATIVE):
         assert re.search(rf"\b{backend.device_names(1)[0].replace('0', 'N')}\b", str(error.value))
 
 

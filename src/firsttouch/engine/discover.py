@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.engine.modelled import modelled_devices, modelled_limits
+from firsttouch.machine.backends import NATIVE, is_modelled, kind_of
 from firsttouch.machine.limits import environment_limits, host_limit
 from firsttouch.machine.partitions import like
 from firsttouch.machine.peers import with_other_backends
@@ -37,7 +38,7 @@ def describe_kind(task: Discover, pipe: Pipe) -> Reply:
         return Reply(state="done", reason=one_line(str(error)) or describe(error))
 
 
-def discover_devices(kinds: Iterable[str] = BACKENDS, timeout: float = TIMEOUT) -> list[DeviceInfo]:
+def discover_devices(kinds: Iterable[str] = NATIVE, timeout: float = TIMEOUT) -> list[DeviceInfo]:
     """Returns the devices of `kinds`. A kind whose library is missing, crashed or hung is one unavailable device."""
     workers = {kind: _start() for kind in kinds}
     try:
@@ -89,11 +90,15 @@ def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo]
 
 
 def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
-    """Returns the devices of the kinds in `names`; of all kinds if there is no name or an unknown one."""
+    """Returns the devices of the kinds in `names`; of all kinds if there is no name or an unknown one. Of modelled
+    devices, those of their platforms.
+    """
+    if any(map(is_modelled, names)):
+        return modelled_devices(names)
     environment_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
     kinds = list(dict.fromkeys(map(kind_of, names)))
-    devices = discover_devices(kinds) if kinds and set(kinds) <= set(BACKENDS) else discover_devices()
-    rest = [kind for kind in BACKENDS if kind not in {d.kind for d in devices}]
+    devices = discover_devices(kinds) if kinds and set(kinds) <= set(NATIVE) else discover_devices()
+    rest = [kind for kind in NATIVE if kind not in {d.kind for d in devices}]
     known = {d.name for d in devices}
     # Otherwise the call fails, and the message lists all devices.
     complete = known.issuperset(names) and any(d.available for d in devices)
@@ -102,5 +107,7 @@ def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
 
 def memory_limits(devices: Iterable[DeviceInfo], selected: Sequence[str]) -> dict[str, int]:
     """The most bytes that can be allocated on the host and on each selected device."""
+    if any(map(is_modelled, selected)):
+        return modelled_limits(selected)
     totals = {d.name: d.facts.get(TOTAL_FACT) for d in devices if d.name in selected and d.capabilities.runs_kernels}
     return {"host": host_limit()} | {name: total for name, total in totals.items() if isinstance(total, int)}

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.filling import blank_record
+from firsttouch.engine.job import Job
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.ranked import RankedWorker

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from firsttouch.engine.filling import blank_record, failures_recorded, fill
 from firsttouch.engine.planned import Planned
+from firsttouch.engine.predicting import predict_point
 from firsttouch.errors import Unsupported
 from firsttouch.events import log as events
 from firsttouch.events.log import Span
@@ -25,27 +24,20 @@ from firsttouch.records.schema import (
     NODE,
     NONE,
     PEER,
-    SCHEMA,
     AllocatorInfo,
-    BufferFact,
     Clocks,
     DeviceCapabilities,
     DeviceInfo,
-    Number,
     Party,
     Point,
     Record,
     Scalar,
-    Status,
-    Struct,
-    Summary,
-    check_integers,
 )
 from firsttouch.records.trust import fill_in_from, sources, without_verified_facts
-from firsttouch.workers.protocol import Pipe, Reply, Task, describe, one_line
+from firsttouch.workers.protocol import Pipe, Reply, Task, one_line
 
 if TYPE_CHECKING:
-    from firsttouch.experiment.base import Experiment, Measurement
+    from firsttouch.experiment.base import Experiment
     from firsttouch.session import OpenDevices, Session
 
 
@@ -81,29 +73,6 @@ class Job(Task, tag="job"):
         return dataclasses.replace(self.planned.point, device=self.info.name)
 
 
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def blank_record(planned: Planned, status: Status, reason: str = "") -> Record:
-    """Returns a record without samples."""
-    return Record(
-        schema=SCHEMA,
-        experiment=planned.point.experiment,
-        device=planned.point.device,
-        factors=planned.point.factors,
-        unit=planned.metric.unit,
-        better=planned.metric.better,
-        metric_version=planned.metric.version,
-        stands_for=[*planned.stands_for],
-        status=status,
-        reason=one_line(reason),
-        preset=planned.preset,
-        seed=planned.seed,
-        started=now(),
-    )
-
-
 class JobHandler:
     """Measures the points of one group, on devices that stay open.
 
@@ -118,10 +87,12 @@ class JobHandler:
 
     def __call__(self, job: Job, pipe: Pipe) -> Reply:
         """Measures one point of any experiment."""
+        if job.info.modelled is not None:
+            return predict_point(self._find, job)
         record = blank_record(job.planned, "ok")
         record.parties = _parties(job)
         reply = Reply(state="done", record=record)
-        with _failures_recorded(record):
+        with failures_recorded(record):
             experiment = self._find(job)
             opened = self._opened_for(job, pipe)
             opens_itself = _opens_device_itself(experiment)
@@ -141,7 +112,7 @@ class JobHandler:
             if session.party is not None:
                 session.party.clocks_before, session.party.clocks_after = record.clocks_before, record.clocks_after
             record.throttled = _throttled(record.clocks_before, record.clocks_after)
-            _fill(record, measurement, follows=job.rank > 0)
+            fill(record, measurement, follows=job.rank > 0)
             reply.outputs = [*measurement.outputs] if measurement.verified else []
             reply.phases = [(str(name), float(start), float(end)) for name, start, end in measurement.phases]
             if events.are_requested():
@@ -248,82 +219,9 @@ def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
     return f"verified {', '.join(sources(device))}"
 
 
-@contextmanager
-def _failures_recorded(record: Record) -> Iterator[None]:
-    """Turns an exception of the block into the record's status and reason."""
-    from firsttouch import _core
-
-    try:
-        yield
-    except (Unsupported, _core.GuardRefused, _core.Unavailable) as error:
-        record.status, record.reason = "skipped", one_line(str(error)) or describe(error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # even if an experiment calls sys.exit(), only this point fails
-        record.status, record.reason = "failed", describe(error)
-
-
 def _throttled(*clocks: Clocks | None) -> bool | None:
     known = [c for c in clocks if c is not None]
     return any(c.throttle for c in known) if known else None
-
-
-def _fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
-    """Copies a measurement into the record. Raises ValueError or TypeError if the measurement is invalid.
-
-    follows: it is that of a further rank, which need not have samples.
-    """
-    from firsttouch import _core
-    from firsttouch.experiment import base
-
-    if not isinstance(measurement, base.Measurement):
-        raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")
-    if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
-        raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
-    samples = [float(sample) for sample in measurement.samples]
-    if not samples and not follows:
-        raise ValueError("no samples")
-    if not all(map(math.isfinite, samples)):
-        raise ValueError("a sample is not finite")
-    if measurement.verified is None and not measurement.verified_why:
-        raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
-    stated = _storable(measurement, samples)
-    record.samples = stated.samples
-    if samples:
-        record.summary = msgspec.convert(
-            dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
-        )
-    record.verified = None if measurement.verified is None else bool(measurement.verified)
-    record.verified_why = one_line(measurement.verified_why)
-    record.stopped_by = stated.stopped_by
-    record.counters = stated.counters
-    record.buffers = stated.buffers
-
-
-class _Stated(Struct):
-    """What a measurement states, in the types of a record."""
-
-    samples: list[Number]
-    stopped_by: str
-    counters: dict[str, Scalar]
-    buffers: list[BufferFact]
-
-    def __post_init__(self) -> None:
-        check_integers(self.counters.values())
-
-
-def _storable(measurement: Measurement, samples: list[float]) -> _Stated:
-    """Raises ValueError if something is of a type or a size that no record holds."""
-    given = {
-        "samples": samples,
-        "stopped_by": measurement.stopped_by,
-        "counters": dict(measurement.counters),
-        "buffers": list(measurement.buffers),
-    }
-    try:
-        return msgspec.json.decode(msgspec.json.encode(given), type=_Stated)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the measurement can't be stored: {describe(error)}") from None
 
 
 def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:

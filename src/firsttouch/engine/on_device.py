@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from firsttouch.engine.choices import BUDGETS
+from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.sisters import MOST_PAIRS, Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
@@ -231,6 +232,8 @@ class ExperimentOnDevice:
     ) -> Planned:
         """A point that is measured, or skipped because the device cannot measure it."""
         experiment, factors = self.experiment, candidate.factors
+        if self.device.modelled is not None:  # a worker predicts any number of points, and leaves nothing changed
+            return self._point(factors, request, reason=why_skipped(experiment, factors, candidate.device))
         one_process = bool(places) and experiment.in_one_process(factors)
         others = places[1:] if one_process else [str(factors.get(PEER, ""))]  # the latter may be "self" or a NUMA node
         return self._point(
@@ -264,12 +267,14 @@ class ExperimentOnDevice:
             preset=request.preset,
             seed=request.seed,
             tolerance=BUDGETS[self.preset].tolerance,
-            setup=self.experiment.setup,
+            setup=self.experiment.setup if self.device.modelled is None else 0.0,
             **how,
         )
 
     def timed(self, points: Sequence[Planned], seconds: float, timeout: float | None) -> list[Planned]:
         """The points with their limits of time. seconds: of the sampling of each; timeout: --timeout."""
+        if self.device.modelled is not None:
+            seconds = 0.0
         limit = timeout or max(LIMIT, 20 * seconds, self.experiment.timeout)
         return [p if p.reason else replace(p, seconds=seconds, limit=limit) for p in points]
 
@@ -329,7 +334,8 @@ class ExperimentOnDevice:
     def _candidate(self, factors: Factors) -> Candidate:
         switches = tuple(map(factors.get, SWITCHES))
         if switches not in self._devices:
-            self._devices[switches] = optimistic_device(self.device, factors)
+            modelled = self.device.modelled is not None
+            self._devices[switches] = (device_under if modelled else optimistic_device)(self.device, factors)
         return Candidate(self.experiment, factors, self._devices[switches], self.preset, self.chosen)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from firsttouch.engine.job import Job, blank_record
+from firsttouch.engine.filling import blank_record
+from firsttouch.engine.job import Job
 from firsttouch.engine.planned import Planned
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.limits import VARIABLES, environment_limits, host_limit

@@ -21,8 +21,9 @@ from firsttouch.engine.choices import choose, choose_devices, choose_preset
 from firsttouch.engine.counted import PointCounter
 from firsttouch.engine.discover import find_devices, memory_limits
 from firsttouch.engine.executor import PointExecutor
-from firsttouch.engine.job import blank_record
+from firsttouch.engine.filling import blank_record
 from firsttouch.engine.launching import Launching
+from firsttouch.engine.modelled import check_one_sort, check_request, modelled_machine, platform_title
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.quiet import wait_until_quiet
@@ -34,7 +35,7 @@ from firsttouch.engine.work import Listing, Work
 from firsttouch.errors import UsageError
 from firsttouch.events import log as events
 from firsttouch.events.trace import Trace
-from firsttouch.machine.backends import BACKENDS, kind_of
+from firsttouch.machine.backends import BACKENDS, is_modelled, kind_of
 from firsttouch.machine.measurement_warnings import conditions
 from firsttouch.modules import add_modules
 from firsttouch.profile.timelines import why_no_device
@@ -90,7 +91,9 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
         KeyboardInterrupt: the run was interrupted. Every point that ended is recorded.
     """
     request = resolve(work, options, watcher.warn)
-    with oversubscription(watcher) if request.allow_oversubscription else nullcontext():
+    check_request(request)
+    lifted = request.allow_oversubscription and not any(map(is_modelled, request.devices))
+    with oversubscription(watcher) if lifted else nullcontext():
         outcome = _carry_out(work, options, request, watcher)
     if problem := write_report(outcome.directory):
         watcher.warn(problem)
@@ -116,7 +119,8 @@ def oversubscription(watcher: Watcher) -> Iterator[None]:
 
 def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watcher) -> RunOutcome:
     """Plans and measures what a call selects."""
-    if options.wait is not None:
+    modelled = any(map(is_modelled, request.devices))
+    if options.wait is not None and not modelled:
         wait_until_quiet(options.wait, watcher.note)
     started = time.monotonic()
     chosen = (
@@ -135,8 +139,9 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
         for selected in chosen
     ]
     plans = [startable(plan, selected, launching) for selected, plan in zip(chosen, plans, strict=True)]
+    out = options.out or default_directory(request.devices)
     with (
-        Store(options.out or default_directory(), resume=options.resume, own=options.out is None) as store,
+        Store(out, resume=options.resume, own=options.out is None) as store,
         PointSampler(store.directory) as sampler,
     ):
         machine, asked = checked_machine(store, devices), together(request)
@@ -199,8 +204,10 @@ def _named_peers(request: Request) -> list[str]:
     return [str(name) for name in request.set.get(PEER, []) if kind_of(str(name)) in BACKENDS]
 
 
-def default_directory() -> Path:
-    return Path("firsttouch-results") / f"{host_name().replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}"
+def default_directory(devices: Sequence[str]) -> Path:
+    """A new directory, named after the machine and the time."""
+    where = platform_title(devices) if any(map(is_modelled, devices)) else host_name()
+    return Path("firsttouch-results") / f"{where.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
@@ -208,13 +215,13 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
 
     Raises UsageError if the results were taken on another machine.
     """
-    from firsttouch.machine.facts import collect_machine
-
     stored = store.machine()
     if stored is None or not store.keys:
-        return collect_machine(devices)
+        return described_machine(devices)
+    check_one_sort(store.directory, stored.devices, devices)
     before = {d.name: d for d in stored.devices}
-    identities = [("host", stored.host, host_name())]
+    modelled = any(device.modelled for device in devices)
+    identities = [] if modelled else [("host", stored.host, host_name())]
     for device in devices:
         if (old := before.get(device.name)) is not None:
             identities.append((device.name, old.identity, device.identity))
@@ -225,6 +232,13 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     stored.devices += [d for d in devices if d.name not in before]
     stored.firsttouch = ", ".join(dict.fromkeys([*stored.firsttouch.split(", "), __version__]))
     return stored
+
+
+def described_machine(devices: list[DeviceInfo]) -> Machine:
+    """This machine with its devices, or the one that platform files describe."""
+    from firsttouch.machine.facts import collect_machine
+
+    return modelled_machine(devices) if any(device.modelled for device in devices) else collect_machine(devices)
 
 
 def measure(

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from firsttouch.analysis.findings import Finding
+from firsttouch.errors import NotModelled
 from firsttouch.figures import Figure
 from firsttouch.records.codebook import Codebook
 from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from firsttouch import _core
     from firsttouch.experiment.presets import PresetRule, Property, RuleCondition
     from firsttouch.machine.switches import Part
+    from firsttouch.model.platform import Platform
+    from firsttouch.model.terms import Term
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]
@@ -142,6 +145,26 @@ class Measurement:
     """
     outputs: Sequence[str] = ()
     """Digests of outputs that were checked, so that a later point with the same output need not repeat the check."""
+    low: float | None = None
+    high: float | None = None
+    """Of a prediction, the bounds that follow from the ranges of the platform's values, in the metric's unit. A
+    prediction has one sample; without bounds, it is exact.
+    """
+    terms: Sequence[Term] = ()
+    """Of a prediction, what takes time."""
+
+    @classmethod
+    def predicted(
+        cls,
+        value: float,
+        low: float | None = None,
+        high: float | None = None,
+        *,
+        terms: Sequence[Term] = (),
+        counters: Mapping[str, Scalar] | None = None,
+    ) -> Measurement:
+        """The result of a prediction: a value in the metric's unit, with the bounds of its range."""
+        return cls([value], None, "predicted", counters={**(counters or {})}, low=low, high=high, terms=terms)
 
     @classmethod
     def of(
@@ -317,6 +340,16 @@ class Experiment:
     def measure(self, point: Point, session: Session) -> Measurement:
         """Measures and verifies a point. Raises _core.GuardRefused if memory limits forbid it (it is then skipped)."""
         raise NotImplementedError
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        """Predicts a point on a machine that a platform describes; with the same arguments, always the same. The
+        platform is as the switches among the point's factors leave it.
+
+        Raises:
+            NotModelled: no model covers the point; it is then skipped.
+            MissingValue: the platform lacks a value that the prediction needs; the point is skipped with its name.
+        """
+        raise NotModelled(f"no model covers what {self.name} measures")
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> Sequence[Finding]:
         """Returns the findings that answer the question, the most important first, from the records of one device that

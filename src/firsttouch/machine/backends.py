@@ -24,6 +24,8 @@ from firsttouch.records.schema import Peer, Scalar
 
 HOST = "cpu"
 """The kind of the host's processor, and the name of its only device."""
+MODEL = "model"
+"""The kind with which the names of devices begin that a platform file describes, as model:gh200."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Backend:
     chosen_by: the environment variables that choose among them; prepare: sees to what its driver needs of the system
     before its libraries are opened, and returns what is missing; counters: the profiler that counts what it does, by
     its name in counters/tools.py; messages: the library that carries messages between its devices, '' if there is none;
-    between: a note on a machine with several of its devices.
+    between: a note on a machine with several of its devices; native: whether the core has such devices, in a table that
+    matches this one. Others are described by files, and what they would do is predicted.
     """
 
     kind: str
@@ -68,6 +71,7 @@ class Backend:
     counters: str = ""
     messages: str = ""
     between: str = ""
+    native: bool = True
 
     def device_names(self, count: int) -> list[str]:
         return [f"{self.kind}:{index}" for index in range(count)] if self.numbered else [self.kind][:count]
@@ -160,6 +164,7 @@ BACKENDS: Mapping[str, Backend] = {
             messages="rccl",
             between=BETWEEN_AMD,
         ),
+        Backend(MODEL, native=False),
     )
 }
 """By kind, in the order in which devices are found, listed and measured."""
@@ -168,6 +173,16 @@ BACKENDS: Mapping[str, Backend] = {
 def kind_of(device: str) -> str:
     """The kind of a device, from its name. A kind whose library failed is listed as a device without a number."""
     return device.partition(":")[0]
+
+
+def is_modelled(device: str) -> bool:
+    """Whether a name is that of a device which a file describes."""
+    backend = BACKENDS.get(kind_of(device))
+    return backend is not None and not backend.native
+
+
+NATIVE = tuple(kind for kind, backend in BACKENDS.items() if backend.native)
+"""The kinds of devices that this machine may have."""
 
 
 def listed_devices(tree: Tree, environment: Mapping[str, str] = os.environ) -> list[str]:

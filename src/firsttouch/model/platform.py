@@ -21,13 +21,12 @@ import msgspec
 from firsttouch import __version__
 from firsttouch.encoding import encode_json
 from firsttouch.errors import Unsupported, UsageError, did_you_mean
+from firsttouch.machine.backends import MODEL
 from firsttouch.model.costs import PlatformValue, Price, Time
 from firsttouch.model.documents import JsonFile, JsonPath
 from firsttouch.model.parameters import PER_BYTE, Parameter, names_like, parameter, units_of
-from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Machine, Peer, Scalar
+from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Machine, Modelled, Peer, Scalar
 
-KIND = "model"
-"""The kind of a modelled device, with which its name begins: model:gh200."""
 T = TypeVar("T")
 _DEEPEST = 4
 _FOLDER = Path(str(files("firsttouch.model") / "platforms"))
@@ -115,7 +114,7 @@ class Platform:
 
     @property
     def device_name(self) -> str:
-        return "".join([f"{KIND}:{self.name}", *(f"@{change}" for change in self.changes)])
+        return "".join([f"{MODEL}:{self.name}", *(f"@{change}" for change in self.changes)])
 
     @cached_property
     def device(self) -> DeviceInfo:
@@ -127,20 +126,23 @@ class Platform:
 
     @cached_property
     def devices(self) -> Sequence[DeviceInfo]:
-        """The host and the devices, named as --device takes them."""
+        """The host and the devices, named as --device takes them. Their kinds are those of the machine itself."""
         host, *devices = self._described()
+        modelled = Modelled(
+            platform=self.name, digest=self.digest, changes=dict(change.split("=", 1) for change in self.changes)
+        )
         names = [self.device_name, *(f"{self.device_name}:{n}" for n in range(1, len(devices)))]
         by_name = {device.name: name for device, name in zip(devices, names, strict=True)}
         renamed = [
             msgspec.structs.replace(
                 d,
                 name=by_name[d.name],
-                kind=KIND,
+                modelled=modelled,
                 peers=[msgspec.structs.replace(p, name=by_name[p.name]) for p in d.peers],
             )
             for d in devices
         ]
-        return [msgspec.structs.replace(host, name=f"{self.device_name}:cpu", kind=KIND), *renamed]
+        return [msgspec.structs.replace(host, name=f"{self.device_name}:cpu", modelled=modelled), *renamed]
 
     def _described(self) -> Sequence[DeviceInfo]:
         """The host and the devices as the machine's own discovery would name them."""
@@ -238,7 +240,7 @@ def platform_names() -> list[str]:
 
 def platform_of(device: str) -> Platform:
     """The platform of the name of a modelled device. Raises UsageError."""
-    name, *changes = device.removeprefix(f"{KIND}:").split("@")
+    name, *changes = device.removeprefix(f"{MODEL}:").split("@")
     head, _, last = name.rpartition(":")
     if head and (last == "cpu" or last.isdigit()):
         name = head

@@ -6,27 +6,33 @@ version N only adds fields. Fields that a newer N added are kept and written bac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 
-from firsttouch.encoding import encode_json, valid_text
+from firsttouch.encoding import encode_json
 from firsttouch.records.factors import LARGEST as LARGEST
 from firsttouch.records.factors import Factors as Factors
 from firsttouch.records.factors import Number as Number
 from firsttouch.records.factors import Point as Point
 from firsttouch.records.factors import Scalar as Scalar
 from firsttouch.records.factors import decode_hook as decode_hook
+from firsttouch.records.predicted import Modelled as Modelled
+from firsttouch.records.predicted import PredictedTerm as PredictedTerm
+from firsttouch.records.stored import LARGEST_INTEGER as LARGEST_INTEGER
+from firsttouch.records.stored import Integer as Integer
+from firsttouch.records.stored import Stored as Stored
+from firsttouch.records.stored import Struct as Struct
+from firsttouch.records.stored import check_integers as check_integers
+from firsttouch.records.stored import encode as encode
+from firsttouch.records.stored import plain as plain
 
-MAJOR, MINOR = 2, 7
+MAJOR, MINOR = 2, 8
 SCHEMA = f"firsttouch/{MAJOR}.{MINOR}"
-LARGEST_INTEGER = 2**64 - 1
 MOST_RANKS = 4096
 LONGEST_TIMEOUT = 1e6
 """Seconds, 11 days."""
 
-Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Seed: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Timeout: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_TIMEOUT)]
 RankCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=MOST_RANKS)]
@@ -74,45 +80,6 @@ def reason_in(counter: Scalar) -> str | None:
 
 Better: TypeAlias = Literal["lower", "higher", "neither"]
 """Whether a lower or a higher value is better, or neither."""
-
-
-class Struct(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base class of everything that is exchanged with workers. Fields are keyword-only; unknown fields are refused."""
-
-
-class Stored(Struct, dict=True):
-    """Base class of everything that is stored in files. A file may hold fields of a newer minor version."""
-
-    @property
-    def unknown(self) -> dict[str, Any]:
-        """The fields of a newer minor version that were read with the known ones."""
-        fields: dict[str, Any] = self.__dict__.get("_unknown", {})
-        return fields
-
-    def keep_unknown(self, fields: dict[str, Any]) -> None:
-        """Keeps `fields`, to be written back with the known ones."""
-        self.__dict__["_unknown"] = fields
-
-
-def plain(value: Any) -> Any:
-    """Converts a record, or a list of them, to dicts for a file: unknown fields included, all text valid Unicode."""
-    if isinstance(value, Stored):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__} | value.unknown
-    if isinstance(value, str):
-        return valid_text(value)
-    return [plain(item) for item in value] if isinstance(value, list) else value
-
-
-def encode(document: Stored) -> bytes:
-    """The JSON of a record, in one line."""
-    return encode_json(plain(document))
-
-
-def check_integers(values: Iterable[Scalar]) -> None:
-    """Raises ValueError if an integer does not fit into 64 bits."""
-    for value in values:
-        if isinstance(value, int) and not -(2**63) <= value <= LARGEST_INTEGER:
-            raise ValueError("an integer is below -2^63 or above 2^64 - 1")
 
 
 class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,7 +168,8 @@ class Record(Stored):
     record's own by the facts of their devices, and at which the call did not measure this point. stated_by: the source
     of the facts that made the point possible, if that was not the driver. others_share: the part of the time of the
     processors that the point could use which other programs used; None if that is not known. suspect: the name of the
-    rule of plausibility.py that the record breaks, or ''.
+    rule of plausibility.py that the record breaks, or ''. modelled: what a prediction follows from; None for a
+    measurement. terms: what takes time in a predicted point.
     """
 
     schema: str
@@ -232,6 +200,8 @@ class Record(Stored):
     throttled: bool | None = None
     others_share: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     suspect: str = ""
+    modelled: Modelled | None = None
+    terms: list[PredictedTerm] = []
 
     def __post_init__(self) -> None:
         check_integers((*self.factors.values(), *self.counters.values()))
@@ -360,7 +330,8 @@ class DeviceInfo(Stored):
 
     facts: the values that the vendor reports, under plain names. notes: sentences that a reader of its results must
     know. peers: the machine's other devices that run kernels; for the CPU, the NUMA nodes with memory (node0, node1,
-    ...). environment: the variables without which no process opens it.
+    ...). environment: the variables without which no process opens it. modelled: the platform that describes it, if it
+    is no device of this machine.
     """
 
     name: str
@@ -374,6 +345,7 @@ class DeviceInfo(Stored):
     notes: list[str] = []
     peers: list[Peer] = []
     environment: dict[str, str] = {}
+    modelled: Modelled | None = None
 
     def __post_init__(self) -> None:
         check_integers(self.facts.values())
@@ -396,12 +368,14 @@ class DeviceInfo(Stored):
         """
         entries = [msgspec.structs.replace(a, reason="", gpu_reason="", verified={}) for a in self.allocators]
         facts = {name: fact for name, fact in self.facts.items() if name not in OWN_FACTS}
-        return encode_json([self.kind, self.product, facts, plain(self.capabilities), plain(entries)], order="sorted")
+        stated = [self.kind, self.product, facts, plain(self.capabilities), plain(entries), plain(self.modelled)]
+        return encode_json(stated, order="sorted")
 
     @property
     def identity(self) -> str:
         """What tells it from the device of the same name of another machine."""
-        return f"{self.title} {self.facts.get('uuid') or ''}".strip()
+        told = self.facts.get("uuid") if self.modelled is None else self.modelled.digest
+        return f"{self.title} {told or ''}".strip()
 
     def peer(self, name: str) -> Peer | None:
         return next((p for p in self.peers if p.name == name), None)

@@ -1,0 +1,68 @@
+"""Predicts a point in a worker, on a machine that a platform describes: no device is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from firsttouch.engine.filling import blank_record, failures_recorded, fill
+from firsttouch.errors import Unsupported
+from firsttouch.records.schema import PredictedTerm
+from firsttouch.workers.protocol import Reply
+
+if TYPE_CHECKING:
+    from firsttouch.engine.job import Job
+    from firsttouch.experiment.base import Experiment
+    from firsttouch.model.platform import Platform
+    from firsttouch.model.terms import Term
+
+
+def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
+    """The record of a prediction.
+
+    find: returns the experiment of a job. Raises UsageError if there is none.
+    """
+    record = blank_record(job.planned, "ok")
+    with failures_recorded(record):
+        experiment, platform = find(job), _platform(job)
+        device = next(d for d in platform.devices if d.name == job.info.name)
+        if reason := experiment.skip(job.point.factors, device):
+            raise Unsupported(reason)
+        measurement = experiment.predict(job.point, platform)
+        fill(record, measurement, follows=False)
+        record.terms = [_predicted_term(term) for term in measurement.terms]
+    return Reply(state="done", record=record)
+
+
+def _platform(job: Job) -> Platform:
+    """The platform of the point's device, as the switches among its factors leave it. Raises Unsupported if its file is
+    not the one that the plan was made with.
+    """
+    platform = _loaded(job.info.name)
+    if job.info.modelled is not None and platform.digest != job.info.modelled.digest:
+        raise Unsupported(f"the file of {job.info.name} was changed while the call was carried out")
+    return platform.under(job.point.factors)
+
+
+@cache
+def _loaded(device: str) -> Platform:
+    from firsttouch.model.platform import platform_of
+
+    return platform_of(device)
+
+
+def _predicted_term(term: Term) -> PredictedTerm:
+    from firsttouch.model.costs import PlatformValue, assumptions
+
+    return PredictedTerm(
+        phase=term.phase,
+        what=term.what,
+        bytes=term.bytes,
+        count=term.count,
+        ms=term.ms,
+        low=term.low,
+        high=term.high,
+        values=list(dict.fromkeys(g.name for g in term.grounds if isinstance(g, PlatformValue))),
+        assumptions=assumptions(term.grounds),
+    )

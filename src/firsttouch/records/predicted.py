@@ -1,0 +1,38 @@
+"""What a record of a prediction says: which platform it follows from, and the terms of which its time is the sum."""
+
+from __future__ import annotations
+
+from firsttouch.records.factors import Number
+from firsttouch.records.stored import Integer, Stored
+
+
+class Modelled(Stored):
+    """What a prediction follows from.
+
+    platform: the name of the platform, or the path of its file. digest: of the values of that file, with the changes.
+    changes: the values that the call changed, by name, as it gave them. rules: the version of the rules of drivers.
+    """
+
+    platform: str
+    digest: str
+    changes: dict[str, str] = {}
+    rules: Integer = 0
+
+
+class PredictedTerm(Stored):
+    """One thing that takes time in a predicted point.
+
+    phase, what: when it happens, and what it is. bytes, count: how much of it, and how many times. ms, low, high: its
+    time, and the range that follows from the ranges of the platform's values. values: the names of the values of the
+    platform that its price rests on. assumptions: what is taken for granted, in words.
+    """
+
+    phase: str
+    what: str
+    bytes: Integer
+    count: Integer
+    ms: Number
+    low: Number
+    high: Number
+    values: list[str] = []
+    assumptions: list[str] = []
