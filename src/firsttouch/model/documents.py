@@ -8,6 +8,8 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+import msgspec
+
 from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
 
@@ -20,10 +22,10 @@ JsonPath: TypeAlias = Sequence[str | int]
 class JsonFile:
     """A file of JSON, whose parts errors are about.
 
-    name: as errors state it. Raises UsageError: the file cannot be read, is too large, or is not JSON.
+    name: as errors state it. what: it is. Raises UsageError: the file cannot be read, is too large, or is not JSON.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, what: str = "a platform") -> None:
         self.path, self.name = path, valid_text(name)
         self._text = self._read()
         try:
@@ -33,7 +35,7 @@ class JsonFile:
         except (RecursionError, ValueError) as error:
             raise UsageError(f"{self.name}: not JSON that can be used: {error}") from None
         if not isinstance(self.value, dict):
-            self.fail((), "a platform is an object, as in { ... }")
+            self.fail((), f"{what} is an object, as in {{ ... }}")
 
     def _read(self) -> str:
         try:
@@ -42,7 +44,7 @@ class JsonFile:
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.name}: {getattr(error, 'strerror', None) or error}") from None
         if len(content) > LARGEST:
-            raise UsageError(f"{self.name}: larger than 1 MiB, which no platform file is")
+            raise UsageError(f"{self.name}: larger than 1 MiB, which no such file is")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
@@ -66,6 +68,16 @@ class JsonFile:
         line, column = position(self._text, place)
         path = ".".join(map(str, place))
         raise UsageError(f"{self.name}:{line}:{column}: {valid_text(path) + ': ' if path else ''}{valid_text(text)}")
+
+
+def place_of(error: msgspec.ValidationError, above: JsonPath) -> tuple[JsonPath, str]:
+    """Where and what an error of msgspec is, whose message ends with '- at `$.a[0].b`'."""
+    text, _, path = str(error).partition(" - at `$")
+    steps: list[str | int] = []
+    for part in path.rstrip("`").replace("[", ".[").split("."):
+        if part:
+            steps.append(int(part[1:-1]) if part.startswith("[") and part[1:-1].isdigit() else part)
+    return (*above, *steps), text[:1].lower() + text[1:]
 
 
 def position(text: str, place: JsonPath) -> tuple[int, int]:

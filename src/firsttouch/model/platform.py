@@ -23,7 +23,7 @@ from firsttouch.encoding import encode_json
 from firsttouch.errors import Unsupported, UsageError, did_you_mean
 from firsttouch.machine.backends import MODEL
 from firsttouch.model.costs import PlatformValue, Price, Time
-from firsttouch.model.documents import JsonFile, JsonPath
+from firsttouch.model.documents import JsonFile, JsonPath, place_of
 from firsttouch.model.parameters import PER_BYTE, Parameter, names_like, parameter, units_of
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Machine, Modelled, Peer, Scalar
 
@@ -304,22 +304,12 @@ def _document(file: JsonFile) -> PlatformFile:
     try:
         document = msgspec.convert(file.value, PlatformFile)
     except msgspec.ValidationError as error:
-        file.fail(*_place_of(error, ()))
+        file.fail(*place_of(error, ()))
     if not document.extends:
         for name in ("title", "device", "host"):
             if not getattr(document, name):
                 file.fail((), f"'{name}' is missing")
     return document
-
-
-def _place_of(error: msgspec.ValidationError, above: JsonPath) -> tuple[JsonPath, str]:
-    """Where and what an error of msgspec is, whose message ends with '- at `$.a[0].b`'."""
-    text, _, path = str(error).partition(" - at `$")
-    steps: list[str | int] = []
-    for part in path.rstrip("`").replace("[", ".[").split("."):
-        if part:
-            steps.append(int(part[1:-1]) if part.startswith("[") and part[1:-1].isdigit() else part)
-    return (*above, *steps), text[:1].lower() + text[1:]
 
 
 def _merged(base: PlatformFile, change: PlatformPart) -> PlatformFile:
@@ -346,7 +336,7 @@ def _checked_devices(document: PlatformFile, file: JsonFile) -> None:
         try:
             _device_info({"name": section, "kind": section, **getattr(document, section)}, {})
         except msgspec.ValidationError as error:
-            file.fail(*_place_of(error, (section,)))
+            file.fail(*place_of(error, (section,)))
 
 
 def _device_info(
@@ -384,7 +374,7 @@ def _value(name: str, raw: Any, platform: str, file: JsonFile | None, place: Jso
     try:
         entry = msgspec.convert(raw, ValueEntry)
     except msgspec.ValidationError as error:
-        fail(*_place_of(error, ()))
+        fail(*place_of(error, ()))
     if not entry.source:
         fail((), "'source' is empty; say where the value is from")
     if entry.how == "fitted" and not entry.rows:
