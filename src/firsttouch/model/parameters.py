@@ -95,7 +95,14 @@ def _pattern(name: str) -> re.Pattern[str]:
 _P = Parameter
 PARAMETERS: Sequence[Parameter] = (
     _P("host.processors", "count", "processors of the host", 1, 1e6, facts=["host.processors"]),
-    _P("host.memory", "size", "memory of the host that a process may use", 2**20, 2**50),
+    _P(
+        "host.memory",
+        "size",
+        "memory of the host that a process may use",
+        2**20,
+        2**50,
+        facts=["machine.memory.total_bytes"],
+    ),
     _P("host.page", "size", "base page of the host's kernel", 2**12, 2**16, facts=["machine.memory.page_bytes"]),
     _P("host.huge_page", "size", "transparent huge page of the host's kernel", 2**16, 2**34),
     _P(
@@ -114,6 +121,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("driver.release", "word", "release of the driver"),
     _P("driver.ats", "flag", "whether the device translates by the host's page tables"),
     _P("driver.counters", "flag", "whether access counters move pages"),
+    _P("copy.<direction>.<allocator>", "price", "copy by the device between its memory and host memory that is there"),
 )
 
 
