@@ -1,0 +1,52 @@
+"""Writes src/firsttouch/model/data/kernels.json: what kernels take, from the records of runs under results/.
+
+python docs/recompute/kernels.py            rewrites it
+python docs/recompute/kernels.py --check    says whether it is out of date; exit status 1 if it is
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.apps import all_apps
+from firsttouch.model.kernel_records import KernelRun, profiles_from
+from firsttouch.model.kernels import FILE, KernelProfiles
+from firsttouch.records.reading import load_results
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+DEVICE = "cuda:0"
+RUNS = {
+    "h200": ("h200-standard", ("h200-in-place", "h200-in-place-2", *(f"h200-apps-{n}" for n in range(1, 9)))),
+    "h100": ("h100-quick", ("h100-apps-64mib", "h100-apps-64mib-2", "h100-apps-256mib", "h100-apps-1gib",
+                            "h100-apps-1gib-2")),
+}  # fmt: skip
+"""By device: the directory of micro-measurements, and those of applications."""
+CHANGED = {"halo", "transport", "fft_conv_c2c", "fft_conv_fused", "fft_conv_r2c"}
+"""Applications whose kernels have changed since, which no record says."""
+
+
+def made() -> KernelProfiles:
+    """The profiles as they follow from the records."""
+    apps = {name: app for name, app in all_apps().items() if name not in CHANGED}
+    runs = []
+    for name, (micro, directories) in RUNS.items():
+        run = load_results(RESULTS / micro)
+        device = next(d for d in run.machine.devices if d.name == DEVICE)
+        applications = {f"results/{path}": load_results(RESULTS / path).records for path in directories}
+        runs.append(KernelRun(name, run.machine, device, f"results/{micro}", run.records, applications))
+    return profiles_from(runs, apps)
+
+
+def generated() -> bytes:
+    return msgspec.json.format(msgspec.json.encode(made()), indent=1) + b"\n"
+
+
+if __name__ == "__main__":
+    file, text = Path(str(FILE)), generated()
+    if "--check" not in sys.argv:
+        file.write_bytes(text)
+    elif file.read_bytes() != text:
+        sys.exit(f"{file.name} is out of date: python docs/recompute/kernels.py")

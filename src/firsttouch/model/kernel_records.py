@@ -1,0 +1,205 @@
+"""Profiles of kernels from records: of runs that copy, whose kernels use the device's own memory, and of runs in
+page-locked memory of the host, which make the link a meter of what kernels take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import msgspec
+
+from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, role
+from firsttouch.analysis.statistics import measured
+from firsttouch.model.kernels import (
+    KernelPoint,
+    KernelProfile,
+    KernelProfiles,
+    ProfiledDevice,
+    cycles_of,
+    digest_of,
+    link_bytes,
+    of_agent,
+    summed,
+    tiny_of,
+)
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.records.schema import DeviceInfo, Machine, Record, as_number
+from firsttouch.workload.dry_run import Declares, program_of
+from firsttouch.workload.program import Program
+from firsttouch.workspace.declarations import Params
+from firsttouch.workspace.strategies import STRATEGIES, Strategy
+
+PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kernel_times", "control"})
+"""Runs that set more are another program, or on other memory."""
+Application: TypeAlias = Callable[[Params], Declares]
+IDLE = 0.01
+"""A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
+SAME_TIME = 0.03
+"""The time of iterations stands for that of kernels if both are known at some size and differ by at most this part."""
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    """Records of one device: of its micro-measurements, in the directory `source`, and of applications by directory."""
+
+    name: str
+    machine: Machine
+    device: DeviceInfo
+    source: str
+    prices: Sequence[Record]
+    applications: Mapping[str, Sequence[Record]]
+
+
+@dataclass
+class _Found:
+    """A point, and the ns of its iterations in the device's own memory, if they may stand for those of its kernels."""
+
+    point: KernelPoint
+    iterations: float | None
+
+
+def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) -> KernelProfiles:
+    """The profiles of applications that ran as they are now.
+
+    Raises:
+        Unmeasured: the micro-measurements lack the rate at which kernels read the device's memory, or that of the host.
+    """
+    devices: dict[str, ProfiledDevice] = {}
+    found: dict[str, list[_Found]] = {}
+    for run in runs:
+        devices[run.name] = _device(run)
+        for source, records in run.applications.items():
+            for (name, _), same in _by_point(records, run.device.name).items():
+                if name in apps and (point := _found(run.name, source, apps[name], same)):
+                    found.setdefault(name, []).append(point)
+    kept = {name: _points(points) for name, points in sorted(found.items())}
+    profiles = {name: KernelProfile(digest_of(apps[name]), tuple(points)) for name, points in kept.items() if points}
+    return KernelProfiles(devices, *_spreads(kept.values()), profiles)
+
+
+def _device(run: KernelRun) -> ProfiledDevice:
+    prices = MeasuredPrices(run.machine, run.prices, run.device)
+    memory = prices.price("device_pass", common_allocator("device")).gb_per_s
+    link = prices.remote("h2d", common_allocator("page-locked")).gb_per_s
+    title = run.device.title
+    return ProfiledDevice(title, _short(memory), _short(link), _short(cycles_of(run.device.facts)), run.source)
+
+
+def _by_point(records: Iterable[Record], device: str) -> dict[tuple[str, str], list[Record]]:
+    """Plain runs of applications, without events, by application and parameters."""
+    by_point: dict[tuple[str, str], list[Record]] = {}
+    for r in measured(records):
+        name, events = r.factors.get("app"), r.factors.get("events", "off")
+        if r.device == device and isinstance(name, str) and events == "off" and set(r.factors) <= PLAIN_FACTORS:
+            by_point.setdefault((name, str(sorted(r.parameters.items()))), []).append(r)
+    return by_point
+
+
+def _uses_device_memory(strategy: Strategy) -> bool:
+    return strategy.duplicated and is_main_of_device(strategy.allocator) and is_common(strategy.host_arrays)
+
+
+def _uses_host_memory(strategy: Strategy) -> bool:
+    return not strategy.duplicated and is_common(strategy.allocator) and role(strategy.allocator) == "page-locked"
+
+
+def _found(device: str, source: str, app: Application, records: Sequence[Record]) -> _Found | None:
+    """A point from the records of one application with the same parameters. None if there is nothing in them, or if
+    the application does not take these parameters any more.
+    """
+    own = _last(r for r in records if _uses_device_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    host = _last(r for r in records if _uses_host_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    some = own or host
+    if some is None:
+        return None
+    params = {name: v for name, v in some.parameters.items() if isinstance(v, int)}
+    if set(params) != set(tiny_of(app)) or app(params).footprint(params) != some.counters.get("footprint_bytes"):
+        return None
+    rounds = sum(name.startswith("iteration_") and name.endswith("_ms") for name in some.counters)
+    program = program_of(app, params, rounds)
+    ns = 1e6 * (_number(own, "iterations_ms") or 0.0) or None
+    kernel, link, cpu = _declared(program)
+    idle = cpu < IDLE * kernel
+    own_ns, link_ns, cpu_ns = _times(own, host, idle)
+    point = KernelPoint(device, source, program.nbytes, rounds, kernel, link, cpu, own_ns, link_ns, cpu_ns)
+    return _Found(point, ns if idle else None)
+
+
+def _last(records: Iterable[Record]) -> Record | None:
+    """The last record, of those with kernel times if any has them."""
+    chosen = list(records)
+    return next((r for r in reversed(chosen) if "kernel_ms" in r.counters), chosen[-1] if chosen else None)
+
+
+def _declared(program: Program) -> tuple[float, float, float]:
+    """The bytes that kernels declare, those of them in memory of the host, and those that the CPU's code declares."""
+    in_place = of_agent("gpu", lambda launch: link_bytes(launch, program.blocks))
+    kernels, link, cpu = (_short(summed(program.compute, a)) for a in (of_agent("gpu"), in_place, of_agent("cpu")))
+    return kernels, link, cpu
+
+
+def _times(run: Record | None, host: Record | None, idle: bool) -> tuple[float | None, float | None, float | None]:
+    """ns of kernels in the device's memory, of kernels in the host's, and of the CPU between them."""
+    kernels, across, cpu = _number(run, "kernel_ms"), _number(host, "kernel_ms"), None
+    whole = _number(host, "kernel_compute_ms")
+    if across is not None and whole is not None:
+        cpu = max(0.0, whole - across)
+    elif idle:
+        across = _number(host, "phase_compute_ms")
+    own, link, between = (None if ms is None else _short(ms * 1e6) for ms in (kernels, across, None if idle else cpu))
+    return own, link, between
+
+
+def _number(record: Record | None, counter: str) -> float | None:
+    return None if record is None else as_number(record.counters.get(counter))
+
+
+def _points(found: Sequence[_Found]) -> list[KernelPoint]:
+    """The points of an application, with the time of their iterations where it stands for that of kernels."""
+    both = [(f.iterations, f.point.kernels) for f in found if f.iterations and f.point.kernels]
+    same = all(abs(own / kernels - 1) <= SAME_TIME for own, kernels in both)
+    points = [
+        msgspec.structs.replace(f.point, kernels=_short(f.iterations))
+        if same and f.iterations and f.point.kernels is None
+        else f.point
+        for f in found
+    ]
+    kept = [p for p in points if p.kernels is not None or p.link is not None]
+    return sorted(kept, key=lambda p: (p.device, p.footprint, p.source))
+
+
+def _spreads(profiles: Iterable[Sequence[KernelPoint]]) -> tuple[float, float]:
+    """By how much rates differ between visits, and between sizes for each doubling, as factors."""
+    repeats, sizes = list[float](), list[float]()
+    for points in profiles:
+        for a, b in combinations(points, 2):
+            for first, second in ((_own_rate(a), _own_rate(b)), (_link_rate(a), _link_rate(b))):
+                if a.device == b.device and first and second:
+                    change = abs(math.log(first / second))
+                    if a.footprint == b.footprint:
+                        repeats.append(change)
+                    else:
+                        sizes.append(change / abs(math.log2(a.footprint / b.footprint)))
+    return _factor(repeats), _factor(sizes)
+
+
+def _factor(changes: Sequence[float]) -> float:
+    """The factor below which nine in ten changes are."""
+    return _short(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
+
+
+def _own_rate(p: KernelPoint) -> float | None:
+    return p.kernels / p.kernel_bytes if p.kernels and p.kernel_bytes else None
+
+
+def _link_rate(p: KernelPoint) -> float | None:
+    return p.link / p.link_bytes if p.link and p.link_bytes else None
+
+
+def _short(number: float) -> float:
+    """Five significant digits."""
+    return float(f"{number:.5g}")

@@ -1,0 +1,90 @@
+"""What kernels of applications take, from profiles: at another size, on another device, and in the host's memory."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from firsttouch.apps import all_apps
+from firsttouch.harness.app import solve
+from firsttouch.model import kernels
+from firsttouch.model.kernels import KernelProfiles, Kernels, NoProfile, known_profiles
+from firsttouch.model.platform import Platform, load_platform
+from firsttouch.workload.dry_run import program_of
+
+ROOT = Path(__file__).parents[2]
+GIB = 2**30
+
+
+def recompute() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("recompute_kernels", ROOT / "docs" / "recompute" / "kernels.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kernels_of(name: str, size: int, platform: Platform, profiles: KernelProfiles | None = None) -> Kernels:
+    app = all_apps()[name]
+    return kernels.kernels_for(app, program_of(app, solve(app, size)), platform, profiles)
+
+
+def without(profiles: KernelProfiles, *sources: str) -> KernelProfiles:
+    """Profiles without the points of directories whose names contain any of these."""
+    kept = {
+        name: msgspec.structs.replace(p, points=tuple(q for q in p.points if not any(s in q.source for s in sources)))
+        for name, p in profiles.applications.items()
+    }
+    return msgspec.structs.replace(profiles, applications=kept)
+
+
+def test_the_profiles_are_those_of_the_records() -> None:
+    assert recompute().generated() == Path(str(kernels.FILE)).read_bytes(), "run: python docs/recompute/kernels.py"
+
+
+@pytest.mark.parametrize("name", sorted(known_profiles().applications))
+def test_runs_in_place_at_another_size_take_what_a_profile_says(name: str) -> None:
+    """On an H100 at 1 GiB, from another size, visit and machine: an H200 at 256 MiB."""
+    profiles, other = known_profiles(), without(known_profiles(), "h100", "h200-apps")
+    for point in profiles.applications[name].points:
+        if "1gib" in point.source and point.link and other.applications[name].points:
+            crossings = kernels_of(name, GIB, load_platform("h200-pcie"), other).crossings
+            assert crossings is not None
+            ns = crossings.value * point.link_bytes / profiles.devices[point.device].link
+            assert ns == pytest.approx(point.link, rel=0.4)
+
+
+def test_kernels_that_memory_limits_are_scaled_by_it_and_others_by_the_processors() -> None:
+    """Of the GH200 a rate of memory is known, and no clock; of an H100 both, at 1 GiB."""
+    on_h200, on_gh200 = (load_platform(name) for name in ("h200-pcie", "gh200"))
+    profiles = known_profiles()
+    ratio = profiles.devices["h200"].memory / on_gh200.quantity(kernels.BANDWIDTH).value
+    own, scaled = (kernels_of("black_scholes", 2 * GIB, p, without(profiles, "h100")) for p in (on_h200, on_gh200))
+    assert scaled.per_byte.value == pytest.approx(ratio * own.per_byte.value)
+    assert scaled.per_byte.low <= own.per_byte.value <= scaled.per_byte.high
+    h100 = on_h200.changed({kernels.BANDWIDTH: f"{profiles.devices['h100'].memory} GB/s"})
+    h100.device.title = profiles.devices["h100"].title
+    for name in ("hotspot", "particlefilter", "lud", "cfd", "black_scholes"):
+        measured = kernels_of(name, GIB, h100)
+        moved = kernels_of(name, GIB, h100, without(profiles, "h100"))
+        assert moved.per_byte.low <= measured.per_byte.value <= moved.per_byte.high, name
+        assert moved.per_byte.value == pytest.approx(measured.per_byte.value, rel=0.5), name
+
+
+def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, platform = all_apps()["hotspot"], load_platform("h200-pcie")
+    program = program_of(app, solve(app, GIB))
+    kernels.kernels_for(app, program, platform)
+    kernels.digest_of.cache_clear()
+    monkeypatch.setattr(app, "kernel_files", lambda self: [self.kernels, self.kernels])
+    with pytest.raises(NoProfile, match="hotspot has changed since its kernels were measured"):
+        kernels.kernels_for(app, program, platform)
+    kernels.digest_of.cache_clear()
+    monkeypatch.setattr(app, "name", "mine")
+    with pytest.raises(NoProfile, match="the kernels of mine were not measured"):
+        kernels.kernels_for(app, program, platform)
