@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
+from typing import TYPE_CHECKING
 
 from firsttouch.analysis.findings import Claim, Finding, finding
 from firsttouch.analysis.statistics import distinct, group_by
@@ -23,13 +24,18 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.presets import leave_out
 from firsttouch.figures import Bar, Heat
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
+from firsttouch.model.micro import touches
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 TRIALS = {"quick": 3, "standard": 3, "full": 15}
 SMALL_HOST = 8 * GiB
@@ -124,6 +130,15 @@ class Accounting(Experiment):
             counters={**medians(trials), "rollup_ms": counters.rollup_seconds * 1e3},
             buffers=[fact],
         )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        answer = touches.accounted(
+            device_of(point, platform),
+            allocator=point.text("allocator"),
+            toucher=point.text("toucher"),
+            nbytes=point.size("size"),
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         groups: dict[tuple[str, tuple[str, ...], Scalar], list[Record]] = {}

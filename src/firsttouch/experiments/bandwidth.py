@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, finding
@@ -26,6 +26,7 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS, SELF_OR_OTHER, STREAM
+from firsttouch.experiment.modelled import device_of, predicted, usual_only
 from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
@@ -43,6 +44,8 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line, Table
+from firsttouch.model.micro import loads
+from firsttouch.model.micro.loads import ARRAYS
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
 from firsttouch.records.schema import NONE, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -50,8 +53,9 @@ from firsttouch.text import ALL
 from firsttouch.units import format_number
 from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 
-ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
-"""The arrays that each kernel reads and writes."""
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
+
 KERNELS = tuple(ARRAYS)
 BEST = "best"
 """The value of the factor threads for which several numbers of threads are tried, and the fastest is measured."""
@@ -328,6 +332,22 @@ class Bandwidth(Experiment):
             else:
                 counters |= {f"shape_{name}": value for name, value in outcome.counters.items() if name not in counters}
             return Measurement.of(outcome, keep=(), counters=counters, buffers=[buffer_fact("a", a)])
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, stores="normal", launch=SEARCHED, activity="off")
+        threads = point["threads"]
+        agent = point.text("agent")
+        answer = loads.stream(
+            platform,
+            device_of(point, platform),
+            agent=agent,
+            allocator=point.text("allocator"),
+            first=first_toucher(agent, point["first_touch"]),
+            kernel=point.text("kernel"),
+            nbytes=point.size("size"),
+            threads=threads if isinstance(threads, int) else str(threads),
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         memory = [r for r in records if r.factors["arrays"] == "memory"] or list(records)

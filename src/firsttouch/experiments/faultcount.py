@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from firsttouch import _core
 from firsttouch.analysis.findings import (
@@ -37,13 +37,18 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.presets import QUICK, STANDARD, leave_out, take
 from firsttouch.figures import Bar, Table
+from firsttouch.model.micro import touches
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
 from firsttouch.views.ranking import comparable, groups_apart_from, names_in, rivals, tied
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 
 def _faults() -> int:
@@ -181,6 +186,17 @@ class FaultCount(Experiment):
                 counters["contiguous_pages"] = _contiguous_pages(address, size) if address else None
                 samples.append((end - start) / (3 * size / MiB))
         return Measurement(samples=samples, verified=wrong == 0, stopped_by="count", counters=counters, buffers=facts)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        answer = touches.faults_per_mib(
+            platform,
+            device_of(point, platform),
+            allocator=point.text("allocator"),
+            first_touch=point.text("first_touch"),
+            streamed_by=point.text("streamed_by"),
+            nbytes=point.size("size"),
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = comparable(records, ("allocator", *AGENT_FACTORS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
@@ -26,6 +26,7 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS, CHASE, SELF_OR_OTHER
+from firsttouch.experiment.modelled import device_of, predicted, usual_only
 from firsttouch.experiment.presets import (
     FULL,
     QUICK,
@@ -40,12 +41,16 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Line
+from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
 from firsttouch.views.latencies import may_be_cached
 from firsttouch.views.ranking import comparable, names_in, rivals, tied
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 PAGE_GROUP = 64 * BASE_PAGE
 """Bytes visited together in the order `by-page`: 64 base pages, multichase's default TLB locality."""
@@ -163,6 +168,19 @@ class Latency(Experiment):
             return Measurement.of(
                 outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": line_bytes(session.info)}
             )
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, order="random")
+        agent = point.text("agent")
+        answer = loads.load(
+            platform,
+            device_of(point, platform),
+            agent=agent,
+            allocator=point.text("allocator"),
+            first=first_toucher(agent, point["first_touch"]),
+            nbytes=point.size("size"),
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = [r for r in records if (r.factors["order"], r.factors["first_touch"]) == ("random", "self")]

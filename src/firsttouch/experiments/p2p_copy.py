@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host
 from firsttouch.analysis.findings import Claim, Finding
+from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import (
     GiB,
@@ -23,6 +24,7 @@ from firsttouch.experiment.common import (
     unreachable_peer,
 )
 from firsttouch.experiment.meanings import AGENTS, WAYS
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.pairs import (
     ACCESS,
     BOTH_WAYS,
@@ -39,6 +41,7 @@ from firsttouch.experiment.pairs import (
 )
 from firsttouch.experiment.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
+from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
 from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
@@ -54,6 +57,9 @@ from firsttouch.views.pairs import (
     shortest_alone,
     usual_pairs,
 )
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 COPY_ENGINE, KERNEL, PEER_CALL, CPU = "copy-engine", "kernel", "peer-call", "cpu"
 ENGINES = (COPY_ENGINE, KERNEL, PEER_CALL, CPU)
@@ -249,6 +255,25 @@ class P2pCopy(PairExperiment):
         staged = {"staged_by_driver": True} if link is not None and link.access == "none" else {}
         touched = {"touched_anew": True} if anew else {}
         return replace(measurement, counters={**measurement.counters, **ways(*crossed, link), **staged, **touched})
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        if point["engine"] == CPU and point["threads"] != 1:
+            raise NotModelled("copies by several threads of the CPU")
+        if point[PEER] == SELF:
+            raise NotModelled("copies within a device, which transfer has")
+        direction = point.text("direction")
+        answer = loads.peer_copy(
+            platform,
+            engine=point.text("engine"),
+            allocators=[point.text(side) for side in SIDES],
+            both=direction == BOTH,
+            nbytes=point.size("size"),
+        )
+        measurement = predicted(answer)
+        link = device_of(point, platform).peer(point.text(PEER))
+        crossed = (0.0, answer.value) if direction == OUT else (answer.value, 0.0)
+        measurement.counters |= ways(*crossed, link)
+        return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         outward = [r for r in records if r.factors["direction"] == OUT]

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, counter, finding
+from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiment.meanings import STREAM, WAYS
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.pairs import PairExperiment, open_pair, ways
-from firsttouch.experiments.bandwidth import ARRAYS, sweep_passes
+from firsttouch.experiments.bandwidth import sweep_passes
 from firsttouch.figures import Heat, Line
+from firsttouch.model.micro import loads
+from firsttouch.model.micro.loads import ARRAYS
 from firsttouch.records.codebook import Codebook, LinkShare
-from firsttouch.records.schema import NODE, PEER, DeviceInfo, Metric, Peer, Record, Scalar
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Peer, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
 from firsttouch.views.pairs import (
@@ -32,6 +36,9 @@ from firsttouch.views.pairs import (
     parties_of,
     usual_pairs,
 )
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,17 @@ class P2pDirect(PairExperiment):
         each_way = median(rate / arrays for rate in measurement.samples)
         crossed = crossings(kernel, each_way, session.info.peer(point.text(PEER)))
         return replace(measurement, samples=samples, counters={**measurement.counters, **crossed})
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        if point[PEER] == SELF:
+            raise NotModelled("kernels of p2p-direct in a device's own memory, which bandwidth has")
+        kernel, nbytes = KERNELS[point.text("kernel")], point.size("size")
+        crossed = kernel.inward + kernel.outward
+        answer = loads.peer_stream(platform, allocator=point.text("allocator"), crossings=crossed, nbytes=nbytes)
+        measurement = predicted(answer)
+        link = device_of(point, platform).peer(point.text(PEER))
+        measurement.counters |= crossings(kernel, answer.value / crossed, link)
+        return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.alike import Alikeness, alikeness
@@ -11,9 +11,11 @@ from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, ex
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
 from firsttouch.experiment.meanings import AGENTS, CHASE
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.pairs import PairExperiment, open_pair, reached_by_cpu
 from firsttouch.experiment.presets import Not
 from firsttouch.figures import Heat, Line
+from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
 from firsttouch.session import Session
@@ -31,6 +33,9 @@ from firsttouch.views.pairs import (
     pairs_not_told_apart,
     parties_of,
 )
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 
 class P2pLatency(PairExperiment):
@@ -92,6 +97,13 @@ class P2pLatency(PairExperiment):
                 stop=session.stop(),
             )
             return Measurement.of(outcome, buffers=[buffer_fact("chase", buffer)], counters={"stride": stride})
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        agent, allocator, nbytes = point.text("agent"), point.text("allocator"), point.size("size")
+        if point[PEER] == SELF:
+            device = device_of(point, platform)
+            return predicted(loads.load(platform, device, agent=agent, allocator=allocator, first=agent, nbytes=nbytes))
+        return predicted(loads.peer_load(platform, agent=agent, allocator=allocator, nbytes=nbytes))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         return [f for rows in by_kind(records).values() for f in _findings(rows)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from math import isfinite
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -16,7 +18,7 @@ from firsttouch.errors import UsageError
 LARGEST = 2**20
 """Most bytes of a file."""
 JsonPath: TypeAlias = Sequence[str | int]
-"""Where a value is: the keys and positions that lead to it."""
+"""The keys and positions that lead to a value."""
 
 
 class JsonFile:
@@ -29,7 +31,12 @@ class JsonFile:
         self.path, self.name = path, valid_text(name)
         self._text = self._read()
         try:
-            self.value: Any = json.loads(self._text, object_pairs_hook=self._object, parse_constant=self._constant)
+            self.value: Any = json.loads(
+                self._text,
+                object_pairs_hook=self._object,
+                parse_constant=self._constant,
+                parse_float=lambda text: float(text) if isfinite(float(text)) else self._constant(text),
+            )
         except json.JSONDecodeError as error:
             raise UsageError(f"{self.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
         except (RecursionError, ValueError) as error:
@@ -61,7 +68,7 @@ class JsonFile:
 
     @staticmethod
     def _constant(word: str) -> NoReturn:
-        raise ValueError(f"{word} is no number of JSON")
+        raise ValueError(f"{word} is no number that can be used")
 
     def fail(self, place: JsonPath, text: str) -> NoReturn:
         """Ends with the file, line, column and path of a value and what is wrong with it."""
@@ -70,14 +77,14 @@ class JsonFile:
         raise UsageError(f"{self.name}:{line}:{column}: {valid_text(path) + ': ' if path else ''}{valid_text(text)}")
 
 
-def place_of(error: msgspec.ValidationError, above: JsonPath) -> tuple[JsonPath, str]:
+def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[JsonPath, str]:
     """Where and what an error of msgspec is, whose message ends with '- at `$.a[0].b`'."""
     text, _, path = str(error).partition(" - at `$")
-    steps: list[str | int] = []
-    for part in path.rstrip("`").replace("[", ".[").split("."):
-        if part:
-            steps.append(int(part[1:-1]) if part.startswith("[") and part[1:-1].isdigit() else part)
-    return (*above, *steps), text[:1].lower() + text[1:]
+    steps = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]`]+", path)]
+    text = (text[:1].lower() + text[1:]).replace("`", "'")
+    if unknown := re.fullmatch(r"object contains unknown field '(.*)'", text):
+        return (*above, *steps, unknown[1]), "unknown key"
+    return (*above, *steps), text
 
 
 def position(text: str, place: JsonPath) -> tuple[int, int]:

@@ -82,6 +82,9 @@ _PLACES = {
     "pages": "base|huge",
     "allocator": "[a-z][a-z-]*",
     "advice": "[a-z][a-z-]*",
+    "kernel": "copy|scale|add|triad|read|write",
+    "engine": "[a-z][a-z-]*",
+    "scenario": "cpu|gpu-major|gpu-minor",
 }
 """What stands for the words in angle brackets of a pattern."""
 
@@ -95,7 +98,14 @@ def _pattern(name: str) -> re.Pattern[str]:
 _P = Parameter
 PARAMETERS: Sequence[Parameter] = (
     _P("host.processors", "count", "processors of the host", 1, 1e6, facts=["host.processors"]),
-    _P("host.memory", "size", "memory of the host that a process may use", 2**20, 2**50),
+    _P(
+        "host.memory",
+        "size",
+        "memory of the host that a process may use",
+        2**20,
+        2**50,
+        facts=["machine.memory.total_bytes"],
+    ),
     _P("host.page", "size", "base page of the host's kernel", 2**12, 2**16, facts=["machine.memory.page_bytes"]),
     _P("host.huge_page", "size", "transparent huge page of the host's kernel", 2**16, 2**34),
     _P(
@@ -110,10 +120,22 @@ PARAMETERS: Sequence[Parameter] = (
     _P("device.bandwidth", "rate", "rate at which a kernel reads the device's memory", 1e-3, 1e5),
     _P("link.h2d", "rate", "rate of the link from the host to the device", 1e-3, 1e5),
     _P("link.d2h", "rate", "rate of the link from the device to the host", 1e-3, 1e5),
+    _P("host.thread_bandwidth", "rate", "rate at which one thread of the CPU streams through host memory", 1e-3, 1e5),
+    _P("load.<agent>.<allocator>", "price", "time of a dependent load, by the size of the buffer"),
+    _P("stream.<agent>.<allocator>", "price", "rate of STREAM's kernels, by the size of one array"),
+    _P("stream.<agent>.<allocator>.<kernel>", "price", "rate of one of STREAM's kernels, by the size of one array"),
+    _P("faults.<allocator>", "count", "CPU page faults for each MiB of memory that its allocation populates", 0, 1e3),
+    _P("lone_fault.<scenario>", "time", "mean time of a first touch of one page alone"),
+    _P("lone_fault.<scenario>.p95", "time", "95th percentile of the time of a first touch of one page alone"),
+    _P("peer.load.<agent>.<allocator>", "price", "time of a dependent load from memory of another device, by size"),
+    _P("peer.stream.<allocator>", "price", "rate each way of a kernel that uses memory of another device, by size"),
+    _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
+    _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
     _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),
     _P("driver.release", "word", "release of the driver"),
     _P("driver.ats", "flag", "whether the device translates by the host's page tables"),
     _P("driver.counters", "flag", "whether access counters move pages"),
+    _P("copy.<direction>.<allocator>", "price", "copy by the device between its memory and host memory that is there"),
 )
 
 

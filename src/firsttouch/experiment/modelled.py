@@ -1,0 +1,28 @@
+"""Predictions of experiments: the device of a point on a modelled machine, and the result of an answer of the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firsttouch.errors import NotModelled
+from firsttouch.experiment.base import Measurement, Point
+from firsttouch.records.schema import DeviceInfo
+
+if TYPE_CHECKING:
+    from firsttouch.model.micro.answers import Answer
+    from firsttouch.model.platform import Platform
+
+
+def device_of(point: Point, platform: Platform) -> DeviceInfo:
+    return next(device for device in platform.devices if device.name == point.device)
+
+
+def predicted(answer: Answer) -> Measurement:
+    return Measurement.predicted(answer.value, answer.low, answer.high, terms=answer.terms, counters=answer.counters)
+
+
+def usual_only(point: Point, **usual: object) -> None:
+    """Raises NotModelled if an optional factor of the point has another than its usual value."""
+    for name, value in usual.items():
+        if point.factors.get(name, value) != value:
+            raise NotModelled(f"{name}={point.factors[name]}")

@@ -1,0 +1,1 @@
+"""What experiments would measure on a machine of which prices or values are known, without running anything."""

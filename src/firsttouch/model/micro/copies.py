@@ -1,0 +1,70 @@
+"""Copies and calls: what `transfer` and `allocation` would measure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from firsttouch.errors import NotModelled
+from firsttouch.model.costs import Direction, Price, Prices, Time
+from firsttouch.model.micro.answers import Answer, optional, rate
+from firsttouch.model.terms import Term
+from firsttouch.records.schema import Scalar
+
+LINK: tuple[Direction, Direction] = ("h2d", "d2h")
+
+
+def copies(prices: Prices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool) -> Answer:
+    """Copies between host and device, or within the host. whole: each is one copy, neither split nor pipelined."""
+    if not whole:
+        raise NotModelled("copies that are split over streams or pipelined")
+    price = _price(prices, direction, engine, allocator)
+    time = price.of(nbytes)
+    counters: dict[str, Scalar] = {}
+    across = next((d for d in LINK if d == direction), None)
+    if engine == "copy-engine" and across:
+        if lone := optional(lambda: prices.lone_copy(across, allocator)):
+            counters |= _microseconds("latency", lone.of(nbytes))
+        if across == "d2h" and (new := optional(lambda: prices.copy_into_new(allocator))):
+            counters |= _microseconds("new_pages", new.of(nbytes))
+    return Answer(*rate(nbytes, time), counters, (_term(f"{direction} by the {engine}", price, nbytes, time),))
+
+
+def _price(prices: Prices, direction: str, engine: str, allocator: str) -> Price:
+    across = next((d for d in LINK if d == direction), None)
+    if across and engine == "copy-engine":
+        return prices.copy(across, allocator)
+    if across and engine == "kernel":
+        return prices.remote(across, allocator)
+    if direction == "h2h" and engine == "cpu":
+        return prices.host_copy()
+    raise NotModelled(f"{direction} copies by the engine {engine}")
+
+
+def _microseconds(name: str, time: Time) -> dict[str, Scalar]:
+    return {f"{name}{part}_us": ns / 1e3 for part, ns in (("", time.value), ("_low", time.low), ("_high", time.high))}
+
+
+def calls(
+    prices: Prices,
+    *,
+    allocator: str,
+    call: Literal["allocate", "free"],
+    touched_by: Literal["cpu", "gpu"] | None,
+    nbytes: int,
+) -> Answer:
+    """A call that allocates or frees a block, in ns. touched_by: the agent that wrote the block before it is freed."""
+    price = prices.touched_free(allocator, touched_by) if touched_by else prices.allocation(allocator, call)
+    time = price.of(nbytes)
+    counters: dict[str, Scalar] = {}
+    if not touched_by:
+        other: Literal["allocate", "free"] = "free" if call == "allocate" else "allocate"
+        if beside := optional(lambda: prices.allocation(allocator, other)):
+            counters[f"{other}_ns"] = beside.of(nbytes).value
+    return Answer(
+        time.value, time.low, time.high, counters, (_term(f"{call} {allocator} memory", price, nbytes, time),)
+    )
+
+
+def _term(what: str, price: Price, nbytes: int, time: Time) -> Term:
+    ms = time.times(1e-6)
+    return Term("", what, nbytes, 1, ms.value, ms.low, ms.high, price.grounds)

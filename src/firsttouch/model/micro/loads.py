@@ -1,0 +1,157 @@
+"""Loads and streams by values of a platform: what `latency`, `bandwidth`, and `p2p-*` would measure.
+
+Times of loads and rates of streams are values of the file, by agent and allocator, over the size of the buffer. Pages
+that a driver moves are, once they have been used, in the memory of the agent that uses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import attrgetter
+
+from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, is_plain_host, role
+from firsttouch.errors import NotModelled
+from firsttouch.model.costs import Ground, Price, Time
+from firsttouch.model.micro.answers import Answer, rate
+from firsttouch.model.platform import Platform
+from firsttouch.records.schema import DeviceInfo, Scalar
+from firsttouch.workspace.least_moves import must_move
+
+ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
+"""The arrays that each kernel of STREAM reads and writes."""
+TRIADS = ("copy", "scale", "add", "triad")
+"""Kernels that read and write, of which one rate stands for all unless the file tells them apart."""
+
+
+def at(curve: Price, nbytes: float) -> Time:
+    """A time at a size between sizes with known times, by a line over the logarithm of the size. Beyond them it is the
+    nearest known. Its range holds those of both neighbours.
+    """
+    sizes, times = curve.sizes, curve.times
+    if nbytes <= sizes[0]:
+        return times[0]
+    for (small, low), (large, high) in pairwise(zip(sizes, times, strict=True)):
+        if nbytes == large:
+            return high
+        if nbytes < large:
+            part = math.log(nbytes / small) / math.log(large / small) if small > 0 else 1.0
+            return Time(low.value + part * (high.value - low.value), low.low, high.high)
+    return times[-1]
+
+
+def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: str, first: str, prefix: str) -> str:
+    """The name of a value of memory that an agent uses: of the allocator, unless the file has none and the pages are in
+    the agent's own memory, because they move there, or because it touched them first.
+    """
+    name = f"{prefix}.{agent}.{allocator}"
+    entry, capabilities = device.allocator(allocator), device.capabilities
+    if platform.has(name) or entry is None or capabilities.shares_host_memory:
+        return name
+    moves = entry.managed and capabilities.page_migration
+    goes = agent == "gpu" or first == agent or must_move(entry, device)
+    placed = is_plain_host(allocator) and entry.gpu == "direct" and first == agent
+    if (moves and goes) or placed:
+        return f"{prefix}.{agent}.{common_allocator('device' if agent == 'gpu' else 'host')}"
+    return name
+
+
+def load(platform: Platform, device: DeviceInfo, *, agent: str, allocator: str, first: str, nbytes: int) -> Answer:
+    """A dependent load in a random cycle through a buffer, in ns. first: the agent that writes it."""
+    curve = platform.curve(memory_name(platform, device, agent, allocator, first, "load"))
+    time = at(curve, nbytes)
+    return Answer(time.value, time.low, time.high, grounds=curve.grounds)
+
+
+def stream(
+    platform: Platform,
+    device: DeviceInfo,
+    *,
+    agent: str,
+    allocator: str,
+    first: str,
+    kernel: str,
+    nbytes: int,
+    threads: int | str,
+) -> Answer:
+    """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first. threads:
+    of the CPU; 0 is all.
+    """
+    name = memory_name(platform, device, agent, allocator, first, "stream")
+    value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes)
+    counters: dict[str, Scalar] = {}
+    if agent == "cpu" and threads:
+        one = platform.quantity("host.thread_bandwidth")
+        grounds = (*grounds, one.ground)
+        if isinstance(threads, int):
+            value, low, high = (
+                min(value, threads * one.value),
+                min(low, threads * one.low),
+                min(high, threads * one.high),
+            )
+        else:
+            counters["threads"] = min(math.ceil(value / one.value), int(platform.quantity("host.processors").value))
+    return Answer(value, low, high, counters, grounds=grounds)
+
+
+def _stream(
+    platform: Platform, device: DeviceInfo, agent: str, name: str, kernel: str, nbytes: int
+) -> tuple[float, float, float, tuple[Ground, ...]]:
+    """The rate of a kernel, its bounds, and their grounds. Where the file has no rate of a memory, it follows from that
+    of the host's memory, the device's, or the link.
+    """
+    own = f"{name}.{kernel}"
+    if not platform.has(own) and (kernel not in TRIADS or not platform.has(name)):
+        memory = name.rpartition(".")[2]
+        if agent == "cpu" and is_plain_host(memory) and is_common(memory) and platform.has("host.bandwidth"):
+            own = "host.bandwidth"
+        elif agent == "gpu" and is_main_of_device(memory) and platform.has("device.bandwidth"):
+            own = "device.bandwidth"
+        elif agent == "gpu" and role(memory) == "page-locked" and not device.capabilities.shares_host_memory:
+            return _across(platform, kernel)
+    curve = platform.curve(own if platform.has(own) or kernel not in TRIADS else name)
+    return *rate(nbytes, curve.of(nbytes)), curve.grounds
+
+
+def _across(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:
+    """The rate of a kernel over the link, which carries both directions at once."""
+    reads, writes = ARRAYS[kernel]
+    used = [(n, platform.quantity(name)) for n, name in ((reads, "link.h2d"), (writes, "link.d2h")) if n]
+    value, low, high = (
+        (reads + writes) / max(n / of(q) for n, q in used)
+        for of in (attrgetter("value"), attrgetter("low"), attrgetter("high"))
+    )
+    return value, low, high, tuple(q.ground for _, q in used)
+
+
+def peer_load(platform: Platform, *, agent: str, allocator: str, nbytes: int) -> Answer:
+    """A dependent load from memory of another device, in ns."""
+    curve = platform.curve(f"peer.load.{agent}.{allocator}")
+    time = at(curve, nbytes)
+    return Answer(time.value, time.low, time.high, grounds=curve.grounds)
+
+
+def peer_stream(platform: Platform, *, allocator: str, crossings: int, nbytes: int) -> Answer:
+    """A kernel whose arrays cross the link to another device. crossings: how often they do, both ways together, of
+    which the link carries one each way at once. The value is all that crosses, in GB/s.
+    """
+    curve = platform.curve(f"peer.stream.{allocator}")
+    value, low, high = rate(nbytes, curve.of(nbytes))
+    return Answer(value * crossings, low * crossings, high * crossings, grounds=curve.grounds)
+
+
+def peer_copy(platform: Platform, *, engine: str, allocators: Sequence[str], both: bool, nbytes: int) -> Answer:
+    """Copies to or from memory of another device, in GB/s, by allocators that are alike on both sides."""
+    if len(set(allocators)) > 1:
+        raise NotModelled("copies between memory of two kinds")
+    if both:
+        raise NotModelled("copies both ways at once")
+    curve = platform.curve(f"peer.copy.{engine}.{allocators[0]}")
+    counters: dict[str, Scalar] = {}
+    lone = f"peer.lone_copy.{engine}.{allocators[0]}"
+    if platform.has(lone):
+        time = at(platform.curve(lone), nbytes)
+        parts = (("", time.value), ("_low", time.low), ("_high", time.high))
+        counters = {f"latency{part}_us": ns / 1e3 for part, ns in parts}
+    return Answer(*rate(nbytes, curve.of(nbytes)), counters, grounds=curve.grounds)

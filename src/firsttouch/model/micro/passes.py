@@ -1,0 +1,175 @@
+"""MigrationPasses over data that began on the other side: what `migration` would measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
+from firsttouch.errors import NotModelled
+from firsttouch.model.costs import Price, Prices, Time
+from firsttouch.model.micro.answers import Answer, Sum, optional
+from firsttouch.records.schema import AllocatorInfo, Scalar
+from firsttouch.workspace.guidance import READ_MOSTLY
+from firsttouch.workspace.least_moves import IN_PLACE
+
+LINE = 128
+"""Bytes of a line of a GPU's memory: what a touch of a few bytes reads and writes."""
+
+
+@dataclass(frozen=True)
+class MigrationPasses:
+    """The conditions of a point, in the words of the experiment.
+
+    places: the touches of a pass. run: the bytes of each. in_order: a single thread touches them. advice: each hint.
+    streams: of a prefetch of the whole buffer.
+    """
+
+    allocator: str
+    nbytes: int
+    touch: str
+    places: int
+    run: int
+    shuffled: bool
+    in_order: bool
+    advice: tuple[str, ...]
+    prefetch: str
+    streams: int
+    starts_on: str
+    updates: bool
+    iterations: int
+
+    @property
+    def lines_bytes(self) -> int:
+        """The bytes of all lines that a pass touches."""
+        return min(self.nbytes, self.places * max(self.run, LINE))
+
+
+def passes(prices: Prices, asked: MigrationPasses) -> Answer:
+    """All passes of a repetition with what prepares them, in ms, with the time of each as a counter."""
+    entry = prices.device.allocator(asked.allocator)
+    assert entry is not None
+    if prices.device.capabilities.shares_host_memory:
+        return _PassSum(prices, asked).where_it_is()
+    if memory_of(entry) == "device":
+        return _PassSum(prices, asked).copied()
+    if _moves(entry):
+        return _PassSum(prices, asked).moving()
+    return _PassSum(prices, asked).across()
+
+
+def _moves(entry: AllocatorInfo) -> bool:
+    return memory_of(entry) == "migrating" or bool(moves_pages(entry))
+
+
+class _PassSum:
+    def __init__(self, prices: Prices, asked: MigrationPasses) -> None:
+        self.prices, self.asked, self.sum = prices, asked, Sum()
+        self.counters: dict[str, Scalar] = {}
+
+    # ------------------------------------------------------------------------------------------------ kinds of memory
+
+    def copied(self) -> Answer:
+        """Device memory, to which the whole buffer is copied from page-locked memory."""
+        asked = self.asked
+        if asked.starts_on == "cpu":
+            price = self.prices.copy("h2d", common_allocator("page-locked"))
+            time = price.of(asked.nbytes)
+            self.counters["copy_in_ms"] = self.sum.add("copy in", "copy to the GPU", price, asked.nbytes, time)
+        return self._answer(self._own(), Time())
+
+    def where_it_is(self) -> Answer:
+        """Memory that both agents share: nothing moves."""
+        return self._answer(self._own(), Time())
+
+    def across(self) -> Answer:
+        """Host memory that stays there: each pass crosses the link."""
+        return self._answer(self._remote(), Time())
+
+    def moving(self) -> Answer:
+        """Memory whose pages move to the agent that touches them."""
+        asked, hints = self.asked, frozenset(self.asked.advice)
+        on_cpu = asked.starts_on == "cpu"
+        duplicates = READ_MOSTLY in hints
+        if duplicates and asked.updates:
+            raise NotModelled("stores to pages of which both agents have a copy")
+        if on_cpu:
+            self._advise()
+        if not on_cpu:
+            if hints - {"none"}:
+                raise NotModelled("advice about pages that are on the GPU")
+            return self._answer(self._own(), Time())
+        if asked.prefetch == "whole":
+            self.counters["prefetch_ms"] = self._prefetch().value * 1e-6
+            return self._answer(self._own(), Time())
+        if asked.prefetch == "iteration":
+            raise NotModelled("what prefetches of pages that are there take")
+        self._prefetch_back()
+        if IN_PLACE & hints:
+            if "accessed-by-gpu" not in hints:
+                raise NotModelled("what it takes to map pages that stay on the CPU when a kernel faults on them")
+            return self._answer(self._remote(), Time())
+        return self._answer(self._own(), self._faults(duplicates))
+
+    # ------------------------------------------------------------------------------------------------ parts
+
+    def _own(self) -> tuple[Price, Time]:
+        """A pass over the GPU's own memory."""
+        if self.asked.shuffled:
+            raise NotModelled("the time of passes in random order")
+        if self.asked.in_order:
+            raise NotModelled("the time of passes by a single thread")
+        price = self.prices.own_pass(self.asked.allocator)
+        part = 1.0 if self.asked.updates else 0.5  # the price is of bytes that are read and written
+        return price, price.of(self.asked.lines_bytes).times(part)
+
+    def _remote(self) -> tuple[Price, Time]:
+        """A pass over host memory. The link carries both directions at once; at worst, one follows the other."""
+        if self.asked.shuffled or self.asked.in_order:
+            raise NotModelled("passes across the link in random order or by a single thread")
+        name = common_allocator("page-locked")
+        used = [self.prices.remote("h2d", name)] + [self.prices.remote("d2h", name)] * self.asked.updates
+        price = max(used, key=lambda p: p.of(self.asked.lines_bytes).value)
+        time = price.of(self.asked.lines_bytes)
+        return price, Time(time.value, time.low, sum(p.of(self.asked.lines_bytes).high for p in used))
+
+    def _advise(self) -> None:
+        asked = self.asked
+        times = []
+        for hint in asked.advice:
+            if hint != "none":
+                price = self.prices.advise(asked.allocator, hint)
+                times.append(self.sum.add("advise", f"advice {hint}", price, asked.nbytes, price.of(asked.nbytes)))
+        if times:
+            self.counters["advise_ms"] = sum(times)
+
+    def _prefetch(self) -> Time:
+        price = self.prices.prefetch(self.asked.allocator)
+        time = price.of(self.asked.nbytes)
+        self.sum.add("prefetch", "prefetch to the GPU", price, self.asked.nbytes, time)
+        return time
+
+    def _prefetch_back(self) -> None:
+        """To the CPU after the passes, which the metric does not include."""
+        asked = self.asked
+        if asked.prefetch == "back" and (price := optional(lambda: self.prices.prefetch_back(asked.allocator))):
+            self.counters["prefetch_back_ms"] = price.of(asked.nbytes).value * 1e-6
+
+    def _faults(self, duplicates: bool) -> Time:
+        """What the first pass takes beyond a later one."""
+        asked = self.asked
+        price = self.prices.gpu_fault(
+            asked.allocator, reads_only=not asked.updates, read_mostly=duplicates, touch=asked.touch
+        )
+        time = price.of(asked.nbytes).at_least(self.prices.isolated_fault(asked.allocator))
+        self.sum.add("passes", "faults of the GPU on pages that are on the CPU", price, asked.nbytes, time)
+        return time
+
+    def _answer(self, own: tuple[Price, Time], first: Time) -> Answer:
+        """own: a pass. first: what the first pass takes beyond that, which is added already."""
+        price, time = own
+        asked = self.asked
+        count = asked.iterations
+        self.sum.add("passes", "passes", price, count * asked.lines_bytes, time.times(count), count)
+        for i in range(count):
+            self.counters[f"iteration_{i}_ms"] = (time.value + (first.value if i == 0 else 0.0)) * 1e-6
+        return Answer(*self.sum.total(), self.counters, tuple(self.sum.terms))

@@ -1,0 +1,139 @@
+"""First touches: what `pagefault`, `faultcount` and `accounting` would measure."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from firsttouch.allocators.properties import memory_of, requested_pages
+from firsttouch.errors import NotModelled
+from firsttouch.model.costs import Price, Prices, Time
+from firsttouch.model.micro.answers import Answer, Sum
+from firsttouch.model.platform import Platform
+from firsttouch.model.rules import linux
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
+from firsttouch.workspace.least_moves import must_move
+
+MIB = 1 << 20
+BY_CPU = ("cpu", "prefault+minor")
+"""The scenarios of which the CPU's touches are a part."""
+
+
+def first_touch(
+    platform: Platform,
+    prices: Prices,
+    device: DeviceInfo,
+    *,
+    scenario: str,
+    allocator: str,
+    page_size: str,
+    page_bytes: int,
+    pages: int,
+    threads: int,
+) -> Answer:
+    """The first touch of a page, in ns. threads: of the CPU; 0 is all. One page alone is a value of its own."""
+    if pages == 1 and platform.has(f"lone_fault.{scenario}"):
+        return _lone(platform, scenario, page_bytes)
+    total = Sum()
+    nbytes = pages * page_bytes
+    if scenario in BY_CPU:
+        price, time = _by_cpu(prices, device, allocator, page_size, nbytes, pages, threads)
+        total.add("", "first touch by the CPU", price, nbytes, time, pages)
+    if scenario != "cpu":
+        new = scenario == "gpu-major"
+        price = prices.gpu_touch(allocator) if new else prices.gpu_fault(allocator, reads_only=False)
+        what = "first touch by the GPU" if new else "faults of the GPU on pages that the CPU touched"
+        total.add("", what, price, nbytes, price.of(nbytes), pages)
+    value, low, high = (ms * 1e6 / pages for ms in total.total())
+    counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value}
+    return Answer(value, low, high, counters, tuple(total.terms))
+
+
+def _by_cpu(
+    prices: Prices, device: DeviceInfo, allocator: str, page_size: str, nbytes: int, pages: int, threads: int
+) -> tuple[Price, Time]:
+    """The time in which the CPU touches pages. Several threads are as much faster as the kernel lets all of them be."""
+    if must_move(device.allocator(allocator), device):
+        if threads:
+            raise NotModelled("a first touch of memory that moves by some of the threads")
+        price = prices.moving_touch(allocator)
+        return price, price.of(nbytes)
+    one, every = (prices.host_touch(parallel=parallel, pages=page_size) for parallel in (False, True))
+    at_once = min(pages, threads) if threads else pages
+    alone = one.of(nbytes)
+    return (one, alone) if at_once == 1 else (every, every.of(nbytes).at_least(alone.times(1 / at_once)))
+
+
+def _lone(platform: Platform, scenario: str, page_bytes: int) -> Answer:
+    mean = platform.quantity(f"lone_fault.{scenario}")
+    counters: dict[str, Scalar] = {
+        "page_bytes": page_bytes,
+        "pages_per_s": 1e9 / mean.value,
+        "mean_ns": mean.value,
+    }
+    if platform.has(slow := f"lone_fault.{scenario}.p95"):
+        counters["p95_ns"] = platform.quantity(slow).value
+    return Answer(mean.value, mean.low, mean.high, counters, grounds=(mean.ground,))
+
+
+def faults_per_mib(
+    platform: Platform, device: DeviceInfo, *, allocator: str, first_touch: str, streamed_by: str, nbytes: int
+) -> Answer:
+    """CPU page faults of allocating, touching and streaming three arrays, for each MiB of them."""
+    entry = device.allocator(allocator)
+    assert entry is not None
+    if must_move(entry, device):
+        raise NotModelled("the CPU's faults on memory that moves")
+    if entry.on_demand is False:
+        if memory_of(entry) == "device" and not device.capabilities.shares_host_memory:
+            return _faults(0, 0, nbytes)
+        known = platform.quantity(f"faults.{allocator}")
+        return Answer(known.value, known.low, known.high, grounds=(known.ground,))
+    if first_touch == "gpu":
+        return _faults(0, 0, nbytes)
+    page, advised = int(platform.quantity("host.page").value), requested_pages(allocator) == "huge"
+    is_huge = linux.gets_huge_pages(cast(linux.HugePages, platform.word("host.thp")), advised=advised)
+    huge = int(platform.quantity("host.huge_page").value) if is_huge else 0
+    touched = linux.first_touch(0, nbytes, page, huge)
+    return _faults(3 * touched.faults, huge or page, nbytes)
+
+
+def _faults(touch: int, page: int, nbytes: int) -> Answer:
+    counters: dict[str, Scalar] = {"allocate": 0, "touch": touch, "triad": 0}
+    value = touch * MIB / (3 * nbytes)
+    return Answer(value, value, value, counters | ({"page_bytes": page} if page else {}))
+
+
+ON_HOST = ("rss", "rollup_rss", "pss", "mem_free", "mem_available", "numa_free", "numa_free_and_lists")
+"""The counters that see memory of the host that a process has mapped."""
+ON_DEVICE = ("device_free", "vendor_used", "vendor_free")
+OF_PROCESS = ("rss", "rollup_rss", "pss")
+
+
+def accounted(device: DeviceInfo, *, allocator: str, toucher: str, nbytes: int) -> Answer:
+    """The bytes by which each counter grows in the call that allocates, and in the first touch.
+
+    Memory of a device that shares the host's memory is not mapped as a process's own, so only the machine's counters
+    and the driver's see it (Wahlgren et al., IISWC 2025, Sec. III-B1).
+    """
+    entry = device.allocator(allocator)
+    assert entry is not None
+    if entry.on_demand is None:
+        raise NotModelled(f"when {allocator} memory is populated, which the driver does not state")
+    shares = device.capabilities.shares_host_memory
+    if memory_of(entry) == "device":
+        seen = (*(c for c in ON_HOST if c not in OF_PROCESS), *ON_DEVICE) if shares else ON_DEVICE
+    else:
+        seen = ON_DEVICE if toucher == "gpu" and _goes_to_toucher(entry, device) else ON_HOST
+    names = ON_HOST + (ON_DEVICE if device.capabilities.reports_free_memory else ())
+    grown = {name: nbytes * (name in seen) for name in (*names, "headline")} | {"headline": nbytes}
+    when = "touch" if entry.on_demand else "call"
+    counters: dict[str, Scalar] = {}
+    for part in ("call", "touch"):
+        counters |= {f"{part}_{name}": value if part == when else 0 for name, value in grown.items()}
+    return Answer(nbytes, nbytes, nbytes, counters)
+
+
+def _goes_to_toucher(entry: AllocatorInfo, device: DeviceInfo) -> bool:
+    """Whether pages that the GPU touches first are in its own memory."""
+    own = not device.capabilities.shares_host_memory
+    return own and (must_move(entry, device) or (bool(entry.on_demand) and entry.gpu == "direct"))

@@ -1,0 +1,283 @@
+"""Loads platform files. Each error names the file, the line, the path of the value, and what is wrong with it.
+
+A file is JSON with `title`, `device` and `host` as a driver would describe them, `parameters` (parameters.py), and
+`when`, the parts that apply under conditions. With `extends` it states only what differs from another platform; null
+takes something away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from firsttouch.encoding import encode_json
+from firsttouch.errors import UsageError, did_you_mean
+from firsttouch.machine.switches import SWITCHES
+from firsttouch.model.documents import JsonFile, place_of
+from firsttouch.model.parameters import parameter
+from firsttouch.model.values import Value, WrongValue, parse_value, read_value
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer, Scalar
+
+DEEPEST = 4
+"""Most files that a file may extend, one through the other."""
+_FOLDER = Path(str(files("firsttouch.model") / "platforms"))
+_OWN_KEYS = ("name", "peers", "available", "reason", "environment")
+"""Fields of a device that a file does not state, since they follow from the machine and the call."""
+
+
+class PlatformPart(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file says, or what changes under conditions. `if` has what must hold: a value as --what-if states it, or
+    a switch of the environment (machine/switches.py) as the factor of a point.
+    """
+
+    device: dict[str, Any] = {}
+    host: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    conditions: dict[str, str] = msgspec.field(default={}, name="if")
+    note: str = ""
+
+
+class PlatformFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of a file. devices: how many such devices the machine has. peer: each as the others see it."""
+
+    title: str = ""
+    note: str = ""
+    extends: str = ""
+    devices: int | None = None
+    device: dict[str, Any] = {}
+    host: dict[str, Any] = {}
+    peer: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    when: list[PlatformPart] = []
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A part of a platform that applies under conditions. needs: values that others must have. factors: those of a
+    point. values: those that it has instead, None for one that is taken away.
+    """
+
+    needs: Mapping[str, Value]
+    factors: Mapping[str, str]
+    device: Mapping[str, Any]
+    host: Mapping[str, Any]
+    values: Mapping[str, Value | None]
+
+    def applies(self, values: Mapping[str, Value], factors: Mapping[str, Scalar]) -> bool:
+        return all(name in values and values[name].has_content_of(need) for name, need in self.needs.items()) and all(
+            factors.get(name) == value for name, value in self.factors.items()
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a file and those that it extends say. digest: of their content."""
+
+    title: str
+    notes: Sequence[str]
+    device: Mapping[str, Any]
+    host: Mapping[str, Any]
+    peer: Mapping[str, Any]
+    devices: int
+    values: Mapping[str, Value]
+    when: Sequence[Conditional]
+    bases: Sequence[str]
+    digest: str
+
+
+def platform_names() -> list[str]:
+    """The platforms of the program."""
+    return sorted(path.name.removesuffix(".json") for path in _FOLDER.iterdir() if path.name.endswith(".json"))
+
+
+def describe(name: str) -> Description:
+    """A platform of the program by its name, or of a user's file by its path. Raises UsageError."""
+    return _own(name) if name in platform_names() else _load(name, _path(name), [])
+
+
+@cache
+def _own(name: str) -> Description:
+    return _load(name, _FOLDER / f"{name}.json", [])
+
+
+def _path(name: str) -> Path:
+    if "/" in name or name.endswith(".json"):
+        return Path(name)
+    known = platform_names()
+    raise UsageError(
+        f"unknown platform '{name}'{did_you_mean(name, known)}; accepted: {', '.join(known)}, or the path of a file"
+    )
+
+
+def merged(base: Any, change: Any) -> Any:
+    """A value with changes: objects member by member, of which null takes one away."""
+    if not (isinstance(base, Mapping) and isinstance(change, Mapping)):
+        return change
+    members = {**base, **{name: merged(base.get(name, {}), value) for name, value in change.items()}}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def device_info(fields: Mapping[str, Any]) -> DeviceInfo:
+    """The description of a device from that of a file, which has the allocators by name. Raises WrongValue."""
+    for name in _OWN_KEYS:
+        if name in fields:
+            raise WrongValue("unknown key", name)
+    entries = fields.get("allocators", {})
+    if not isinstance(entries, Mapping):
+        raise WrongValue("expected an object with the allocators by name", "allocators")
+    plain = {name: value for name, value in fields.items() if name not in ("allocators", "capabilities")}
+    device: DeviceInfo = _part(plain, DeviceInfo, name="", kind="")
+    return msgspec.structs.replace(
+        device,
+        capabilities=_part(fields.get("capabilities", {}), DeviceCapabilities, "capabilities"),
+        allocators=[
+            _part(entry, AllocatorInfo, "allocators", name, name=name, available=True)
+            for name, entry in entries.items()
+        ],
+    )
+
+
+def _part(raw: Any, kind: type[Any], /, *steps: str, **defaults: Any) -> Any:
+    """A part of a device, of which no field is unknown."""
+    if not isinstance(raw, Mapping):
+        raise WrongValue("expected an object", *steps)
+    for field in raw:
+        if field not in kind.__struct_fields__:
+            raise WrongValue(f"unknown key{did_you_mean(field, kind.__struct_fields__)}", *steps, field)
+    try:
+        return msgspec.convert({**defaults, **raw}, kind)
+    except msgspec.ValidationError as error:
+        inner, text = place_of(error)
+        raise WrongValue(text, *steps, *inner) from None
+
+
+def peer_info(fields: Mapping[str, Any], name: str) -> Peer:
+    """A device as the others of its kind see it. Raises WrongValue."""
+    peer: Peer = _part(fields, Peer, name=name)
+    return peer
+
+
+# ---------------------------------------------------------------------------------------------------- one file
+
+
+def _load(name: str, path: Path, above: Sequence[Path]) -> Description:
+    json_file = JsonFile(path, str(path) if name not in platform_names() else f"{name}.json")
+    try:
+        file = msgspec.convert(json_file.value, PlatformFile)
+    except msgspec.ValidationError as error:
+        json_file.fail(*place_of(error))
+    return _Loader(name, json_file, file, _base(file, json_file, path, above)).description()
+
+
+def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[Path]) -> Description | None:
+    if not file.extends:
+        return None
+    if file.extends in platform_names():
+        base = _FOLDER / f"{file.extends}.json"
+    elif "/" in file.extends or file.extends.endswith(".json"):
+        base = path.parent / file.extends
+    else:
+        near = did_you_mean(file.extends, platform_names())
+        json_file.fail(("extends",), f"unknown platform '{file.extends}'{near}")
+    chain = [*above, path.resolve()]
+    if base.resolve() in chain:
+        json_file.fail(("extends",), f"'{file.extends}' extends this file in turn, in a circle")
+    if len(chain) > DEEPEST:
+        json_file.fail(("extends",), f"one file extends another more than {DEEPEST} deep; state it in fewer")
+    if not base.is_file():
+        json_file.fail(("extends",), f"there is no file '{file.extends}'")
+    return _load(file.extends, base, chain)
+
+
+class _Loader:
+    """What a file says, over what it extends."""
+
+    def __init__(self, name: str, json_file: JsonFile, file: PlatformFile, base: Description | None) -> None:
+        self._name, self._json, self._file, self._base = name, json_file, file, base
+
+    def description(self) -> Description:
+        file, base = self._file, self._base
+        if base is None:
+            for key in ("title", "device", "host"):
+                if not getattr(file, key):
+                    self._fail(f"'{key}' is missing, since the file extends no other")
+        if file.devices is not None and not 1 <= file.devices <= 64:
+            self._fail(f"{file.devices} is not 1 to 64", "devices")
+        device = merged(base.device if base else {}, file.device)
+        host = merged(base.host if base else {}, file.host)
+        peer = merged(base.peer if base else {}, file.peer)
+        self._checked(device_info, device, "device")
+        self._checked(device_info, host, "host")
+        self._checked(lambda fields: peer_info(fields, ""), {"access": "none", **peer}, "peer")
+        values = {**(base.values if base else {}), **self._values(file.parameters, "parameters")}
+        parts = [self._conditional(part, i, device, host) for i, part in enumerate(file.when)]
+        content = encode_json(self._json.value, order="sorted")
+        return Description(
+            title=file.title or (base.title if base else ""),
+            notes=[*(base.notes if base else ()), *filter(None, [file.note])],
+            device=device,
+            host=host,
+            peer=peer,
+            devices=file.devices or (base.devices if base else 1),
+            values={name: value for name, value in values.items() if value is not None},
+            when=[*(base.when if base else ()), *parts],
+            bases=[file.extends, *base.bases] if base else (),
+            digest=hashlib.sha256((base.digest.encode() if base else b"") + content).hexdigest(),
+        )
+
+    def _fail(self, text: str, *path: str | int) -> NoReturn:
+        self._json.fail(path, text)
+
+    def _checked(self, make: Any, fields: Mapping[str, Any], *path: str | int) -> None:
+        try:
+            made = make(fields)
+        except WrongValue as error:
+            self._fail(str(error), *path, *error.steps)
+        if isinstance(made, DeviceInfo):
+            for fact in made.facts:
+                if stating := next((p for p in self._stating(path[-1]) if fact in p[1]), None):
+                    self._fail(f"it follows from the value {stating[0]}; state that", *path, "facts", fact)
+
+    @staticmethod
+    def _stating(section: str | int) -> Sequence[tuple[str, Sequence[str]]]:
+        """The values that state facts of a device, with those facts."""
+        from firsttouch.model.parameters import PARAMETERS
+
+        return [(p.name, [f.partition(".")[2] for f in p.facts if f.startswith(f"{section}.")]) for p in PARAMETERS]
+
+    def _values(self, raw: Mapping[str, Any], *path: str | int) -> dict[str, Value | None]:
+        values: dict[str, Value | None] = {}
+        for name, entry in raw.items():
+            try:
+                values[name] = None if entry is None and parameter(name) else read_value(name, entry, self._name)
+            except WrongValue as error:
+                self._fail(str(error), *path, name, *error.steps)
+        return values
+
+    def _conditional(self, part: PlatformPart, i: int, device: Any, host: Any) -> Conditional:
+        path = ("when", i)
+        if not part.conditions:
+            self._fail("'if' is missing or empty", *path)
+        needs, factors = dict[str, Value](), dict[str, str]()
+        for name, text in part.conditions.items():
+            if name in SWITCHES:
+                if text not in SWITCHES[name].values:
+                    self._fail(f"'{text}' is not {' or '.join(SWITCHES[name].values)}", *path, "if", name)
+                factors[name] = text
+            elif parameter(name):
+                try:
+                    needs[name] = parse_value(name, text, self._name)
+                except WrongValue as error:
+                    self._fail(str(error), *path, "if", name)
+            else:
+                self._fail(f"neither a value nor a switch ({', '.join(SWITCHES)})", *path, "if", name)
+        self._checked(device_info, merged(device, part.device), *path, "device")
+        self._checked(device_info, merged(host, part.host), *path, "host")
+        return Conditional(needs, factors, part.device, part.host, self._values(part.parameters, *path, "parameters"))

@@ -1,0 +1,156 @@
+"""Experiments on a machine of a file: what follows from its values, and that a value that is missing is named."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from firsttouch.errors import NotModelled
+from firsttouch.experiment.base import Measurement
+from firsttouch.experiments import find_experiment
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.micro.passes import MigrationPasses, passes
+from firsttouch.model.platform import MissingValue, load_platform
+from firsttouch.records.reading import load_results
+from firsttouch.records.schema import Factors, Point
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+RESULTS = Path(__file__).parents[2] / "results"
+Values = dict[str, dict[str, Any]]
+
+
+def predicted(
+    file: Path, values: Values, experiment: str, *, extends: str = "gh200", on: str = "", **factors: Any
+) -> Measurement:
+    """A point on a platform with further values. on: the part of its device's name after that of the platform."""
+    entries = {}
+    for name, value in values.items():
+        bounds = {"low": value["value"], "high": value["value"]} if isinstance(value.get("value"), int | float) else {}
+        entries[name] = {**value, **bounds, "how": "assumed", "source": "a test"}
+    file.write_text(json.dumps({"title": "a test", "extends": extends, "parameters": entries}))
+    platform = load_platform(str(file))
+    found = find_experiment(experiment)
+    assert found is not None
+    return found.predict(Point(experiment, platform.device.name + on, Factors(factors)), platform)
+
+
+STREAM = {"arrays": "memory", "kernel": "triad", "first_touch": "self", "stores": "normal", "threads": 0, "size": GIB}
+CHASE = {"agent": "gpu", "allocator": "device", "first_touch": "self", "order": "random"}
+LEVELS: Values = {
+    "load.gpu.device": {"points": [[KIB, 50, 50, 50], [MIB, 200, 200, 200], [GIB, 600, 600, 600]], "unit": "ns"}
+}
+ACROSS = {"agent": "gpu", "allocator": "pinned", **STREAM}
+FAULTS = {"first_touch": "cpu", "streamed_by": "cpu", "size": 64 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "values", "factors", "expected"),
+    [
+        ("bandwidth", {}, {"agent": "gpu", "allocator": "device", **STREAM}, 3400),
+        ("bandwidth", {}, {"agent": "gpu", "allocator": "managed", **STREAM}, 3400),
+        ("bandwidth", {}, ACROSS, 3 / (2 / 375)),
+        ("bandwidth", {}, ACROSS | {"kernel": "write"}, 297),
+        ("bandwidth", {}, {"agent": "cpu", "allocator": "malloc", **STREAM}, 486),
+        (
+            "bandwidth",
+            {"host.thread_bandwidth": {"value": 10, "unit": "GB/s"}},
+            {"agent": "cpu", "allocator": "malloc", **STREAM, "threads": 4},
+            40,
+        ),
+        ("latency", LEVELS, CHASE | {"size": MIB}, 200),
+        ("latency", LEVELS, CHASE | {"size": 32 * MIB}, 400),
+        ("latency", LEVELS, CHASE | {"size": 4 * GIB}, 600),
+        ("faultcount", {}, FAULTS | {"allocator": "malloc"}, 16),
+        ("faultcount", {"host.page": {"value": 4, "unit": "KiB"}}, FAULTS | {"allocator": "malloc"}, 256),
+        ("faultcount", {}, FAULTS | {"allocator": "device", "first_touch": "gpu", "streamed_by": "gpu"}, 0),
+        ("faultcount", {"faults.pinned": {"value": 2}}, FAULTS | {"allocator": "pinned"}, 2),
+    ],
+)
+def test_a_value_follows_from_those_of_the_file(
+    experiment: str, values: Values, factors: dict[str, Any], expected: float, tmp_path: Path
+) -> None:
+    answer = predicted(tmp_path / "machine.json", values, experiment, **factors)
+    assert answer.samples == [pytest.approx(expected)]
+    assert answer.low is not None
+    assert answer.high is not None
+    assert answer.low <= answer.samples[0] <= answer.high
+
+
+def test_a_size_between_known_ones_has_the_range_of_both(tmp_path: Path) -> None:
+    answer = predicted(tmp_path / "machine.json", LEVELS, "latency", **CHASE, size=32 * MIB)
+    assert (answer.low, answer.high) == (200, 600)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "factors", "name"),
+    [
+        ("latency", CHASE | {"size": MIB}, "load.gpu.device"),
+        ("bandwidth", {"agent": "cpu", "allocator": "malloc", **STREAM, "threads": 4}, "host.thread_bandwidth"),
+        ("faultcount", FAULTS | {"allocator": "pinned"}, "faults.pinned"),
+    ],
+)
+def test_a_value_that_is_missing_is_named(experiment: str, factors: dict[str, Any], name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingValue, match=name):
+        predicted(tmp_path / "machine.json", {}, experiment, **factors)
+
+
+@pytest.mark.parametrize(
+    ("allocator", "toucher", "grows"),
+    [
+        ("malloc", "cpu", {"touch_rss", "touch_mem_free", "touch_headline"}),
+        ("malloc", "gpu", {"touch_device_free", "touch_headline"}),
+        ("device", "gpu", {"call_device_free", "call_headline"}),
+        ("pinned", "gpu", {"call_rss", "call_mem_free", "call_headline"}),
+        ("managed", "gpu", {"touch_device_free", "touch_headline"}),
+    ],
+)
+def test_memory_is_counted_when_it_is_populated_and_where(
+    allocator: str, toucher: str, grows: set[str], tmp_path: Path
+) -> None:
+    answer = predicted(tmp_path / "m.json", {}, "accounting", allocator=allocator, toucher=toucher, size=MIB)
+    grown = {name for name, value in answer.counters.items() if value == MIB}
+    assert grown >= grows
+    assert not any(name.startswith("call" if "touch_headline" in grows else "touch") for name in grown)
+
+
+@cache
+def h200() -> MeasuredPrices:
+    results = load_results(RESULTS / "h200-standard-2")
+    return MeasuredPrices(results.machine, results.records, results.machine.devices[-1])
+
+
+def asked(**changes: Any) -> MigrationPasses:
+    usual: dict[str, Any] = {"allocator": "managed", "nbytes": 256 * MIB, "touch": "dense", "places": 2 * MIB}
+    usual |= {"run": 128, "shuffled": False, "in_order": False, "advice": ("none",), "prefetch": "none", "streams": 1}
+    return MigrationPasses(**{**usual, "starts_on": "cpu", "updates": True, "iterations": 12, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "measured_ms"),
+    [
+        ({}, 35.6),
+        ({"nbytes": GIB, "places": 8 * MIB}, 153.0),
+        ({"updates": False}, 42.2),
+        ({"starts_on": "gpu"}, 1.72),
+        ({"prefetch": "whole"}, 7.41),
+        ({"advice": ("read-mostly",), "updates": False}, 43.5),
+        ({"advice": ("accessed-by-gpu",), "updates": False}, 72.7),
+        ({"touch": "per-2MiB", "places": 128, "run": 8}, 2.22),
+        ({"allocator": "device"}, 6.96),
+    ],
+)
+def test_passes_take_as_long_as_the_run_that_the_prices_are_from_measured(
+    changes: dict[str, Any], measured_ms: float
+) -> None:
+    answer = passes(h200(), asked(**changes))
+    assert answer.value == pytest.approx(measured_ms, rel=0.1)
+    assert sum(term.ms for term in answer.terms) == pytest.approx(answer.value)
+
+
+def test_stores_to_duplicated_pages_are_not_modelled() -> None:
+    with pytest.raises(NotModelled):
+        passes(h200(), asked(advice=("read-mostly",)))
