@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
+    from firsttouch.model.listing import PlatformsOutput
     from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
@@ -309,6 +310,13 @@ def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interface
     from firsttouch.report.interfaces import output, read
 
     return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
+
+
+def platforms(name: str | None, what_if: Sequence[str] = ()) -> CommandResult[PlatformsOutput]:
+    from firsttouch.model.listing import platforms
+    from firsttouch.model.what_if import single_changes
+
+    return CommandResult(platforms(name, single_changes(name, what_if)))
 
 
 def published(search: str | None) -> CommandResult[Published]:

@@ -166,6 +166,7 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "compare": PublishedSchema("firsttouch compare --json", "comparison.plain:ComparisonOutput"),
     "advise": PublishedSchema("firsttouch advise --json", "advice.answer:AdviceOutput"),
     "interfaces": PublishedSchema("firsttouch interfaces --json", "report.interfaces:InterfacesOutput"),
+    "platforms": PublishedSchema("firsttouch platforms --json", "model.listing:PlatformsOutput"),
     "published": PublishedSchema("firsttouch published --json", "papers.rows:Published"),
     "published-figures": PublishedSchema("firsttouch published --figures --json", "papers.figures:PaperFigures"),
     "claims": PublishedSchema("firsttouch claims --json", "papers.evaluate:Claims"),

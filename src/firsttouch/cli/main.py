@@ -26,6 +26,7 @@ from firsttouch.cli import (
     machine,
     mark,
     methods,
+    platforms,
     profile,
     published,
     report,
@@ -86,6 +87,7 @@ app.command("report", short_help="Write the page of results or profiles; figures
 app.command("compare", short_help="What is faster or slower in which results.")(compare.command)
 app.command("advise", short_help="Which memory strategy to take, and what each adds.")(advise.command)
 app.command("interfaces", short_help="How data move fastest between devices and processes.")(interfaces.command)
+app.command("platforms", short_help="The machines that can be modelled, value by value.")(platforms.command)
 app.command("published", short_help="The results of five papers.")(published.command)
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
 app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
