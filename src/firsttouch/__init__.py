@@ -35,6 +35,7 @@ __all__ = [
     "published",
     "run",
     "run_app",
+    "validate",
 ]
 
 
@@ -105,6 +106,19 @@ def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:
     from firsttouch import library
 
     return library.claims(directories)
+
+
+def validate(
+    *names: str,
+    rows: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """What `firsttouch validate --json` prints: how right predictions are for the machines of platform files.
+
+    rows: a file of published rows to judge by.
+    """
+    from firsttouch import library
+
+    return library.validate(names, rows)
 
 
 def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | None = None) -> dict[str, Any]:

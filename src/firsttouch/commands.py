@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from firsttouch.report.first_screen import FirstScreen
     from firsttouch.report.sentences import WordedFinding
     from firsttouch.schemas import SchemasOutput
+    from firsttouch.validation.results import Validation
 
 T = TypeVar("T")
 
@@ -335,6 +336,12 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     from firsttouch.papers.evaluate import claims
 
     return CommandResult(claims(directories))
+
+
+def validate(names: Sequence[str], rows: Path | None) -> CommandResult[Validation]:
+    from firsttouch.validation.validate import validation
+
+    return CommandResult(validation(names, rows))
 
 
 # ------------------------------------------------------------------------------------------------ files

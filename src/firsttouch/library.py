@@ -136,6 +136,10 @@ def claims(directories: Sequence[PathLike]) -> Data:
     return _builtins(commands.claims([*map(Path, directories)]))
 
 
+def validate(names: Sequence[str], rows: PathLike | None) -> Data:
+    return _builtins(commands.validate(names, None if rows is None else Path(rows)))
+
+
 def interfaces(directory: PathLike, kind: Strings) -> Data:
     return _builtins(commands.interfaces(Path(directory), _words(kind)))
 

@@ -170,6 +170,7 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "published": PublishedSchema("firsttouch published --json", "papers.rows:Published"),
     "published-figures": PublishedSchema("firsttouch published --figures --json", "papers.figures:PaperFigures"),
     "claims": PublishedSchema("firsttouch claims --json", "papers.evaluate:Claims"),
+    "validate": PublishedSchema("firsttouch validate --json", "validation.results:Validation"),
     "examples": PublishedSchema("firsttouch examples --json", "schemas:ExamplesOutput"),
     "schema": PublishedSchema("firsttouch schema --json", "schemas:SchemasOutput"),
     "error": PublishedSchema("every command with --json that could not be carried out", "outputs:ErrorOutput"),

@@ -32,6 +32,7 @@ from firsttouch.cli import (
     report,
     run,
     schema,
+    validate,
 )
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
@@ -90,6 +91,7 @@ app.command("interfaces", short_help="How data move fastest between devices and 
 app.command("platforms", short_help="The machines that can be modelled, value by value.")(platforms.command)
 app.command("published", short_help="The results of five papers.")(published.command)
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
+app.command("validate", short_help="How right predictions for other machines are.")(validate.command)
 app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
 app.command("completion", short_help="Print the script by which a shell completes calls.")(completion.command)
 app.command("schema", short_help="The JSON Schemas of outputs and of files.")(schema.command)
