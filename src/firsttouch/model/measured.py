@@ -83,6 +83,8 @@ class MeasuredPrices(NamedPrices):
         }
 
     def price(self, *name: str) -> Price:
+        if name[0] not in self._makers:
+            raise Unmeasured("no experiment measures it")
         return self._once(name, lambda: self._makers[name[0]](*name[1:]))
 
     # ------------------------------------------------------------------------------------------------ finding records

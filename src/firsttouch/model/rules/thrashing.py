@@ -1,8 +1,8 @@
 """NVIDIA's driver of unified memory: what it does about a page that a GPU and the CPU take from each other.
 
-Source: kernel-open/nvidia-uvm/uvm_perf_thrashing.c of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04, for one
-GPU and the CPU. Times are nanoseconds. From 590.44.01 on, the lapse follows the lapses seen; that is not modelled, nor that a
-block's history is forgotten after a second without such a move.
+Source: kernel-open/nvidia-uvm/uvm_perf_thrashing.c of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04, for
+one GPU and the CPU. Times are nanoseconds. Not modelled: that a block's history is forgotten after a second without
+such a move, and that the lapse follows the lapses seen from 590.44.01 on.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ Agent = Literal["cpu", "gpu"]
 
 @dataclass(frozen=True)
 class PageHistory:
-    """What the driver knows of a page. moved_at: the latest move, or -1. events: moves that followed each other closely.
+    """What the driver knows of a page.
 
-    free_agent: the one that does not nap in this period, which ends at period_end. naps: since the page began to thrash.
+    moved_at: the time of the latest move, or -1. events: moves that followed each other closely. free_agent: the one
+    that does not nap in this period, which ends at period_end. naps: since the page began to thrash.
     """
 
     moved_at: float = -1
@@ -57,7 +58,9 @@ def after_move(history: PageHistory, time: float) -> PageHistory:
         return replace(history, moved_at=time)
     if time - history.moved_at <= LAPSE_NS:
         return replace(history, moved_at=time, events=min(MOST_EVENTS, history.events + 1))
-    return PageHistory() if history.events >= THRESHOLD and history.pinned_at is None else replace(history, moved_at=time)
+    return (
+        PageHistory() if history.events >= THRESHOLD and history.pinned_at is None else replace(history, moved_at=time)
+    )
 
 
 def hint(
