@@ -31,6 +31,7 @@ OTHERS: dict[str, Sequence[object]] = {
     "profile-sources": ["profile", "--sources"],
     "examples": ["examples", "OUT"],
     "schema": ["schema"],
+    "fit": ["fit", RUN, "--out", "OUT/mine.json"],
 }
 """Calls of the schemas that test_library.py has no call of."""
 
@@ -50,7 +51,7 @@ def test_every_command_with_json_has_a_schema() -> None:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_an_output_is_what_its_schema_says(name: str, tmp_path: Path) -> None:
-    done = call(*(tmp_path if word == "OUT" else word for word in OTHERS[name]), "--json")
+    done = call(*(str(word).replace("OUT", str(tmp_path)) for word in OTHERS[name]), "--json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout)
     assert_valid(name, printed)

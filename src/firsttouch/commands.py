@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
-    from firsttouch.model.listing import PlatformsOutput
     from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from firsttouch.report.answers import AnsweredSection
     from firsttouch.report.first_screen import FirstScreen
     from firsttouch.report.sentences import WordedFinding
-    from firsttouch.schemas import SchemasOutput
-    from firsttouch.validation.results import Validation
+    from firsttouch.schemas import FitOutput, SchemasOutput
 
 T = TypeVar("T")
 
@@ -287,6 +285,23 @@ def advise(
     return CommandResult(advice, lambda advice: advice.output())
 
 
+def fit(directories: Sequence[Path], *, out: Path, device: str | None, title: str) -> CommandResult[FitOutput]:
+    """Writes the prices of runs as a platform file."""
+    from firsttouch.advice.advisor import choose_device
+    from firsttouch.files import write_output
+    from firsttouch.model.fit import file_text, fitted_platform
+    from firsttouch.records.reading import load_results
+    from firsttouch.schemas import FitOutput
+    from firsttouch.text import count, join_names
+
+    runs = {str(directory): load_results(directory) for directory in directories}
+    content = fitted_platform(runs, choose_device([*runs.values()], device), title)
+    write_output(out, file_text(content).encode())
+    values = len(content["parameters"])
+    summary = f"{out}: {count(values, 'value')} of {content['title']}, from {join_names([*runs])}."
+    return CommandResult(FitOutput(summary=summary, platform=str(out), runs=[*runs], values=values))
+
+
 def _applications(modules: Sequence[str]) -> Mapping[str, type[App]]:
     from firsttouch.apps import all_apps
     from firsttouch.harness.app import App
@@ -313,13 +328,6 @@ def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interface
     return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
 
 
-def platforms(name: str | None, what_if: Sequence[str] = ()) -> CommandResult[PlatformsOutput]:
-    from firsttouch.model.listing import platforms
-    from firsttouch.model.what_if import single_changes
-
-    return CommandResult(platforms(name, single_changes(name, what_if)))
-
-
 def published(search: str | None) -> CommandResult[Published]:
     from firsttouch.papers.rows import published
 
@@ -336,12 +344,6 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     from firsttouch.papers.evaluate import claims
 
     return CommandResult(claims(directories))
-
-
-def validate(names: Sequence[str], rows: Path | None) -> CommandResult[Validation]:
-    from firsttouch.validation.validate import validation
-
-    return CommandResult(validation(names, rows))
 
 
 # ------------------------------------------------------------------------------------------------ files

@@ -134,6 +134,14 @@ class SchemaTitle(msgspec.Struct, kw_only=True):
     of: str
 
 
+class FitOutput(Output, frozen=True, kw_only=True, tag="firsttouch-fit/1"):
+    """platform: the file that was written. runs: the directories whose prices it has. values: how many it has."""
+
+    platform: str
+    runs: list[str]
+    values: int
+
+
 class SchemasOutput(Output, frozen=True, kw_only=True, tag="firsttouch-schema/1"):
     """What `firsttouch schema --json` prints without a name."""
 
@@ -165,12 +173,11 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "report": PublishedSchema("firsttouch report --json", "schemas:ReportOutput"),
     "compare": PublishedSchema("firsttouch compare --json", "comparison.plain:ComparisonOutput"),
     "advise": PublishedSchema("firsttouch advise --json", "advice.answer:AdviceOutput"),
+    "fit": PublishedSchema("firsttouch fit --json", "schemas:FitOutput"),
     "interfaces": PublishedSchema("firsttouch interfaces --json", "report.interfaces:InterfacesOutput"),
-    "platforms": PublishedSchema("firsttouch platforms --json", "model.listing:PlatformsOutput"),
     "published": PublishedSchema("firsttouch published --json", "papers.rows:Published"),
     "published-figures": PublishedSchema("firsttouch published --figures --json", "papers.figures:PaperFigures"),
     "claims": PublishedSchema("firsttouch claims --json", "papers.evaluate:Claims"),
-    "validate": PublishedSchema("firsttouch validate --json", "validation.results:Validation"),
     "examples": PublishedSchema("firsttouch examples --json", "schemas:ExamplesOutput"),
     "schema": PublishedSchema("firsttouch schema --json", "schemas:SchemasOutput"),
     "error": PublishedSchema("every command with --json that could not be carried out", "outputs:ErrorOutput"),

@@ -18,8 +18,6 @@ from firsttouch.cli.options import (
     SeedOption,
     TrustVerifiedOption,
     WaitOption,
-    WhatIfOption,
-    changed_devices,
     path,
     seconds,
 )
@@ -80,7 +78,6 @@ def command(
         list[str] | None,
         typer.Option("--device", metavar="DEVICE", help="Such as cuda:0 or opencl:0; may be repeated."),
     ] = None,
-    what_if: WhatIfOption = None,
     counters: Annotated[
         bool,
         typer.Option(
@@ -143,7 +140,7 @@ def command(
         chosen = with_search(chosen)
     options = RunOptions(
         experiments=names or [],
-        devices=changed_devices(device, what_if),
+        devices=device or [],
         set=chosen,
         out=out,
         resume=resume,

@@ -167,6 +167,13 @@ class Bandwidth(Experiment):
                 names={"bytes": "size"},
                 without=["launch"],
             ),
+            PriceSource(
+                price="stream",
+                where={"arrays": "memory", "first_touch": "self", "stores": "normal"},
+                by={"agent": "agent", "allocator": "allocator", "kernel": "kernel", "threads": "threads"},
+                names={"bytes": "size"},
+                without=["activity", "launch"],
+            ),
         ),
     )
     figures = (

@@ -34,6 +34,8 @@ TINY = 1e-9
 """The least value of a measurement in its unit, where a rate is divided by it."""
 HUGE_PAGES = "always"
 """The setting of transparent huge pages with which plain memory gets huge pages without asking."""
+ATOMIC = "atomic"
+"""The kernel of turns in which each thread group updates a word."""
 BASE_PAGE = 4096
 """Bytes of a page where a record does not say."""
 
@@ -43,6 +45,20 @@ def _sources() -> Mapping[str, tuple[str, PriceSource]]:
     """The experiment that measures each price, and which of its records are the price."""
     books: Mapping[str, Codebook] = codebooks()
     return {source.price: (name, source) for name, book in books.items() for source in book.prices}
+
+
+FAMILIES = (
+    "host_touch", "host_copy", "copy", "lone_copy", "copy_into_new", "remote", "allocation", "touched_free",
+    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "isolated_fault", "own_pass", "prefetch", "prefetch_back",
+    "advise", "placements", "exchange", "exchange_gap", "stream",
+)  # fmt: skip
+"""The first parts of the names of all prices that experiments measure."""
+
+
+def words_of(price: str, parameter: str) -> list[str]:
+    """The values that a parameter of a price may have."""
+    experiment, source = _sources()[price]
+    return [*codebook_of(experiment).factors[source.by[parameter]]]
 
 
 class MeasuredPrices(NamedPrices):
@@ -80,12 +96,16 @@ class MeasuredPrices(NamedPrices):
             "own_pass": self._own_pass,
             "device_pass": self._device_pass,
             "placements": self._placement,
+            "exchange": lambda kernel, allocator: self.exchange(allocator, by_groups=kernel == ATOMIC).turns,
+            "exchange_gap": self._exchange_gap,
+            "stream": self._stream,
         }
 
     def price(self, *name: str) -> Price:
-        if name[0] not in self._makers:
-            raise Unmeasured("no experiment measures it")
-        return self._once(name, lambda: self._makers[name[0]](*name[1:]))
+        make = self._makers.get(name[0])
+        if make is None:
+            raise Unmeasured(f"no experiment measures {'.'.join(name)}")
+        return self._once(name, lambda: make(*name[1:]))
 
     # ------------------------------------------------------------------------------------------------ finding records
 
@@ -130,6 +150,14 @@ class MeasuredPrices(NamedPrices):
             if rows := [r for r in rows if is_plain_host(str(r.factors.get("allocator")))]:
                 return _per_page(rows)
         raise self._missing("first_touch", self.host)
+
+    def _stream(self, agent: str, allocator: str, kernel: str, threads: int = 0) -> Price:
+        """By the bytes of one array, at the rate of all."""
+        device = self.host if agent == "cpu" else self.device.name
+        given: dict[str, Scalar] = {"agent": agent, "allocator": allocator, "kernel": kernel, "threads": threads}
+        if rows := self._find("stream", device, **given):
+            return _by_size("stream", rows, lambda r, rate: _amount("stream", r, "bytes") / rate)
+        raise self._missing("stream", device, agent=agent, allocator=allocator, kernel=kernel)
 
     # ------------------------------------------------------------------------------------------------ copies
 
@@ -256,7 +284,7 @@ class MeasuredPrices(NamedPrices):
         return self._once(("exchange", allocator, by_groups), lambda: self._exchange(allocator, by_groups))
 
     def _exchange(self, allocator: str, by_groups: bool) -> ExchangePrice:
-        kernel = "atomic" if by_groups else "store"
+        kernel = ATOMIC if by_groups else "store"
         rows = self._find("exchange", allocator=allocator, advice="none", operation="read", kernel=kernel)
         rows = [r for r in rows if r.summary is not None and (not by_groups or _amount("exchange", r, "updates"))]
         least = min((_amount("exchange", r, "bytes") for r in rows), default=0)
@@ -280,6 +308,14 @@ class MeasuredPrices(NamedPrices):
         )
         updates = max(_amount("exchange", r, "updates") for r in grounds)
         return ExchangePrice(price, tuple(gaps), updates)
+
+    def _exchange_gap(self, kernel: str, allocator: str) -> Price:
+        price = self.exchange(allocator, by_groups=kernel == ATOMIC)
+        if not price.gaps:
+            raise self._missing("exchange", allocator=allocator, kernel=kernel)
+        most = price.turns.times[-1].times(1 / price.turns.sizes[-1])
+        times = tuple(most.times(ratio) for _, ratio in price.gaps)
+        return Price(tuple(gap for gap, _ in price.gaps), times, price.turns.grounds)
 
     def _placement(self, advice: str, allocator: str) -> Price:
         rows = self._find("placements", allocator=allocator)

@@ -61,6 +61,12 @@ class Parameter:
     def is_pattern(self) -> bool:
         return "<" in self.name
 
+    @property
+    def parts(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The fixed text of a pattern, and the places between its parts."""
+        parts = re.split(r"<([a-z]+)>", self.name)
+        return parts[::2], parts[1::2]
+
     def takes(self, name: str) -> bool:
         return _pattern(self.name).fullmatch(name) is not None
 
@@ -81,7 +87,11 @@ _PLACES = {
     "call": "allocate|free",
     "pages": "base|huge",
     "allocator": "[a-z][a-z-]*",
-    "advice": "[a-z][a-z-]*",
+    "advice": "[a-z][a-z+-]*",
+    "operation": "read|write|update",
+    "threads": "one|all",
+    "touch": "[a-zA-Z0-9-]+",
+    "turn": "store|atomic",
     "kernel": "copy|scale|add|triad|read|write",
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
@@ -135,7 +145,31 @@ PARAMETERS: Sequence[Parameter] = (
     _P("driver.release", "word", "release of the driver"),
     _P("driver.ats", "flag", "whether the device translates by the host's page tables"),
     _P("driver.counters", "flag", "whether access counters move pages"),
+    _P("host_touch.<pages>.<threads>", "price", "first touch of plain host memory by one thread of the CPU or by all"),
+    _P("host_copy", "price", "copy by all threads of the CPU within host memory"),
     _P("copy.<direction>.<allocator>", "price", "copy by the device between its memory and host memory that is there"),
+    _P("lone_copy.<direction>.<allocator>", "price", "one such copy alone, from the call to its completion"),
+    _P("copy_into_new.<allocator>", "price", "copy by the device into plain host memory that nobody has touched"),
+    _P("remote.<direction>.<allocator>", "price", "use of page-locked host memory by a kernel; reads are h2d"),
+    _P("allocation.<call>.<allocator>", "price", "call that allocates or frees memory"),
+    _P("touched_free.<agent>.<allocator>", "price", "call that frees memory whose pages an agent has touched"),
+    _P("moving_touch.<allocator>", "price", "the CPU's first touch of memory whose pages move, beyond later writes"),
+    _P(
+        "gpu_fault.<operation>.<touch>.<advice>.<allocator>",
+        "price",
+        "a kernel's first pass over pages that are on the CPU, beyond a later pass, by bytes of the pages",
+    ),
+    _P("gpu_touch.<allocator>", "price", "a kernel's first touch of new pages, beyond a later pass"),
+    _P("cpu_fault.<allocator>", "price", "the CPU's read of pages that are on the GPU, beyond a later read"),
+    _P("isolated_fault.<allocator>", "price", "one fault of a kernel, which moves at most 2 MiB"),
+    _P("own_pass.<allocator>", "price", "a kernel's pass over its own memory, in which it reads and writes every byte"),
+    _P("prefetch.<allocator>", "price", "prefetch of pages from the CPU to the GPU"),
+    _P("prefetch_back.<allocator>", "price", "prefetch of pages from the GPU to the CPU"),
+    _P("advise.<advice>.<allocator>", "price", "call that gives advice about memory whose pages are on the CPU"),
+    _P("placements.<advice>.<allocator>", "price", "all passes of migration over data that start on the CPU"),
+    _P("exchange.<turn>.<allocator>", "price", "turns of a kernel and the CPU over a small block, by their number"),
+    _P("exchange_gap.<turn>.<allocator>", "price", "one of many turns, by the ns from one to the next"),
+    _P("exchange_updates.<allocator>", "count", "updates by atomics in each turn of these turns"),
 )
 
 

@@ -1,0 +1,245 @@
+"""Writes the prices of runs as a platform file, which can then take the place of the runs.
+
+Every price is that of micro-measurements; no application is read. Of several runs, on machines with the same devices, a
+price is the median, and its range reaches over all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from statistics import median
+from typing import Any, get_args
+
+import msgspec
+
+from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
+from firsttouch.errors import UsageError
+from firsttouch.machine.access_counters import why_plain_memory_moves
+from firsttouch.model.costs import Direction, MeasuredPoint, Price, Time, Unmeasured
+from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
+from firsttouch.model.named import AGENTS, CALLS
+from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
+from firsttouch.text import join_names
+from firsttouch.workspace.guidance import ADVICE
+
+DIGITS = 5
+"""The significant digits of a written number."""
+_NOT_STATED = ("verified", "reason")
+"""What a driver does not state of an allocator."""
+_INCOMPLETE = ("stream.<agent>.<allocator>",)
+"""Names of prices that others of the file say more exactly."""
+_OF_MOVING_PAGES = (
+    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "isolated_fault", "own_pass", "prefetch", "prefetch_back",
+    "advise", "placements",
+)  # fmt: skip
+"""Families of prices that say something of memory whose pages move."""
+
+
+def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str = "") -> dict[str, Any]:
+    """The content of a platform file.
+
+    runs: of machines with this device, each by what the file calls it.
+
+    Raises UsageError: a run was predicted, or no run has a price of this device.
+    """
+    for name, run in runs.items():
+        if any(d.modelled for d in run.machine.devices):
+            raise UsageError(f"{name} was predicted, not measured; give what `firsttouch run` measured")
+    prices = {name: MeasuredPrices(run.machine, run.records, device) for name, run in runs.items()}
+    fitted = {**dict(_rates(prices)), **dict(_prices(prices, device))}
+    if not fitted:
+        raise UsageError(
+            f"{join_names([*runs])}: there are no micro-measurements of {device.name}, from which prices could be "
+            f"taken; run: firsttouch run --device {device.name}"
+        )
+    first, machine = next((name, run.machine) for name, run in runs.items())
+    host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
+    return {
+        "title": title or device.title,
+        "device": _description(device),
+        "host": _description(host) if host is not None else {},
+        "parameters": {**_stated(machine, device, host, f"{first}/machine.json"), **fitted},
+    }
+
+
+def file_text(content: Mapping[str, Any]) -> str:
+    """The text of a platform file, with a line for each value."""
+    lines = []
+    for name, part in content.items():
+        if isinstance(part, Mapping) and part:
+            members = ",\n  ".join(f"{_encoded(key)}: {_encoded(value)}" for key, value in part.items())
+            lines.append(f" {_encoded(name)}: {{\n  {members}\n }}")
+        else:
+            lines.append(f" {_encoded(name)}: {_encoded(part)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _encoded(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+# ---------------------------------------------------------------------------------------------------- prices
+
+
+def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[tuple[str, dict[str, Any]]]:
+    words = {
+        "direction": get_args(Direction),
+        "agent": AGENTS,
+        "call": CALLS,
+        "pages": ("base", "huge"),
+        "threads": ("one", "all"),
+        "operation": ("read", "write", "update"),
+        "kernel": words_of("stream", "kernel"),
+        "turn": ("store", ATOMIC),
+        "advice": ADVICE,
+        "touch": words_of("gpu_fault", "touch"),
+        "allocator": [entry.name for entry in device.allocators],
+    }
+    moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating" or moves_pages(entry)]
+    for known in PARAMETERS:
+        family = known.name.partition(".")[0]
+        if family not in FAMILIES or known.name in _INCOMPLETE:
+            continue
+        for name in _names(known, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
+            if prices := _known(runs, name.split(".")):
+                yield name, _entry(prices)
+
+
+def _rates(runs: Mapping[str, MeasuredPrices]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rates of links and memories: those at the largest size."""
+    host, own = common_allocator("host"), common_allocator("device")
+    locked = common_allocator("page-locked")
+    names: Mapping[str, Sequence[Any]] = {
+        "link.h2d": ("copy", "h2d", locked),
+        "link.d2h": ("copy", "d2h", locked),
+        "device.bandwidth": ("stream", "gpu", own, "read"),
+        "host.bandwidth": ("stream", "cpu", host, "read"),
+    }
+    for name, of in names.items():
+        if prices := _known(runs, of):
+            price = merged([*prices.values()])
+            size, time = price.sizes[-1], price.times[-1]
+            rates = (size / t for t in (time.low, time.value, time.high))
+            yield name, {**_number(Time(*rates)), "unit": "GB/s", **_source(prices)}
+
+
+def _known(runs: Mapping[str, MeasuredPrices], name: Sequence[str]) -> dict[str, Price]:
+    """A price by run, of the runs that have it."""
+    prices = {}
+    for run, of_run in runs.items():
+        with suppress(Unmeasured):
+            prices[run] = of_run.price(*name)
+    return prices
+
+
+def _names(parameter: Parameter, words: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """The names of a pattern."""
+    fixed, places = parameter.parts
+    for chosen in product(*(words[place] for place in places)):
+        yield "".join(f"{text}{word}" for text, word in zip(fixed, (*chosen, ""), strict=True))
+
+
+def _entry(prices: Mapping[str, Price]) -> dict[str, Any]:
+    """A value of the file: a number per byte or for any size, or points."""
+    price = merged([*prices.values()])
+    if price.sizes == (0.0, 1.0):
+        return {**_number(price.times[-1]), "unit": PER_BYTE, **_source(prices)}
+    if price.sizes == (1.0,):
+        return {**_number(price.times[-1]), "unit": "ns", **_source(prices)}
+    points = [
+        [_rounded(size), *(_rounded(v) for v in (time.value, time.low, time.high))]
+        for size, time in zip(price.sizes, price.times, strict=True)
+    ]
+    return {"points": points, "unit": "ns", **_source(prices)}
+
+
+def _source(prices: Mapping[str, Price]) -> dict[str, str]:
+    grounds = (ground for p in prices.values() for ground in p.grounds)
+    experiments = dict.fromkeys(ground.experiment for ground in grounds if isinstance(ground, MeasuredPoint))
+    return {"how": "measured", "source": f"{join_names([*experiments])} in {join_names([*prices])}"}
+
+
+def _number(time: Time) -> dict[str, float]:
+    low, value, high = sorted((time.low, time.value, time.high))
+    return {"value": _rounded(value), "low": _rounded(low), "high": _rounded(high)}
+
+
+def _rounded(value: float) -> float:
+    return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
+
+
+def merged(prices: Sequence[Price]) -> Price:
+    """The median of several prices at each size, with all their bounds. A size counts for the prices that reach it."""
+    sizes = sorted({size for price in prices for size in price.sizes})
+    times = []
+    for size in sizes:
+        reached = [p for p in prices if p.sizes[0] <= size <= p.sizes[-1]]
+        known = [p.of(size) for p in reached]
+        values = (t.value for t in known)
+        times.append(Time(median(values), min(t.low for t in known), max(t.high for t in known)))
+    return Price(tuple(sizes), tuple(times), tuple(dict.fromkeys(g for p in prices for g in p.grounds)))
+
+
+# ---------------------------------------------------------------------------------------------------- the machine
+
+
+def _description(device: DeviceInfo) -> dict[str, Any]:
+    """A device as a platform file has it: what its driver states, but for what parameters say."""
+    elsewhere = {f"{of}.{name}" for of in ("device", "host") for name in OWN_FACTS}
+    elsewhere.update(fact for p in PARAMETERS for fact in p.facts)
+    of = "device" if device.capabilities.runs_kernels else "host"
+    return {
+        "kind": device.kind,
+        "title": device.title,
+        "facts": {name: fact for name, fact in device.facts.items() if f"{of}.{name}" not in elsewhere},
+        "capabilities": _other_than_default(device.capabilities),
+        "allocators": {entry.name: _allocator(entry) for entry in device.allocators if entry.available},
+    }
+
+
+def _allocator(entry: AllocatorInfo) -> dict[str, Any]:
+    fields = _other_than_default(entry)
+    return {name: value for name, value in fields.items() if name not in ("name", "available", *_NOT_STATED)}
+
+
+def _other_than_default(struct: msgspec.Struct) -> dict[str, Any]:
+    known = {f.name: f.default for f in msgspec.structs.fields(struct)}
+    return {name: v for name, default in known.items() if (v := getattr(struct, name)) != default}
+
+
+def _stated(machine: Machine, device: DeviceInfo, host: DeviceInfo | None, source: str) -> dict[str, dict[str, Any]]:
+    """The values that the machine itself states."""
+    facts: dict[str, Scalar] = {f"device.{name}": fact for name, fact in device.facts.items()}
+    facts |= {f"host.{name}": fact for name, fact in host.facts.items()} if host is not None else {}
+    facts |= {f"machine.{topic}.{name}": fact for topic, known in machine.facts.items() for name, fact in known.items()}
+    stated = {p.name: next((facts[f] for f in p.facts if f in facts), None) for p in PARAMETERS}
+    stated |= _driver(machine, device)
+    units = {p.name: "B" if p.dimension == "size" else "" for p in PARAMETERS}
+    return {
+        name: {"value": value, **({"unit": units[name]} if units[name] else {}), "how": "stated", "source": source}
+        for name, value in stated.items()
+        if value is not None
+    }
+
+
+_DRIVERS: Mapping[str, tuple[str, str]] = {"uvm": ("nvidia", "driver"), "kfd": ("amd", "driver")}
+"""The fact of the machine that is the release of each family of drivers."""
+
+
+def _driver(machine: Machine, device: DeviceInfo) -> dict[str, Scalar]:
+    known = {family: machine.facts.get(topic, {}).get(name) for family, (topic, name) in _DRIVERS.items()}
+    families: Iterable[str] = [family for family, release in known.items() if release]
+    stated: dict[str, Scalar] = {
+        "host.memory": machine.facts.get("memory", {}).get("total_bytes"),
+        "host.huge_page": machine.facts.get("huge_pages", {}).get("thp_bytes"),
+        "driver.ats": bool(device.facts.get("pageableMemoryAccessUsesHostPageTables")),
+        "driver.counters": bool(why_plain_memory_moves(machine.facts, device)),
+    }
+    for family in families:
+        stated |= {"driver.family": family, "driver.release": str(known[family])}
+    return stated

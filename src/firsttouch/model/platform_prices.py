@@ -1,0 +1,96 @@
+"""Prices from a platform: its values, and what follows from them where it has no value for a price itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from firsttouch.allocators.properties import memory_of, role
+from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
+from firsttouch.model.named import NamedPrices
+from firsttouch.model.platform import MissingValue, Platform
+from firsttouch.workspace.guidance import NONE
+
+HUGE_PAGES = "always"
+"""The value of host.thp with which plain memory gets huge pages without asking."""
+
+
+def sum_of(first: Price, second: Price) -> Price:
+    """What two things together take that follow each other."""
+    sizes = sorted({*first.sizes, *second.sizes})
+    times = tuple(first.of(size) + second.of(size) for size in sizes)
+    return Price(tuple(sizes), times, tuple(dict.fromkeys((*first.grounds, *second.grounds))))
+
+
+class PlatformPrices(NamedPrices):
+    """The prices on the device of a platform.
+
+    A price without which the model prices something else, with an assumption, raises Unmeasured if the platform lacks
+    it. All others raise MissingValue: nothing that a strategy adds is left out.
+    """
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform, self.machine, self.device = platform, platform.machine(), platform.device
+        self._rules: Mapping[str, Callable[..., Price | None]] = {
+            "copy": self._over_the_link,
+            "remote": self._over_the_link,
+            "host_copy": self._host_copy,
+            "own_pass": self._own_pass,
+        }
+
+    @property
+    def page_size(self) -> str:
+        return "huge" if self.platform.word("host.thp") == HUGE_PAGES else "base"
+
+    def price(self, *name: str) -> Price:
+        joined = ".".join(name)
+        if self.platform.has(joined):
+            return self.platform.curve(joined)
+        rule = self._rules.get(name[0])
+        if rule is not None and (price := rule(*name[1:])) is not None:
+            return price
+        missing = MissingValue(self.platform, joined)
+        if _has_substitute(*name):
+            raise Unmeasured(str(missing))
+        raise missing
+
+    def host_free(self, allocator: str) -> Price:
+        return self.touched_free(allocator, "cpu")
+
+    def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
+        kernel, gaps = "atomic" if by_groups else "store", list[tuple[float, float]]()
+        turns = self.price("exchange", kernel, allocator)
+        if self.platform.has(name := f"exchange_gap.{kernel}.{allocator}"):
+            curve, most = self.platform.curve(name), turns.times[-1].value / turns.sizes[-1]
+            gaps = [(gap, time.value / most) for gap, time in zip(curve.sizes, curve.times, strict=True)]
+        updates = f"exchange_updates.{allocator}"
+        count = self.platform.quantity(updates).value if by_groups else 0
+        return ExchangePrice(turns, tuple(gaps), count)
+
+    # ------------------------------------------------------------------------------------------------ what follows
+
+    def _rate(self, name: str, part: float = 1.0) -> Price | None:
+        """The price of bytes at a rate of the platform, of which so many pass for each byte; None if it has none."""
+        if not self.platform.has(name):
+            return None
+        price = self.platform.curve(name)
+        return Price(price.sizes, tuple(time.times(part) for time in price.times), price.grounds)
+
+    def _over_the_link(self, direction: Direction, allocator: str) -> Price | None:
+        """Page-locked memory is copied, and used by kernels, at the rate of the link."""
+        return self._rate(f"link.{direction}") if role(allocator) == "page-locked" else None
+
+    def _host_copy(self) -> Price | None:
+        """A copy reads each byte and writes it."""
+        return self._rate("host.bandwidth", 2.0)
+
+    def _own_pass(self, allocator: str) -> Price | None:
+        entry = self.device.allocator(allocator)
+        return self._rate("device.bandwidth", 2.0) if entry and memory_of(entry) != "host" else None
+
+
+def _has_substitute(family: str, *rest: str) -> bool:
+    """Whether the model prices something else where it has no price of this name."""
+    if family == "gpu_fault":
+        operation, _touch, advice, _allocator = rest
+        return (operation, advice) != ("update", NONE)
+    return family in ("lone_copy", "copy_into_new", "prefetch_back", "exchange", "placements")

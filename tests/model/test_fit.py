@@ -1,0 +1,110 @@
+"""`firsttouch fit`: a platform file that takes the place of runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from calls import call
+from firsttouch.advice.advisor import choose_device, estimates
+from firsttouch.apps import all_apps
+from firsttouch.model.costs import Prices
+from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.platform import MissingValue, load_platform
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.records.reading import Results, load_results
+from firsttouch.workload.dry_run import program_of
+
+ROOT = Path(__file__).parents[2]
+PLATFORMS = ROOT / "src/firsttouch/model/platforms"
+STANDARD = [f"results/h200-standard{end}" for end in ("", "-2", "-3")]
+FITTED = {
+    "h200-pcie": ("NVIDIA H200 on PCI Express with 16 processors of a Xeon", STANDARD),
+    "h100-pcie": ("NVIDIA H100 on PCI Express with 16 processors of a Xeon", ["results/h100-quick"]),
+}
+"""The platforms of the program that are fitted: their titles and runs."""
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@cache
+def loaded(directory: str) -> Results:
+    return load_results(ROOT / directory)
+
+
+def added(prices: Prices, app: str) -> Mapping[str, float]:
+    """The ms that each strategy adds."""
+    kind = all_apps()[app]
+    terms, _ = estimates(program_of(kind, kind.sizes["default"]), prices, kind)
+    return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_the_platforms_of_measured_machines_are_what_fit_writes(name: str, tmp_path: Path) -> None:
+    title, runs = FITTED[name]
+    done = call("fit", *runs, "--title", title, "--out", tmp_path / "made.json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "made.json").read_text() == (PLATFORMS / f"{name}.json").read_text()
+
+
+@pytest.mark.parametrize("app", ["hotspot", "streamcluster"])
+def test_a_file_takes_the_place_of_its_run(app: str, tmp_path: Path) -> None:
+    run = loaded("results/h200-standard-2")
+    call("fit", "results/h200-standard-2", "--out", tmp_path / "one.json")
+    platform = load_platform(str(tmp_path / "one.json"))
+    measured = added(MeasuredPrices(run.machine, run.records, choose_device([run], None)), app)
+    assert added(PlatformPrices(platform), app) == pytest.approx(measured, rel=1e-3)
+
+
+def test_the_price_of_several_runs_is_their_median_within_all_of_them() -> None:
+    fitted = load_platform("h200-pcie").curve("prefetch.managed").times[-1]
+    rates = []
+    for name in STANDARD:
+        run = loaded(name)
+        prices = MeasuredPrices(run.machine, run.records, choose_device([run], None))
+        rates.append(prices.prefetch("managed").times[-1])
+    assert fitted.value == pytest.approx(sorted(rate.value for rate in rates)[1], rel=1e-3)
+    assert fitted.low <= min(rate.low for rate in rates) * 1.001
+    assert fitted.high >= max(rate.high for rate in rates) * 0.999
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        (["results/h200-apps-1"], "there are no micro-measurements of cuda:0"),
+        (["results/h200-standard", "results/h100-quick"], "the directories are of different machines"),
+        (["nowhere"], "nowhere"),
+    ],
+)
+def test_fit_refuses_runs_without_prices_and_of_different_machines(
+    runs: Sequence[str], text: str, tmp_path: Path
+) -> None:
+    done = call("fit", *runs, "--out", tmp_path / "made.json")
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+    assert text in done.stderr
+
+
+def test_fit_refuses_what_was_predicted(tmp_path: Path) -> None:
+    shutil.copytree("results/h100-halo", tmp_path / "run")
+    machine = json.loads((tmp_path / "run/machine.json").read_text())
+    for device in machine["devices"]:
+        device["modelled"] = {"platform": "gh200", "digest": "", "changes": {}, "rules": 1}
+    (tmp_path / "run/machine.json").write_text(json.dumps(machine))
+    done = call("fit", tmp_path / "run", "--out", tmp_path / "made.json")
+    assert done.returncode == 2
+    assert "was predicted, not measured" in done.stderr
+
+
+def test_a_price_that_a_platform_lacks_is_named_and_not_taken_as_nothing() -> None:
+    prices = PlatformPrices(load_platform("gh200"))
+    assert prices.copy("h2d", "pinned").gb_per_s == pytest.approx(375)
+    with pytest.raises(MissingValue, match=r"touched_free\.cpu\.malloc"):
+        prices.host_free("malloc")
