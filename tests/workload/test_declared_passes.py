@@ -84,6 +84,14 @@ def test_kernels_that_pack_a_border_do_not_take_all_fields() -> None:
             assert fields.passes < 0.1
 
 
+def test_blocks_of_a_transform_take_their_own_part_of_an_array() -> None:
+    """Each of three transforms of 3 x 3 blocks is one pass over its rows and two over its columns."""
+    program = program_of(all_apps()["fft_conv_fused"], {"n": 1530, "iterations": 1})
+    blocks = [launch.accesses[-1].passes for launch in launches(program.compute) if launch.kernel == "fft_pass"]
+    assert len(blocks) == 3 * (3 + 9 + 9)
+    assert sum(blocks) == pytest.approx(3 * 3)
+
+
 H200 = ("h200-standard", ("h200-in-place", "h200-in-place-2"), 256 * MIB)
 H100 = ("h100-quick", ("h100-apps-64mib", "h100-apps-1gib", "h100-apps-1gib-2"))
 """Prices, runs in page-locked memory, and their size."""

@@ -48,8 +48,10 @@ class Pass:
 
     def queue(self, gpu: Gpu, source: Array, target: Array, outer: Sequence[int], sign: float) -> None:
         shape = (self.inner, self.step, self.log_c, self.lanes, self.log_r, self.turned, self.bits, self.first, sign)
-        groups, writes = math.ceil((self.lanes << self.log_r) / TILE), [target] if source is not target else []
-        gpu.launch("fft_pass", source, target, *outer, *shape, groups=groups, threads=THREADS, writes=writes)
+        numbers, writes = self.lanes << self.log_r, [target] if source is not target else []
+        part = {a: min(1.0, numbers * 8 / a.nbytes) for a in (source, target)}
+        n = math.ceil(numbers / TILE)
+        gpu.launch("fft_pass", source, target, *outer, *shape, groups=n, threads=THREADS, writes=writes, passes=part)
 
 
 @dataclass(frozen=True)
