@@ -23,6 +23,7 @@ from firsttouch.model.measured import MeasuredPrices
 from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
 from firsttouch.outcomes.findings import fastest
 from firsttouch.outcomes.placements import begun, is_gain, without_candidates
+from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
@@ -76,7 +77,8 @@ def _sentence(
     literal = text.replace("{", "{{").replace("}", "}}")
     unique = tuple(dict.fromkeys(points))
     finding = Finding(Claim(f"advice.{claim}", literal), value, {"device": device}, unique, details)
-    return Sentence(f"{caption(text)}.", (finding,))
+    said = predicted_for([device])
+    return Sentence(f"{caption(f'{said}: {of_prediction(text)}' if said else text)}.", (finding,))
 
 
 # ------------------------------------------------------------------------------------------------ applications
@@ -125,7 +127,7 @@ def _at_size(records: Iterable[Record]) -> str:
 
 
 def _once(records: Iterable[Record]) -> bool:
-    return all(r.summary is not None and r.summary.n == 1 for r in records)
+    return not any(r.has_interval for r in records)
 
 
 def _slowest(groups: Mapping[_GroupKey, Mapping[str, Record]], best: str, device: DeviceInfo) -> list[Sentence]:
@@ -250,6 +252,8 @@ def _of_shares(runs: Iterable[Record], device: DeviceInfo) -> list[Sentence]:
 
 
 def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
+    if is_predicted(device.name):
+        return []
     try:
         prices = MeasuredPrices(run.machine, run.records, device)
         advice = ranked(patterns.program_for(patterns.USUAL, patterns.SIZE), patterns.USUAL, patterns.SIZE, prices)
@@ -283,7 +287,7 @@ def _of_prices(run: Results, device: DeviceInfo) -> list[Sentence]:
 def _of_host(run: Results) -> list[Sentence]:
     """What follows for a program without kernels."""
     host = next((d for d in run.machine.devices if d.role == "host" and d.available), None)
-    if host is None:
+    if host is None or is_predicted(host.name):
         return []
     try:
         of_host = settings(MeasuredPrices(run.machine, run.records, host), STRATEGIES[BASELINE])

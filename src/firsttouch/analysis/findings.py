@@ -117,7 +117,7 @@ def quantity(record: Record) -> Quantity:
     """The median of a record, which must have a summary. A single sample has no interval."""
     assert record.summary is not None
     s = record.summary
-    return Quantity(s.median, record.unit, *((s.ci_low, s.ci_high) if s.n > 1 else ()))
+    return Quantity(s.median, record.unit, *((s.ci_low, s.ci_high) if record.has_interval else ()))
 
 
 def counter(record: Record, name: str, unit: str) -> Quantity | None:

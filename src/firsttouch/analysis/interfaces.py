@@ -14,6 +14,7 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from firsttouch.analysis.findings import Quantity, are_apart, number, quantity, ratio_of
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import PointIdentity, identity_of, point_key
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Record, Scalar, as_number
 
@@ -101,6 +102,11 @@ class Interfaces:
     crossovers: Sequence[Crossover]
 
     @property
+    def predicted(self) -> str:
+        """'predicted for gh200' if the values are predictions; otherwise ''."""
+        return predicted_for(value.point.device for row in self.rows for value in row.measured)
+
+    @property
     def curves(self) -> list[list[MovementRow]]:
         """The rows of each movement, which differ in the size alone."""
         return [list(rows) for _, rows in groupby(self.rows, key=_curve)]
@@ -149,8 +155,8 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
 
 
 def counts(record: Record) -> bool:
-    """Whether a point counts: it is ok, verified and not suspect."""
-    return record.is_measured and record.verified is True
+    """Whether a point counts: it is ok, not suspect, and verified, or a prediction."""
+    return record.is_measured and (record.verified is True or record.modelled is not None)
 
 
 def is_about(records: Iterable[Record]) -> bool:

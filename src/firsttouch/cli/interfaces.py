@@ -65,6 +65,7 @@ def command(
 def _lines(of: Sequence[AnswersOfKind], most: int) -> list[str]:
     """The answers, at most `most` of each part, and what was measured by one interface only."""
     from firsttouch.report.interfaces import alone
+    from firsttouch.text import caption
 
     lines = []
     for part in of:
@@ -74,7 +75,7 @@ def _lines(of: Sequence[AnswersOfKind], most: int) -> list[str]:
         if more := len(part.open) - len(shown):
             lines.append(f"  {more} more: --all")
     if single := alone(of):
-        lines += ["", "Measured by one interface only"]
+        lines += ["", f"{caption(of[0].predicted or 'measured')} by one interface only"]
         lines += [line for text in single for line in _filled(text, "  ")]
     return lines
 

@@ -20,12 +20,11 @@ from firsttouch.machine.links import Links
 from firsttouch.machine.partitions import Partition
 from firsttouch.machine.peers import numa_peers
 from firsttouch.machine.tree import Tree, format_ids
+from firsttouch.records.predicted import MODEL as MODEL
 from firsttouch.records.schema import Peer, Scalar
 
 HOST = "cpu"
 """The kind of the host's processor, and the name of its only device."""
-MODEL = "model"
-"""The kind with which the names of devices begin that a platform file describes, as model:gh200."""
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
 
 
 def _caveats(good: Sequence[Record]) -> list[Finding]:
-    once = all(r.summary is not None and r.summary.n == 1 for r in good)
+    once = not any(r.has_interval for r in good)
     return [finding(ONCE, good, "once")] if once and len(good) > 1 else []
 
 

@@ -94,7 +94,7 @@ def sides_of(test: Check) -> Iterator[PointSelection]:
 
 
 def repeated(record: Record) -> bool:
-    return record.summary is not None and record.summary.n > 1
+    return record.has_interval
 
 
 def _value(test: Check, record: Record) -> Quantity | None:

@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from firsttouch.records.factors import Number
 from firsttouch.records.stored import Integer, Stored
+
+MODEL = "model"
+"""With it, and a colon, begin the names of devices that a platform file describes, as model:gh200."""
+_MEASURING = re.compile(r"\b([Mm])easured\b")
+
+
+def is_predicted(device: str) -> bool:
+    """Whether the points of a device are predicted, by its name."""
+    return device.startswith(f"{MODEL}:")
+
+
+def predicted_for(devices: Iterable[str]) -> str:
+    """'predicted for gh200' of points on these devices; '' if none of them is modelled."""
+    names = dict.fromkeys(name.removeprefix(f"{MODEL}:") for name in devices if is_predicted(name))
+    return f"predicted for {' and '.join(names)}" if names else ""
+
+
+def of_prediction(text: str) -> str:
+    """A text of this program about measurements, about predictions: 'predicted' stands for 'measured'."""
+    return _MEASURING.sub(lambda match: "Predicted" if match[1] == "M" else "predicted", text)
 
 
 class Modelled(Stored):

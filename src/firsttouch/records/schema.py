@@ -106,7 +106,9 @@ def comparable(a: Record, b: Record) -> bool:
 
 
 class Summary(Stored):
-    """Summary of one point's samples, in the record's unit. ci_low and ci_high bound the median at 95 %."""
+    """Summary of one point's samples, in the record's unit. ci_low and ci_high bound the median at 95 %; those of a
+    prediction are its range.
+    """
 
     n: Integer
     median: Number
@@ -215,6 +217,11 @@ class Record(Stored):
     def is_measured(self) -> bool:
         """True if it has a value that others may use: it is ok, its data were not wrong, and it is not suspect."""
         return self.status == "ok" and self.summary is not None and self.verified is not False and not self.suspect
+
+    @property
+    def has_interval(self) -> bool:
+        """True if its median has an interval: of several samples, or the range of a prediction."""
+        return self.summary is not None and (self.summary.n > 1 or self.modelled is not None)
 
     @property
     def is_disturbed(self) -> bool:

@@ -15,6 +15,7 @@ from firsttouch.analysis.findings import Finding
 from firsttouch.analysis.sisters import with_headlines_alone
 from firsttouch.analysis.statistics import measured
 from firsttouch.experiment.base import Experiment, ReportSection
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.sentences import sentences
@@ -155,7 +156,8 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
     if not good:
         reasons = {(r.status, r.reason) for r in section.records}
         why = f": {reasons.pop()[1]}" if len(reasons) == 1 else ""
-        return SectionAnswer(problem=f"Nothing was measured{why}.")
+        done = "predicted" if predicted_for(r.device for r in section.records) else "measured"
+        return SectionAnswer(problem=f"Nothing was {done}{why}.")
     if experiment is None:
         return SectionAnswer(
             problem="This version of firsttouch has no experiment of that name; its points are in the table. If it is "

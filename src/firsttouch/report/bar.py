@@ -27,7 +27,7 @@ def draw(figure: Bar, records: Sequence[Record], context: DrawingContext) -> Dra
         return None
     axes, apart = (figure.x, figure.y), (figure.x,)
     roles = assign(shown, axes=axes, apart=apart, colour=figure.colour, facet=figure.facet)
-    notes = ["Whiskers are the 95 % interval of the median."] if figure.y == "median" else []
+    notes = [f"Whiskers are {points.interval(shown)}."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
     shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)

@@ -65,6 +65,11 @@ class Chapter:
     """By which interface data move fastest, if that was measured."""
 
     @property
+    def done(self) -> str:
+        """What became of its points: 'measured' or 'predicted'."""
+        return "predicted" if self.screen.predicted else "measured"
+
+    @property
     def interfaces_last(self) -> bool:
         """Whether the matrices of several GPUs come before the interfaces."""
         return bool(self.screen.gpus)
@@ -184,7 +189,7 @@ def _point_warnings(records: Sequence[Record]) -> list[str]:
     if throttled:
         because = f" ({', '.join(causes)})" if causes else ""
         warnings.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
-    if noisy:
+    if noisy and not any(r.modelled for r in noisy):
         groups = sorted(group_by(noisy, "device").items(), key=lambda group: -len(group[1]))
         where = "; ".join(f"{d}: {', '.join(dict.fromkeys(r.experiment for r in some))}" for (d,), some in groups)
         warnings.append(

@@ -52,7 +52,7 @@ def _median(record: Record) -> str:
     s = record.summary
     assert s is not None
     text, low, high = (quantity(v, record.unit) for v in (s.median, s.ci_low, s.ci_high))
-    return f"{text} ({_span(low, high)})" if s.n > 1 else text
+    return f"{text} ({_span(low, high)})" if record.has_interval else text
 
 
 def _span(low: str, high: str) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from firsttouch import figures
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import Record
 from firsttouch.report import bar, by_iteration, heat, line, memory_timeline, stack, table, timeline
-from firsttouch.report.drawing import Draw, Drawing, DrawingContext
+from firsttouch.report.drawing import Draw, Drawing, DrawingContext, marked
 from firsttouch.text import caption
 
 KINDS: Mapping[type[figures.Figure], Draw] = {
@@ -27,4 +28,7 @@ def draw(figure: figures.Figure, records: Sequence[Record], context: DrawingCont
     """Draws a figure of ok records. Returns None if no record has what it shows."""
     drawing = KINDS[type(figure)](figure, records, context)
     notes = [figure.note] if figure.note else []
-    return drawing and replace(drawing, title=caption(drawing.title), notes=[*notes, *drawing.notes])
+    if drawing is None:
+        return None
+    drawing = replace(drawing, title=caption(drawing.title), notes=[*notes, *drawing.notes])
+    return marked(drawing, predicted_for(record.device for record in records if record.modelled))

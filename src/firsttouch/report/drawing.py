@@ -6,12 +6,14 @@ Strings from a results file enter a specification only as data values, scale dom
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from firsttouch.records.predicted import of_prediction
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 from firsttouch.report.palette import Palette
+from firsttouch.text import caption
 
 Spec: TypeAlias = dict[str, Any]
 
@@ -31,6 +33,8 @@ class Drawing:
     """The CSS class of each row of a table."""
     wrong: int = 0
     """The number of points shown that failed verification."""
+    predicted: str = ""
+    """'predicted for gh200' if it shows predictions; '' otherwise."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,22 @@ class DrawingContext:
     palette: Palette
     timelines: Sequence[TransferTimeline] = ()
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
+
+
+def marked(drawing: Drawing, predicted: str) -> Drawing:
+    """A drawing of predictions, which its title, and the image itself, say. predicted: 'predicted for gh200'."""
+    if not predicted:
+        return drawing
+    said = caption(predicted)
+    title = f"{said}: {drawing.title}"
+    spec = drawing.spec
+    if spec is not None:
+        own = spec.get("title") or {}
+        texts = {"text": own} if isinstance(own, str | list) else {"anchor": "start", "fontSize": 11, **own}
+        first = {"text": texts["text"], "subtitle": said} if texts.get("text") else {"text": said}
+        spec = {**spec, "title": {**texts, **first}}
+    notes = [of_prediction(note) for note in drawing.notes]
+    return replace(drawing, title=title, spec=spec, notes=notes, predicted=predicted)
 
 
 Draw: TypeAlias = Callable[[Any, Sequence[Record], DrawingContext], Drawing | None]

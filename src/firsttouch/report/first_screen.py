@@ -19,6 +19,7 @@ from firsttouch.analysis.statistics import group_by, measured, median_of
 from firsttouch.figures import Bar, Figure
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.machine.partitions import SAME_GPU
+from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
 from firsttouch.outcomes.findings import numbers as of_runs
@@ -26,11 +27,11 @@ from firsttouch.outcomes.placements import without_candidates
 from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import DeviceInfo, Machine, Record
+from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
-from firsttouch.report.sentences import quantity_text, sentences
+from firsttouch.report.sentences import predicted, quantity_text, sentences
 from firsttouch.text import caption, count, join_names, label
 from firsttouch.views.gpus import by_product
 from firsttouch.views.headlines import MOST, headlines
@@ -83,6 +84,8 @@ class FirstScreen:
     """Sentences on devices that could not be measured, where others of their kind were."""
     gpus: Sequence[GpuTable] = ()
     """What was measured of each of several GPUs."""
+    predicted: str = ""
+    """That all of it is predicted, and what is not modelled; '' of measurements."""
 
     @property
     def conditions_text(self) -> str:
@@ -93,7 +96,7 @@ class FirstScreen:
     def advice_by_ground(self) -> list[tuple[str, list[str]]]:
         """Sentences under headings that say what their numbers are: estimates, or times that were measured."""
         parts = groupby(self.advice, key=lambda sentence: sentence.estimated)
-        headings = {True: "Advice (estimated)", False: "Advice (measured)"}
+        headings = {True: "Advice (estimated)", False: "Advice (predicted)" if self.predicted else "Advice (measured)"}
         return [(headings[estimated], [sentence.text for sentence in group]) for estimated, group in parts]
 
     @property
@@ -141,6 +144,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         f"{caption(held)}." if (held := measured_on(results.records)) else "",
         absent(machine),
         tables,
+        prediction(machine),
     )
 
 
@@ -161,9 +165,11 @@ def _derived(
 def _number(finding: Finding) -> KeyNumber:
     """The parts of a headline's sentence: what comes before, the number, and what follows."""
     (sentence,) = sentences([finding])
-    head, _, text = sentence.removesuffix(".").partition(": ")
+    said = f"{caption(told)}: " if (told := predicted(finding)) else ""
+    head, _, text = sentence.removesuffix(".").removeprefix(said).partition(": ")
     assert isinstance(finding.value, Quantity)
     value = quantity_text(finding.value)
+    head = f"Predicted: {head}" if said else head
     return KeyNumber(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
 
 
@@ -245,10 +251,37 @@ def _place(record: Record) -> str:
     return f"{str(record.factors['agent']).upper()}, {record.factors['allocator']}"
 
 
-def hardware(machine: Machine) -> str:
-    """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16'. Several GPUs of one kind are counted, and
-    followed by what connects them.
+def prediction(machine: Machine) -> str:
+    """That all values are predicted, from which platforms, and what these do not model; '' of a machine that was
+    measured.
     """
+    platforms = dict.fromkeys(
+        f"{d.modelled.platform} ({d.modelled.digest[:12]}{changed(d.modelled)})" for d in machine.devices if d.modelled
+    )
+    if not platforms:
+        return ""
+    rules = max(d.modelled.rules for d in machine.devices if d.modelled)
+    return (
+        f"Predicted, not measured: from the values of {join_names([*platforms])}, by version {rules} of the rules of "
+        f"drivers. Not modelled: {'; '.join(NOT_MODELLED)}."
+    )
+
+
+def changed(modelled: Modelled) -> str:
+    """', with link.h2d=128GB/s' if values of the platform were changed."""
+    texts = [f"{name}={text}" for name, text in modelled.changes.items()]
+    return f", with {join_names(texts)}" if texts else ""
+
+
+def hardware(machine: Machine) -> str:
+    """The hardware in a few words: 'NVIDIA H200, Intel Xeon, PCIe 5 x16', and that its values are predicted. Several
+    GPUs of one kind are counted, and followed by what connects them.
+    """
+    text = _hardware(machine)
+    return f"Predicted: {text}" if any(device.modelled for device in machine.devices) else text
+
+
+def _hardware(machine: Machine) -> str:
     present = [d for d in machine.devices if d.available and d.role == "gpu"]
     gpus, names = _counted(present), {d.name for d in present}
     links = (p.link for d in present for p in d.peers if p.same_driver and p.name in names)

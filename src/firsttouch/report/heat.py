@@ -155,7 +155,7 @@ def _is_unsure(figure: Heat, record: Record) -> bool:
     if z == figure.centre:  # the baseline
         return False
     bounds = _bounds(figure, record)
-    return s.n < 2 or (bounds is not None and bounds[1] - bounds[0] > 2 * WIDE * abs(z))
+    return not record.has_interval or (bounds is not None and bounds[1] - bounds[0] > 2 * WIDE * abs(z))
 
 
 def _bounds(figure: Heat, record: Record) -> tuple[float, float] | None:
@@ -174,7 +174,7 @@ def _bounds(figure: Heat, record: Record) -> tuple[float, float] | None:
 def _tip(record: Record, figure: Heat, roles: Roles) -> Spec:
     """What the page tells about a cell, with more digits than the cell has room for."""
     one_unit, bounds = unit(figure, figure.z, record), _bounds(figure, record)
-    amounts = [value(record, figure.z), *(bounds if bounds and record.summary and record.summary.n > 1 else ())]
+    amounts = [value(record, figure.z), *(bounds if bounds and record.has_interval else ())]
     texts = [quantity(v, one_unit) if isinstance(v, int | float) else "" for v in amounts]
     return tip(record, figure, roles, (figure.x, figure.y), *texts, of_median=figure.z == "median")
 

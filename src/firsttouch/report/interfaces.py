@@ -26,12 +26,13 @@ from firsttouch.analysis.interfaces import (
 from firsttouch.errors import UsageError, unknown
 from firsttouch.experiments import all_experiments
 from firsttouch.outputs import Output
+from firsttouch.records.predicted import of_prediction
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.movements import BETWEEN, WITHIN, alike_in_words, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
-from firsttouch.text import count, join_names
+from firsttouch.text import caption, count, join_names
 from firsttouch.units import format_number, format_size
 
 TITLES: Mapping[tuple[str, Measure], str] = {
@@ -81,6 +82,8 @@ class AnswersOfKind:
     answers: Sequence[InterfaceAnswer]
     curves: Sequence[Sequence[MovementRow]] = field(repr=False)
     """The rows of each movement that several interfaces carry out, in the order of the records."""
+    predicted: str = ""
+    """'predicted for gh200' if the values are predictions; otherwise ''."""
 
     @property
     def open(self) -> list[InterfaceAnswer]:
@@ -89,7 +92,8 @@ class AnswersOfKind:
 
     @property
     def heading(self) -> str:
-        return f"{self.title}: {self.shared}" if self.shared else self.title
+        title = f"{caption(self.predicted)}: {self.title}" if self.predicted else self.title
+        return f"{title}: {self.shared}" if self.shared else title
 
 
 def _has_choice(rows: Sequence[MovementRow]) -> bool:
@@ -117,7 +121,8 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
         ]  # fmt: skip
         answers.sort(key=lambda answer: (not answer.is_open, answer.is_within_one))
         chosen = [rows for rows in curves if _has_choice(rows)]
-        made.append(AnswersOfKind(kind, measure, TITLES[kind, measure], ", ".join(shared.values()), answers, chosen))
+        title, said = TITLES[kind, measure], ", ".join(shared.values())
+        made.append(AnswersOfKind(kind, measure, title, said, answers, chosen, fastest.predicted))
     return made
 
 
@@ -141,6 +146,12 @@ def summary(fastest: Interfaces) -> str:
     """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size.
     Pairs with the same answer count once.
     """
+    if said := fastest.predicted:
+        return f"{caption(said)}: {of_prediction(_summary(fastest))}"
+    return _summary(fastest)
+
+
+def _summary(fastest: Interfaces) -> str:
     answers = [answer for part in parts(fastest) for answer in part.answers]
     chosen = [answer for answer in answers if answer.is_open]
     alone = len(answers) - len(chosen)
@@ -274,6 +285,8 @@ class InterfacesOutput(Output, frozen=True, kw_only=True, tag="firsttouch-interf
     """What `firsttouch interfaces --json` prints."""
 
     directory: str
+    predicted: str
+    """'predicted for gh200' if all values are predictions; '' if they were measured."""
     answers: list[AnswerOutput]
     rows: Sequence[MovementRow]
     crossovers: Sequence[Crossover]
@@ -296,6 +309,7 @@ def output(fastest: Interfaces, directory: str) -> InterfacesOutput:
     return InterfacesOutput(
         summary=summary(fastest),
         directory=directory,
+        predicted=fastest.predicted,
         answers=answers,
         rows=fastest.rows,
         crossovers=fastest.crossovers,
@@ -337,6 +351,8 @@ class InterfacesSection:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     drawings: list[tuple[Drawing, str]] = field(default_factory=list)
+    predicted: str = ""
+    """'predicted for gh200' of predictions; '' otherwise."""
 
     @property
     def kinds(self) -> list[list[AnswersOfKind]]:
@@ -351,7 +367,20 @@ def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:
     answers = parts(fastest)
     pairs = list(dict.fromkeys(in_words(row.conditions).get(BETWEEN, "") for row in fastest.rows))
     rows = [_in_table(same, pairs) for same in alike_rows(fastest.rows)[:MOST_ROWS]]
-    heads = ["what", "conditions", "size", "fastest", "times the next", "measured"]
+    heads = [
+        "what",
+        "conditions",
+        "size",
+        "fastest",
+        "times the next",
+        "predicted" if fastest.predicted else "measured",
+    ]
     return InterfacesSection(
-        summary(fastest), answers, alone(answers), crossover_texts(fastest)[:MOST_ROWS], heads, rows
+        summary(fastest),
+        answers,
+        alone(answers),
+        crossover_texts(fastest)[:MOST_ROWS],
+        heads,
+        rows,
+        predicted=fastest.predicted,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from firsttouch.analysis.interfaces import LEAST_WIN, MovementRow
 from firsttouch.report.chart import LINE_END, finish, side_by_side
-from firsttouch.report.drawing import Drawing, Spec
+from firsttouch.report.drawing import Drawing, Spec, marked
 from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, ratio_text
 from firsttouch.report.movements import between_text, shared_and_own
 from firsttouch.report.palette import Palette
@@ -31,7 +31,7 @@ _COLOURED_AS = {"copy": "engine"}
 
 def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
     """One picture for each kind of movement with a choice."""
-    return [picture(kind, palette) for kind in of.kinds]
+    return [marked(picture(kind, palette), of.predicted) for kind in of.kinds]
 
 
 def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:

@@ -30,7 +30,7 @@ def draw(figure: Line, records: Sequence[Record], context: DrawingContext) -> Dr
     if not shown:
         return None
     roles = assign(shown, axes=(figure.x, figure.y), colour=figure.colour, dash=figure.dash, facet=figure.facet)
-    notes = ["Bands are the 95 % interval of the median."] if figure.y == "median" else []
+    notes = [f"Bands are {points.interval(shown)}."] if figure.y == "median" else []
     notes += points.constants(figure, shown)
     shown, fewer = points.first_series(roles, shown)
     shown, more = points.first_panels(roles, shown)

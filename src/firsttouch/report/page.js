@@ -79,7 +79,7 @@
     mark.classList.add("at");
     const [value, interval, ...conditions] = mark.dataset.t.split("\u00a6");
     tip.replaceChildren(make("b", {}, value));
-    if (interval) tip.append(make("span", {}, `95 % interval: ${interval}`));
+    if (interval) tip.append(make("span", {}, `${mark.closest("figure").dataset.interval || "95 % interval"}: ${interval}`));
     tip.append(...conditions.map(text => make("span", {}, text)));
     if (pinned) tip.append(make("a", { href: `#${mark.dataset.p}` }, "Link to this point"));
     tip.classList.toggle("pinned", pinned);

@@ -42,6 +42,14 @@ def others_text(record: Record) -> str:
     return f"other programs used {100 * (record.others_share or 0):.0f} % of the processors"
 
 
+def interval(records: Sequence[Record]) -> str:
+    """What the interval of a value is: of a measurement, of a prediction, or of both."""
+    predictions = sum(record.modelled is not None for record in records)
+    kinds = [] if predictions == len(records) else ["the 95 % interval of the median"]
+    kinds += ["the range that follows from the ranges of the platform's values"] if predictions else []
+    return "; of predictions, ".join(kinds)
+
+
 def select(figure: Figure, records: Sequence[Record]) -> list[Record]:
     """The records that the figure shows. For a series, there is one record for each of its counters."""
     expanded = expand(records, figure.series, figure.parts) if figure.series else records

@@ -16,6 +16,7 @@ from firsttouch.events.log import why_none
 from firsttouch.experiment.base import Experiment
 from firsttouch.figures import Figure, Timeline
 from firsttouch.records.plausibility import explain
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
@@ -110,6 +111,11 @@ class PageSection:
         return ", ".join(self.devices)
 
     @property
+    def predicted(self) -> str:
+        """'predicted for gh200' if its points are predictions, or ''."""
+        return predicted_for(self.devices)
+
+    @property
     def measured_on(self) -> str:
         """What its points hold for besides its devices, or ''."""
         return measured_on(self.records)
@@ -187,7 +193,7 @@ def _is_suspect(record: Record) -> bool:
 
 
 def _is_unverified(record: Record) -> bool:
-    return record.status == "ok" and record.verified is None and not record.suspect
+    return record.status == "ok" and record.verified is None and not record.suspect and record.modelled is None
 
 
 def tally(records: Sequence[Record]) -> dict[str, int]:
@@ -215,6 +221,9 @@ def _facts(good: Sequence[Record]) -> list[str]:
     widths, counts = sorted(map(half_width, good)), [r.summary.n for r in good if r.summary]
     stops = Counter(r.stopped_by for r in good if r.stopped_by)
     seconds = sum(r.seconds for r in good)
+    if all(r.modelled for r in good):
+        spread = f"±{percent(median(widths))} typically, ±{percent(widths[-1])} at most"
+        return [f"predicted; the range that follows from the ranges of the platform's values is {spread}"]
     if min(counts) > 1:
         few = "" if min(counts) >= FEWEST else f", or the range of fewer than {FEWEST} samples"
         spread = f"±{percent(median(widths))} typically, ±{percent(widths[-1])} at most"
@@ -261,22 +270,24 @@ def _table(records: Sequence[Record]) -> tuple[list[str], list[tuple[str, str, l
     for r in shown:
         s = r.summary
         assert s is not None
-        spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}" if s.n > 1 else "–"  # noqa: RUF001
+        spread = f"{quantity(s.ci_low, r.unit)} … {quantity(s.ci_high, r.unit)}" if r.has_interval else "–"  # noqa: RUF001
         ends = f"{quantity(s.p5, r.unit)} … {quantity(s.p95, r.unit)}"
         marks = [*(["WRONG DATA"] if _is_wrong(r) else []), *([f"suspect: {r.suspect}"] if _is_suspect(r) else [])]
         marks += ["unverified"] if _is_unverified(r) else []
+        marks += ["predicted"] if r.modelled else []
         marks += ["throttled"] if r.throttled else []
         marks += [others_text(r)] if r.is_disturbed else []
         cells = [label(n, value(r, n)) for n in names]
         rows.append(
             (
-                "wrong" if _is_wrong(r) else "warned" if marks else "",
+                "wrong" if _is_wrong(r) else "warned" if marks and marks != ["predicted"] else "",
                 point_id(r),
                 [*cells, quantity(s.median, r.unit), spread, ends, str(s.n), r.stopped_by, ", ".join(marks)],
             )
         )
     heads = [n.replace("_", " ") for n in names]
-    return [*heads, "median", "95 % interval", "5th … 95th percentile", "samples", "ended by", "marks"], rows
+    interval = "range" if shown and all(r.modelled for r in shown) else "95 % interval"
+    return [*heads, "median", interval, "5th … 95th percentile", "samples", "ended by", "marks"], rows
 
 
 def _thinned(records: list[Record], most: int) -> list[Record]:

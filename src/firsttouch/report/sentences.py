@@ -9,6 +9,7 @@ from itertools import groupby
 import msgspec
 
 from firsttouch.analysis.findings import Comparison, Condition, Finding, Quantity
+from firsttouch.records.predicted import MODEL, of_prediction, predicted_for
 from firsttouch.records.reading import PointIdentity, identities
 from firsttouch.text import SECONDS, caption, join_names, label, named
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
@@ -25,12 +26,21 @@ _AGENTS = {"cpu": "CPU", "gpu": "GPU"}
 
 
 def sentences(findings: Iterable[Finding]) -> list[str]:
-    """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list."""
+    """One sentence per finding, in their order. Adjacent findings with the same claim and head form one list. Those
+    about predictions say for which machine.
+    """
     texts_of_all = []
-    for (_, head), group in groupby(findings, key=lambda f: (f.claim.id, _head(f))):
+    for (_, head, said), group in groupby(findings, key=lambda f: (f.claim.id, _head(f), predicted(f))):
         texts = [_text(f) for f in group]
-        texts_of_all += [f"{caption(head)} {'; '.join(texts)}."] if head else [f"{caption(text)}." for text in texts]
+        whole = [f"{head} {'; '.join(texts)}"] if head else texts
+        texts_of_all += [f"{caption(f'{said}: {text}' if said else text)}." for text in whole]
     return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in texts_of_all]
+
+
+def predicted(finding: Finding) -> str:
+    """'predicted for gh200' if the finding is about predictions; otherwise ''."""
+    points = [point for point in finding.points if f'"{MODEL}:' in point]
+    return predicted_for(identity.device for identity in identities(points))
 
 
 class WordedComparison(msgspec.Struct):
@@ -114,14 +124,19 @@ def _amount(value: float, q: Quantity, unit: str) -> str:
 def _head(finding: Finding) -> str:
     if not finding.claim.head:
         return ""
-    head = finding.claim.head.format_map(_fields(finding))
+    head = _words(finding, finding.claim.head).format_map(_fields(finding))
     text = head.removesuffix(":")
     return text + (f" ({stated})" if (stated := _stated(finding)) else "") + head[len(text) :]
 
 
 def _text(finding: Finding) -> str:
-    text = finding.claim.text.format_map(_fields(finding))
+    text = _words(finding, finding.claim.text).format_map(_fields(finding))
     return text if finding.claim.head or not finding.stated else f"{text}, with {_stated(finding)}"
+
+
+def _words(finding: Finding, template: str) -> str:
+    """The words of a claim; about predictions nothing is said to be measured."""
+    return of_prediction(template) if predicted(finding) else template
 
 
 def _stated(finding: Finding) -> str:
