@@ -19,7 +19,7 @@ from firsttouch.cli import main
 from firsttouch.engine import discover, runner
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.machine import effects, gpus, processor_time
-from firsttouch.machine.backends import BACKENDS
+from firsttouch.machine.backends import NATIVE
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
 
@@ -94,7 +94,7 @@ def _environment() -> Environment:
 _found: dict[tuple[str, Environment], list[DeviceInfo]] = {}
 
 
-def devices(kinds: Iterable[str] = BACKENDS) -> list[DeviceInfo]:
+def devices(kinds: Iterable[str] = NATIVE) -> list[DeviceInfo]:
     """The devices of these kinds. Each kind is looked for once in each environment."""
     wanted, environment = list(kinds), _environment()
     new = [kind for kind in wanted if (kind, environment) not in _found]

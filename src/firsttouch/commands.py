@@ -220,6 +220,7 @@ def _measured_output(measured: Measured) -> Output:
         conditions=screen.conditions,
         measured_on=screen.measured_on,
         absent=screen.absent,
+        predicted=screen.predicted,
         findings=measured.conclusions.findings,
         **outcome.summary,
     )

@@ -50,8 +50,9 @@ class RunOutput(Output, frozen=True, kw_only=True, tag="firsttouch-run/1"):
     report: the path of the page, null if none was drawn. counts: points by status. unverified: points whose data were
     wrong. suspect: points by the rule that they break. disturbed: points that other programs disturbed. seconds: how
     long the call took. title: the hardware. conditions: what distorts the values. measured_on: a sentence on
-    points that were measured on one GPU for equal ones, or ''. absent: sentences on devices that are missing. findings:
-    those of the first screen come first.
+    points that were measured on one GPU for equal ones, or ''. absent: sentences on devices that are missing.
+    predicted: that all of it is predicted, and what is not modelled; '' of measurements. findings: those of the first
+    screen come first.
     """
 
     directory: str
@@ -65,6 +66,7 @@ class RunOutput(Output, frozen=True, kw_only=True, tag="firsttouch-run/1"):
     conditions: Sequence[str]
     measured_on: str
     absent: Sequence[str]
+    predicted: str
     findings: Sequence[WordedFinding]
 
 

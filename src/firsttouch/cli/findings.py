@@ -38,7 +38,8 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
-    lines = [screen.title, *(line for text in screen.absent for line in _filled(text)), ""]
+    said = (*screen.absent, *filter(None, [screen.predicted]))
+    lines = [screen.title, *(line for text in said for line in _filled(text)), ""]
     for heading, texts in screen.advice_by_ground:
         lines += [*_filled(f"{heading}: {' '.join(texts)}"), ""]
     width = max((len(number.head) for number in screen.numbers), default=0) + 2

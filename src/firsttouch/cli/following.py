@@ -23,6 +23,8 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
     where = str(outcome.directory)
     if any(outcome.counts.get(status) for status in FAILURES):
         words = [work.name, "--resume", "--retry", "--out", where, *named]
+    elif screen.predicted:
+        words = ["compare", where, "OTHER"]
     elif any(finding.claim.id == ESTIMATE for sentence in screen.advice for finding in sentence.findings):
         words = ["advise", where]
     elif screen.advice and (app := _application(measured)):

@@ -176,13 +176,14 @@ class RunProgress:
     def begin(self, directory: Path, todo: Sequence[Planned], held: int) -> None:
         self._left = Counter(planned.title for planned in todo)
         if self.directory is None:
-            already = f", {held} already measured" if held else ""
-            self._screen.line(f"{count(len(todo), 'point')} to measure{already}{_planned(todo)}, into {directory}")
+            verb = _verb(todo)
+            already = f", {held} already {'predicted' if verb == 'predict' else 'measured'}" if held else ""
+            self._screen.line(f"{count(len(todo), 'point')} to {verb}{already}{_planned(todo)}, into {directory}")
             self.directory, self.kept = directory, held
         else:  # points that follow from those before
             self._screen.end()
             self._screen = _screen()
-            self._screen.line(f"{count(len(todo), 'further point')} to measure{_planned(todo)}")
+            self._screen.line(f"{count(len(todo), 'further point')} to {_verb(todo)}{_planned(todo)}")
         self._screen.begin(len(todo))
         self._announce_report()
 
@@ -220,6 +221,11 @@ class RunProgress:
 
     def end(self) -> None:
         self._screen.end()
+
+
+def _verb(todo: Sequence[Planned]) -> str:
+    """What is done with the points of a call, which is the same for all of them."""
+    return "predict" if any(planned.info.modelled for planned in todo) else "measure"
 
 
 def _planned(todo: Sequence[Planned]) -> str:

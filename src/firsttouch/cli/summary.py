@@ -213,7 +213,7 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
     bad: dict[tuple[str, str], list[PointSummary]] = {}
     for row in sorted(rows, key=lambda row: row.status == "skipped"):
-        if (end := _end(row)) != "verified":
+        if (end := _end(row)) not in ("verified", "predicted"):
             bad.setdefault((end, row.suspect if end == "suspect" else row.reason), []).append(row)
     reasons = [f"- {_who(group)}: {end}{f': {reason}' if reason else ''}" for (end, reason), group in bad.items()]
     sentences += reasons[:_MOST_REASONS]
@@ -236,7 +236,7 @@ def _noise(rows: Sequence[PointSummary]) -> str:
 
 def _best_share(row: PointSummary) -> str:
     """What the search for the best division of work found, or ''."""
-    if row.best_share is None or row.best_speedup is None or _end(row) != "verified":
+    if row.best_share is None or row.best_speedup is None or _end(row) not in ("verified", "predicted"):
         return ""
     from firsttouch.analysis.findings import Quantity
     from firsttouch.experiment.shares import claim_of, parts_of
@@ -253,6 +253,8 @@ def _end(row: PointSummary) -> str:
         return row.status
     if row.suspect and row.verified is not False:
         return "suspect"
+    if row.predicted and row.verified is None:
+        return "predicted"
     return {True: "verified", False: "wrong", None: "not verified"}[row.verified]
 
 

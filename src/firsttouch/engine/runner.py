@@ -278,7 +278,8 @@ def measure(
             for what, reason in missing(request, record).items():
                 if (what, reason) not in reported:
                     reported.add((what, reason))
-                    watcher.warn(f"measured without {what}: {reason}")
+                    done = "predicted" if record.modelled else "measured"
+                    watcher.warn(f"{done} without {what}: {reason}")
 
 
 def measure_again(
@@ -301,7 +302,7 @@ def measure_again(
 def missing(request: Request, record: Record) -> dict[str, str]:
     """What was requested and is missing in `record`, with the reason."""
     reasons = {
-        "events": events.why_none(record) if request.events else None,
+        "events": events.why_none(record) if request.events and record.modelled is None else None,
         "counters": why_lacking(record) if request.counters else None,
         "the device's memory over time": why_no_device(record),
     }

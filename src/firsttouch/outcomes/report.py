@@ -166,7 +166,8 @@ class PointSummary:
     relative_to: the baseline. relative_*: ratios to it, and the bounds of relative_time and relative_memory;
     relative_pinned_*: to explicit+pinned. best_share: the share of the GPU that a search found; best_speedup: how many
     times as fast as the GPU alone it is. throughput: GB/s by tier; by_iteration: what is known of the bytes of each
-    iteration (outcomes/iterations.py); not_seen: how much of the moves no event shows, in words, or ''.
+    iteration (outcomes/iterations.py); not_seen: how much of the moves no event shows, in words, or ''. predicted:
+    nothing of it was measured.
     """
 
     device: str
@@ -210,6 +211,7 @@ class PointSummary:
     throughput: dict[str, float]
     by_iteration: list[iterations.Row]
     not_seen: str
+    predicted: bool
 
 
 def summary(records: Sequence[Record]) -> list[PointSummary]:
@@ -255,6 +257,7 @@ def _summary_of(record: Record, conditions: dict[str, Scalar]) -> PointSummary:
         throughput=iterations.throughput(record),
         by_iteration=iterations.rows(record),
         not_seen=unseen.in_words(record),
+        predicted=record.modelled is not None,
         **{
             f.name: positive(record, f.name)
             for f in fields(PointSummary)

@@ -26,6 +26,7 @@ from firsttouch.outcomes.findings import numbers as of_runs
 from firsttouch.outcomes.placements import without_candidates
 from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.codebook import codebook_of
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.report.answers import AnsweredSection
@@ -138,7 +139,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         advice,
         figure,
         shown,
-        message,
+        _marked(message, shown),
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
         f"{caption(held)}." if (held := measured_on(results.records)) else "",
@@ -146,6 +147,13 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         tables,
         prediction(machine),
     )
+
+
+def _marked(message: str, shown: Sequence[Record]) -> str:
+    """The title of a picture, which says for which machine it is predicted, if it is."""
+    said = caption(predicted_for(r.device for r in shown if r.modelled))
+    plain = message.removeprefix("Predicted: ")
+    return f"{said}: {plain}" if said and message and not message.startswith(said) else message
 
 
 def _derived(
@@ -194,6 +202,7 @@ def _of_strategy(finding: Finding) -> KeyNumber:
     assert isinstance(finding.value, Quantity)
     rest = f"times {finding.conditions['baseline']}'s time, geometric mean of {finding.conditions['over']}"
     head = f"{finding.conditions['strategy']}"
+    head = f"Predicted: {head}" if predicted(finding) else head
     return KeyNumber(head, quantity_text(finding.value), rest, experiment_of(finding), finding)
 
 

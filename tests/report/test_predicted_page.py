@@ -1,0 +1,93 @@
+"""What a page, the terminal and --json say of a directory with predictions: nowhere that something was measured."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.calls import call
+from tests.predicted import write_predicted
+
+from firsttouch.model.scope import NOT_MODELLED
+
+RESULTS = Path(__file__).parents[2] / "results"
+SAID = re.compile(r"Predicted for h200-pcie(:cpu)?( and h200-pcie(:cpu)?)?")
+
+
+class Texts(HTMLParser):
+    """The texts of a page by the element that holds them, without the script and the style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.figures: list[list[str]] = []
+        self.images: list[list[str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "br", "wbr"):
+            self.open.append(tag)
+        if tag == "figure":
+            self.figures.append([])
+        if tag == "svg":
+            self.images.append([])
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not {"script", "style"} & {*self.open}:
+            self.texts.append((self.open[-1], data.strip()))
+            if "figure" in self.open:
+                self.figures[-1].append(data.strip())
+            if "svg" in self.open:
+                self.images[-1].append(data.strip())
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_predicted(
+        RESULTS / "h200-quick",
+        tmp_path_factory.mktemp("predicted") / "run",
+        experiments=("bandwidth", "transfer", "migration"),
+    )
+
+
+@pytest.fixture(scope="module")
+def page(predicted: Path) -> Texts:
+    assert call("report", predicted).returncode == 0
+    texts = Texts()
+    texts.feed((predicted / "report.html").read_text())
+    return texts
+
+
+def test_title_and_every_figure_say_that_it_is_predicted(page: Texts):
+    titles = [text for tag, text in page.texts if tag in ("title", "h1")]
+    assert titles
+    assert all(title.startswith("Predicted: ") for title in titles)
+    assert all(any(map(SAID.fullmatch, image)) for image in page.images)
+    assert page.figures
+    for figure in page.figures:
+        assert any(SAID.match(text) and ": " in text for text in figure)
+
+
+def test_a_page_says_what_is_not_modelled(page: Texts):
+    whole = " ".join(text for _, text in page.texts)
+    assert "Predicted, not measured" in whole
+    assert all(text in whole for text in NOT_MODELLED)
+
+
+def test_nothing_on_a_page_was_measured(page: Texts):
+    said = [text for _, text in page.texts if re.search(r"\bmeasured\b", text)]
+    assert [text for text in said if "not measured" not in text] == []
+
+
+def test_every_sentence_says_for_which_machine(predicted: Path):
+    found = json.loads(call("report", predicted, "--json").stdout)
+    assert found["findings"]
+    assert all(SAID.match(finding["text"]) for finding in found["findings"])
+    assert found["directories"][0]["title"].startswith("Predicted: ")
