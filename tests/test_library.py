@@ -125,8 +125,13 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "compare": (lambda out: firsttouch.compare(RUN, RUN, fail_over="5%"), [RUN, RUN, "--fail-over", "5%"]),
     "advise": (lambda out: firsttouch.advise(OTHER, app="lud"), [OTHER, "--app", "lud"]),
     "interfaces": (lambda out: firsttouch.interfaces(MESSAGES, "message"), [MESSAGES, "--kind", "message"]),
+    "platforms": (
+        lambda out: firsttouch.platforms("gh200", what_if={"host.page": "4KiB"}),
+        ["gh200", "--what-if", "host.page=4KiB"],
+    ),
     "published": (lambda out: firsttouch.published("latency gpu"), ["--search", "latency gpu"]),
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
+    "validate": (lambda out: firsttouch.validate("gh200"), ["gh200"]),
 }
 """By command: its function, and the words of the same call."""
 WITHOUT_FUNCTION = {"fit", "report", "profile", "mark", "examples", "completion", "schema"}

@@ -31,9 +31,11 @@ __all__ = [
     "load",
     "methods",
     "phase",
+    "platforms",
     "published",
     "run",
     "run_app",
+    "validate",
 ]
 
 
@@ -82,6 +84,16 @@ def advise(
     return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern, sets=set)
 
 
+def platforms(name: str | None = None, *, what_if: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `firsttouch platforms --json` prints: the machines that can be modelled, or one with all its values.
+
+    name: of a platform, or the path of a file. what_if: other values of it, such as {"host.page": "4KiB"}.
+    """
+    from firsttouch import library
+
+    return library.platforms(name, what_if)
+
+
 def published(search: str | None = None, figures: bool = False) -> dict[str, Any]:
     """What `firsttouch published --json` prints: what papers of the field state; or their figures by number."""
     from firsttouch import library
@@ -94,6 +106,19 @@ def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:
     from firsttouch import library
 
     return library.claims(directories)
+
+
+def validate(
+    *names: str,
+    rows: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """What `firsttouch validate --json` prints: how right predictions are for the machines of platform files.
+
+    rows: a file of published rows to judge by.
+    """
+    from firsttouch import library
+
+    return library.validate(names, rows)
 
 
 def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | None = None) -> dict[str, Any]:
@@ -126,6 +151,7 @@ def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) 
 def run(
     *experiments: str,
     device: str | Iterable[str] | None = None,
+    what_if: Mapping[str, Any] | None = None,
     preset: str | None = None,
     set: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
@@ -144,6 +170,7 @@ def run(
 ) -> dict[str, Any]:
     """Measures this machine as `firsttouch run` does, and returns what that prints with --json.
 
+    what_if: other values of a modelled machine, such as {"host.page": ["4KiB", "64KiB"]}.
     set: values of factors, such as {"size": ["4KiB", "1MiB"]}. Without experiments, all are run. ranks: processes that
     may carry out a point together. trust_verified: a directory of `firsttouch methods --verify --out`. wait: the most
     minutes to wait until the machine is quiet.
@@ -157,6 +184,7 @@ def run(
         "run",
         experiments,
         device=device,
+        what_if=what_if,
         preset=preset,
         sets=set,
         out=out,
@@ -185,6 +213,7 @@ def run_app(
     repeat: int | None = None,
     relative_to: str = "",
     device: str | Iterable[str] | None = None,
+    what_if: Mapping[str, Any] | None = None,
     set: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -205,7 +234,7 @@ def run_app(
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
     host and device memory over time. relative_to: the strategy that ratios are to, by default explicit. placements: try
-    other advice and prefetches of single buffers. counters, ranks, trust_verified, wait: as of `run`.
+    other advice and prefetches of single buffers. what_if, counters, ranks, trust_verified, wait: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
@@ -218,6 +247,7 @@ def run_app(
         "app",
         names,
         device=device,
+        what_if=what_if,
         sets={**{name: value for name, value in named.items() if value is not None}, **(set or {})},
         out=out,
         resume=resume,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
+    from firsttouch.model.listing import PlatformsOutput
     from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from firsttouch.report.first_screen import FirstScreen
     from firsttouch.report.sentences import WordedFinding
     from firsttouch.schemas import FitOutput, SchemasOutput
+    from firsttouch.validation.results import Validation
 
 T = TypeVar("T")
 
@@ -329,6 +331,13 @@ def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interface
     return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
 
 
+def platforms(name: str | None, what_if: Sequence[str] = ()) -> CommandResult[PlatformsOutput]:
+    from firsttouch.model.listing import platforms
+    from firsttouch.model.what_if import single_changes
+
+    return CommandResult(platforms(name, single_changes(name, what_if)))
+
+
 def published(search: str | None) -> CommandResult[Published]:
     from firsttouch.papers.rows import published
 
@@ -345,6 +354,12 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     from firsttouch.papers.evaluate import claims
 
     return CommandResult(claims(directories))
+
+
+def validate(names: Sequence[str], rows: Path | None) -> CommandResult[Validation]:
+    from firsttouch.validation.validate import validation
+
+    return CommandResult(validation(names, rows))
 
 
 # ------------------------------------------------------------------------------------------------ files

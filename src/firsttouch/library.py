@@ -124,12 +124,20 @@ def advise(directories: Sequence[PathLike], modules: Strings, **options: Any) ->
     return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
 
 
+def platforms(name: str | None, what_if: Mapping[str, str] | None) -> Data:
+    return _builtins(commands.platforms(name, [f"{value}={text}" for value, text in (what_if or {}).items()]))
+
+
 def published(search: str | None, figures: bool) -> Data:
     return _builtins(commands.paper_figures(search) if figures else commands.published(search))
 
 
 def claims(directories: Sequence[PathLike]) -> Data:
     return _builtins(commands.claims([*map(Path, directories)]))
+
+
+def validate(names: Sequence[str], rows: PathLike | None) -> Data:
+    return _builtins(commands.validate(names, None if rows is None else Path(rows)))
 
 
 def interfaces(directory: PathLike, kind: Strings) -> Data:
@@ -149,6 +157,7 @@ def measure(
     names: Sequence[str],
     *,
     device: Strings,
+    what_if: Mapping[str, Any] | None,
     sets: Mapping[str, Any] | None,
     out: PathLike | None,
     modules: Strings,
@@ -161,13 +170,14 @@ def measure(
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import run
     from firsttouch.harness.placements import with_search
+    from firsttouch.model.what_if import with_changes
     from firsttouch.work import KINDS
 
     work: Work = KINDS[kind]
     chosen = {name: _values(values) for name, values in (sets or {}).items()}
     given = RunOptions(
         experiments=list(names),
-        devices=_words(device),
+        devices=with_changes(_words(device), [f"{n}={','.join(_values(v))}" for n, v in (what_if or {}).items()]),
         set=with_search(chosen) if placements else chosen,
         out=None if out is None else Path(out),
         modules=_paths(modules),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from firsttouch.model.rules import access_counters, eviction, integrated, kfd, linux
+from firsttouch.model.rules import access_counters, eviction, integrated, kfd, linux, thrashing
 from firsttouch.model.rules.access_counters import MovedMemory, Translation
 from firsttouch.model.rules.releases import parse_release
 
@@ -20,6 +21,12 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("access_counters", "BATCH", 256, "UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT (515.43.04 to 595.45.04)"),
     ("access_counters", "NOTIFIED_BYTES", 64 * KIB, "service_virt_notifications_batch (550.54.15)"),
     ("access_counters", "UNSERVED_PAGE", 4 * KIB, "service_virt_notifications, Bug 4299018 (550.54.15)"),
+    ("thrashing", "LAPSE_NS", 500_000, "UVM_PERF_THRASHING_LAPSE_USEC_DEFAULT (515.43.04 to 595.45.04)"),
+    ("thrashing", "THRESHOLD", 3, "UVM_PERF_THRASHING_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
+    ("thrashing", "MOST_EVENTS", 7, "PAGE_THRASHING_NUM_EVENTS_BITS (515.43.04 to 595.45.04)"),
+    ("thrashing", "PIN_THRESHOLD", 10, "UVM_PERF_THRASHING_PIN_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
+    ("thrashing", "NAP_NS", 500_000, "UVM_PERF_THRASHING_NAP_DEFAULT (515.43.04 to 595.45.04)"),
+    ("thrashing", "PIN_NS", 150_000_000, "UVM_PERF_THRASHING_PIN_DEFAULT (515.43.04 to 595.45.04)"),
     ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
     ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
     ("kfd", "IGNORED_NS", 2_000_000, "kfd_svm.c, AMDGPU_SVM_RANGE_RETRY_FAULT_PENDING (Linux 6.8)"),
@@ -193,3 +200,75 @@ def test_caches_of_integrated_chips(
 ) -> None:
     """The rows of the papers' file integrated-2017 that are named."""
     assert integrated.caching(coherence, memory) == cached
+
+
+def turns(count: int, serviced: dict[thrashing.Agent, float], **how: bool) -> list[str]:
+    """What is done about faults of CPU and GPU in turns on a page, 20 us after each other."""
+    history, now, resident, done = thrashing.PageHistory(), 0.0, "cpu", list[str]()
+    agent: thrashing.Agent = "gpu"
+    while len(done) < count:
+        todo, history = thrashing.hint(history, now, agent, resident, **{"cpu_reaches_gpu": False, **how})  # type: ignore[arg-type]
+        done.append(todo.kind + (f" {todo.place}" if todo.place else ""))
+        if todo.kind == "nap":
+            now = todo.until + 1
+            continue
+        now += serviced[agent]
+        if todo.kind == "none":
+            history, resident = thrashing.after_move(history, now), agent
+        resident = todo.place or resident
+        now, agent = now + 20e3, "cpu" if agent == "gpu" else "gpu"
+    return done
+
+
+def test_a_page_that_thrashes_is_left_to_one_agent_while_the_other_naps() -> None:
+    """uvm_perf_thrashing.c, uvm_perf_thrashing_get_hint, thrashing_event_cb (595.45.04)."""
+    assert turns(8, {"gpu": 60e3, "cpu": 20e3}) == ["none"] * 5 + ["nap", "none", "nap"]
+
+
+THRASHING = thrashing.PageHistory(moved_at=100e3, events=3, free_agent="gpu", period_end=400e3)
+TIRED = replace(THRASHING, naps=10)
+PINNED = replace(THRASHING, free_agent="cpu", pinned_at="gpu", pinned_until=100e6)
+
+
+@pytest.mark.parametrize(
+    ("history", "agent", "how", "hint"),
+    [
+        (THRASHING, "gpu", {}, "none"),
+        (THRASHING, "cpu", {}, "nap"),
+        (replace(THRASHING, events=2), "cpu", {}, "none"),
+        (replace(THRASHING, moved_at=-200_001.0), "cpu", {}, "none"),
+        (TIRED, "gpu", {}, "pin gpu"),
+        (replace(TIRED, naps=9), "gpu", {}, "none"),
+        (replace(TIRED, free_agent="cpu"), "cpu", {}, "pin cpu"),
+        (PINNED, "cpu", {}, "pin cpu"),
+        (PINNED, "cpu", {"cpu_reaches_gpu": True}, "pin cpu"),
+        (replace(PINNED, free_agent="gpu"), "cpu", {}, "nap"),
+        (replace(PINNED, free_agent="gpu"), "cpu", {"cpu_reaches_gpu": True}, "pin gpu"),
+        (replace(PINNED, pinned_at="cpu"), "gpu", {}, "pin cpu"),
+        (replace(PINNED, pinned_until=1.0), "cpu", {}, "none"),
+        (THRASHING, "cpu", {"preferred": "cpu"}, "pin cpu"),
+        (THRASHING, "cpu", {"preferred": "gpu"}, "nap"),
+        (THRASHING, "cpu", {"preferred": "gpu", "cpu_reaches_gpu": True}, "pin gpu"),
+        (PINNED, "gpu", {"preferred": "gpu"}, "pin gpu"),
+        (replace(PINNED, pinned_at="cpu"), "gpu", {"preferred": "gpu"}, "nap"),
+        (THRASHING, "gpu", {"cpu_reaches_gpu": True, "fast_link": True}, "pin gpu"),
+        (THRASHING, "cpu", {"cpu_reaches_gpu": True, "fast_link": True}, "pin gpu"),
+        (THRASHING, "gpu", {"fast_link": True}, "pin cpu"),
+    ],
+)
+def test_what_is_done_about_a_fault_on_a_page_that_thrashes(
+    history: thrashing.PageHistory, agent: thrashing.Agent, how: dict[str, Any], hint: str
+) -> None:
+    """uvm_perf_thrashing.c, get_hint_for_migration_thrashing, in the order of its cases (595.45.04)."""
+    resident: thrashing.Agent = "cpu" if agent == "gpu" else "gpu"
+    todo, _ = thrashing.hint(history, 300e3, agent, resident, **{"cpu_reaches_gpu": False, **how})
+    assert f"{todo.kind} {todo.place or ''}".strip() == hint
+
+
+def test_a_fast_link_pins_at_once_where_both_reach_the_page() -> None:
+    """The same, thrashing_processors_have_fast_access_to: the CPU maps the GPU's memory, since it can cache it."""
+    assert turns(6, {"gpu": 60e3, "cpu": 20e3}, cpu_reaches_gpu=True, fast_link=True)[4:] == ["pin gpu", "pin gpu"]
+
+
+def test_slow_turns_do_not_thrash() -> None:
+    assert set(turns(20, {"gpu": 600e3, "cpu": 500e3})) == {"none"}

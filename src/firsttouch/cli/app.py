@@ -18,6 +18,8 @@ from firsttouch.cli.options import (
     SeedOption,
     TrustVerifiedOption,
     WaitOption,
+    WhatIfOption,
+    changed_devices,
     path,
     seconds,
 )
@@ -78,6 +80,7 @@ def command(
         list[str] | None,
         typer.Option("--device", metavar="DEVICE", help="Such as cuda:0 or opencl:0; may be repeated."),
     ] = None,
+    what_if: WhatIfOption = None,
     counters: Annotated[
         bool,
         typer.Option(
@@ -140,7 +143,7 @@ def command(
         chosen = with_search(chosen)
     options = RunOptions(
         experiments=names or [],
-        devices=device or [],
+        devices=changed_devices(device, what_if),
         set=chosen,
         out=out,
         resume=resume,

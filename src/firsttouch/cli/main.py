@@ -27,11 +27,13 @@ from firsttouch.cli import (
     machine,
     mark,
     methods,
+    platforms,
     profile,
     published,
     report,
     run,
     schema,
+    validate,
 )
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
@@ -88,8 +90,10 @@ app.command("compare", short_help="What is faster or slower in which results.")(
 app.command("advise", short_help="Which memory strategy to take, and what each adds.")(advise.command)
 app.command("fit", short_help="Write the prices of runs as a platform file.")(fit.command)
 app.command("interfaces", short_help="How data move fastest between devices and processes.")(interfaces.command)
+app.command("platforms", short_help="The machines that can be modelled, value by value.")(platforms.command)
 app.command("published", short_help="The results of five papers.")(published.command)
 app.command("claims", short_help="Which published claims hold in your results.")(claims.command)
+app.command("validate", short_help="How right predictions for other machines are.")(validate.command)
 app.command("examples", short_help="Copy the scripts and results that the docs use.")(examples.command)
 app.command("completion", short_help="Print the script by which a shell completes calls.")(completion.command)
 app.command("schema", short_help="The JSON Schemas of outputs and of files.")(schema.command)

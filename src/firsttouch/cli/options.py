@@ -67,6 +67,15 @@ def minutes(text: str) -> float:
     return value
 
 
+def changed_devices(devices: list[str] | None, what_if: list[str] | None) -> list[str]:
+    """The devices of a call, with those that --what-if adds."""
+    if not what_if:
+        return devices or []
+    from firsttouch.model.what_if import with_changes
+
+    return with_changes(devices or [], what_if)
+
+
 class WaitingCommand(TyperCommand):
     """Lets --wait stand without a value: the next word is one only if it is a number."""
 
@@ -141,6 +150,14 @@ AllowOversubscriptionOption: TypeAlias = Annotated[
     typer.Option(
         "--allow-oversubscription",
         help="Let managed memory exceed the free memory of the device, which may hang the device.",
+    ),
+]
+WhatIfOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--what-if",
+        metavar="NAME=V1,V2",
+        help="Other values of a modelled machine; each makes a machine of its own. May be repeated.",
     ),
 ]
 AsJsonOption: TypeAlias = Annotated[

@@ -26,6 +26,8 @@ from firsttouch.cli.options import (
     SeedOption,
     TrustVerifiedOption,
     WaitOption,
+    WhatIfOption,
+    changed_devices,
     path,
     seconds,
 )
@@ -45,6 +47,7 @@ def command(
         list[str] | None, typer.Argument(metavar="EXPERIMENT", help="Which experiments; default: all.")
     ] = None,
     device: DevicesOption = None,
+    what_if: WhatIfOption = None,
     preset: Annotated[
         str | None, typer.Option(help="quick (default), standard or full: how many points, and how precise.")
     ] = None,
@@ -107,7 +110,7 @@ def command(
 
     options = RunOptions(
         experiments=experiments or [],
-        devices=device or [],
+        devices=changed_devices(device, what_if),
         preset=preset,
         set=parse_sets(sets or []),
         out=out,

@@ -240,8 +240,24 @@ class Prices(Protocol):
         """A kernel's first touch of pages that nobody has touched."""
         ...
 
+    def gpu_mapping(self, allocator: str) -> Price:
+        """A kernel's first use of pages that are in the memory which both agents share, but not in its page table."""
+        ...
+
     def cpu_fault(self, allocator: str) -> Price:
         """The CPU's read of pages that are on the GPU, beyond a read of its own memory."""
+        ...
+
+    def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
+        """An agent's pass over memory that its caches do not hold, beyond a pass over memory that they do."""
+        ...
+
+    def cache_flush(self, allocator: str) -> Price:
+        """What the driver takes around a kernel to write back caches, by the bytes that the kernel uses."""
+        ...
+
+    def counter_moves(self, allocator: str) -> Price:
+        """The move of pages to the GPU by access counters. Raises Unmeasured if these move none, too."""
         ...
 
     def isolated_fault(self, allocator: str) -> Time:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firsttouch.allocators.properties import memory_of, moves_pages
 from firsttouch.errors import Unsupported
 from firsttouch.model.costs import Prices
 from firsttouch.model.platform import MissingValue
-from firsttouch.model.pricing import Copies, InPlace, Moving
+from firsttouch.model.sharing import moves, pricing_kind
 from firsttouch.model.terms import Term
 from firsttouch.workload.program import Program
 from firsttouch.workspace.needs import memory_needs, why_too_large
@@ -52,14 +51,13 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
     device = prices.device
     entry = device.allocator(strategy.allocator)
     assert entry is not None
-    moving = not device.capabilities.shares_host_memory and (memory_of(entry) == "migrating" or moves_pages(entry))
-    kind = Copies if strategy.duplicated else Moving if moving else InPlace
+    kind = pricing_kind(strategy, entry, device)
     subject, (on_host, on_device) = "its buffers need", memory_needs(program.declarations, strategy, device).on(device)
     host_bytes = prices.machine.facts.get("memory", {}).get("total_bytes")
     if reason := why_too_large(subject, on_host, host_bytes, "the host, which has", 3):
         raise Impossible(reason)
     reason = why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has", 3)
-    if reason and not (moving or (strategy.duplicated and program.tiled)):
+    if reason and not (moves(entry, device) or (strategy.duplicated and program.tiled)):
         raise Impossible(reason)
     pricing = kind(program, strategy, prices, entry, copy_control=copy_control)
     try:

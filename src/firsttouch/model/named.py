@@ -92,6 +92,18 @@ class NamedPrices(ABC):
     def gpu_touch(self, allocator: str) -> Price:
         return self.price("gpu_touch", allocator)
 
+    def gpu_mapping(self, allocator: str) -> Price:
+        return self.price("gpu_mapping", allocator)
+
+    def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
+        return self.price("uncached", agent, allocator)
+
+    def cache_flush(self, allocator: str) -> Price:
+        return self.price("cache_flush", allocator)
+
+    def counter_moves(self, allocator: str) -> Price:
+        return self.price("counter_moves", allocator)
+
     def cpu_fault(self, allocator: str) -> Price:
         return self.price("cpu_fault", allocator)
 

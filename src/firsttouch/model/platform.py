@@ -103,6 +103,11 @@ class Platform:
     def has(self, name: str) -> bool:
         return name in self._parts[0]
 
+    def same_value(self, other: Platform, name: str) -> bool:
+        """Whether another platform has as much of a value, or neither has it."""
+        mine, its = self._parts[0].get(name), other._parts[0].get(name)
+        return mine.has_content_of(its) if mine and its else mine is its
+
     def ground(self, name: str) -> PlatformValue:
         """What a value rests on. Raises MissingValue."""
         return self._value(name).ground

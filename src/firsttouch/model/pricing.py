@@ -34,6 +34,7 @@ SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
 """What stands for the launch of steps that belong to none: they run on all threads."""
+NO_ACCESS = Access(0, 0, 0, False, False)
 
 
 class Pricing(Replay):
@@ -74,12 +75,12 @@ class Pricing(Replay):
             steps.Use: self.use,
             steps.Free: self.free,
         }
-        self.current, self.access = NO_LAUNCH, Access(0, 0, 0, False, False)
+        self.current, self.access = NO_LAUNCH, NO_ACCESS
 
     # ------------------------------------------------------------------------------------------------ the replay
 
     def play(self, wanted: Iterable[steps.Step]) -> None:
-        self.current = NO_LAUNCH
+        self.current, self.access = NO_LAUNCH, NO_ACCESS
         self._price(wanted)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
@@ -263,15 +264,14 @@ class Copies(Pricing):
 
 
 class InPlace(Pricing):
-    """One block of memory that both agents use where it is."""
+    """One block of memory that both agents use where it is, which stays there."""
 
     def use_by_gpu(self, step: steps.Use) -> None:
-        if self.on_apu:
-            self.touch_host(step.buffer, step.start, step.end)
-        elif memory_of(self.entry) != "device":
-            self._use_across_the_link(step)
+        if memory_of(self.entry) != "device":
+            self.use_across_the_link(step)
 
-    def _use_across_the_link(self, step: steps.Use) -> None:
+    def use_across_the_link(self, step: steps.Use) -> Time:
+        """Price it. Returns the time of the bytes that cross."""
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.
@@ -286,6 +286,7 @@ class InPlace(Pricing):
                 time = by_groups.of(1).beyond(plain.of(1)).times(updates / max(1, by_groups.updates))
                 what = f"updates of {name} memory across the link by atomics"
                 self.terms.add(self.phase, what, by_groups.turns, nbytes, time, updates)
+        return all_passes
 
 
 class Moving(Pricing):
@@ -403,7 +404,7 @@ class Moving(Pricing):
         buffer, (start, end) = step.buffer, self._pages(step.buffer, step)
         on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
         moved = on_gpu.bytes_in(start, end) - (0 if step.writes else copied.bytes_in(start, end))
-        if new := _missing_in_both(on_cpu, on_gpu, start, end):
+        if new := missing_in_both(on_cpu, on_gpu, start, end):
             view = self.current.by == "view"
             price = self.prices.host_touch(parallel=False) if view else self.prices.moving_touch(self.name)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
@@ -423,7 +424,7 @@ class Moving(Pricing):
         on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
         self.terms.counts["used_by_gpu"] += end - start
         self.queued[buffer].add(start, end)
-        new = _missing_in_both(on_cpu, on_gpu, start, end)
+        new = missing_in_both(on_cpu, on_gpu, start, end)
         moved = (end - start) - on_gpu.bytes_in(start, end) - new
         duplicates = bool(self.read_mostly[buffer]) and not step.writes
         if new:
@@ -454,6 +455,6 @@ class Moving(Pricing):
         return used.start // self.page * self.page, min(nbytes, -(-used.end // self.page) * self.page)
 
 
-def _missing_in_both(a: Ranges, b: Ranges, start: int, end: int) -> int:
+def missing_in_both(a: Ranges, b: Ranges, start: int, end: int) -> int:
     """Bytes of [start, end) that are in neither of two sets."""
     return sum(last - first for gap in a.missing(start, end) for first, last in b.missing(*gap))

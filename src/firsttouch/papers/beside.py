@@ -68,7 +68,7 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
     for record in measured(records):
         if record.device in by_name:
             usable.setdefault(record.experiment, []).append(record)
-    entries: list[Beside] = []
+    listed: list[Beside] = []
     for row in all_rows():
         stated = stated_value(row)
         if stated is None or row.here is None:
@@ -77,8 +77,8 @@ def beside(records: Iterable[Record], devices: Sequence[DeviceInfo]) -> list[Bes
         allowed = [r for r in points if _corresponds(row, row.here, r, by_name[r.device])]
         for application in distinct(allowed, "app") or [None]:
             of_one = [r for r in allowed if r.factors.get("app") == application]
-            entries += _entries(row, stated, row.here.relative_to, of_one, points)
-    return entries
+            listed += entries(row, stated, row.here.relative_to, of_one, points)
+    return listed
 
 
 def _corresponds(row: PaperRow, here: Correspondence, record: Record, device: DeviceInfo) -> bool:
@@ -92,7 +92,7 @@ def _corresponds(row: PaperRow, here: Correspondence, record: Record, device: De
     return input_stated and not of_events and exceeds_memory(record, device) == here.exceeds_memory
 
 
-def _entries(
+def entries(
     row: PaperRow,
     stated: PublishedValue,
     relative_to: Mapping[str, Scalar],
@@ -100,7 +100,7 @@ def _entries(
     points: Iterable[Record],
 ) -> Iterator[Beside]:
     """The entry of a row, if one of the points allowed has its value. relative_to: how the other point of a ratio
-    differs, which is one of `points`.
+    differs, which is one of `points`. Of several applications, that of one.
     """
     values = {key_of(r): value for r in allowed if (value := _value(stated, r)) is not None}
     if relative_to:

@@ -328,8 +328,8 @@ def numbers(row: PaperRow) -> tuple[float, float] | None:
 
 
 def cite(row: PaperRow) -> str:
-    """'Wahlgren et al. 2025, Sec. IV-A'."""
-    return f"{authors(row.paper)}, {row.section}"
+    """'Wahlgren et al. 2025, Sec. IV-A'; of a file of the user's, its name."""
+    return f"{authors(row.paper) if row.paper in papers() else row.paper}, {row.section}"
 
 
 def authors(paper: str) -> str:

@@ -108,8 +108,9 @@ def _program(name: str, params: tuple[tuple[str, int], ...]) -> Program:
 class Estimator:
     """Estimates applications with the prices of one device, each with the same parameters once."""
 
-    def __init__(self, prices: Prices) -> None:
-        self.device, self._prices = prices.device.name, prices
+    def __init__(self, prices: Prices, device: str = "") -> None:
+        """device: the name of the device in the records, if that differs from the prices'."""
+        self.device, self._prices = device or prices.device.name, prices
         self.estimates = cache(self._estimates)
 
     def _estimates(self, name: str, params: tuple[tuple[str, int], ...]) -> tuple[Mapping[str, float], list[Absent]]:

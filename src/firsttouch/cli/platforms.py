@@ -1,0 +1,99 @@
+"""firsttouch platforms: the machines that files describe, and what each of their values rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch import commands
+from firsttouch.cli.options import AsJsonOption, WhatIfOption
+from firsttouch.cli.output import print_json, print_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from firsttouch.model.listing import PlatformDescription, PlatformEntry
+
+
+def command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A platform, or the path of a file of your own.")
+    ] = None,
+    what_if: WhatIfOption = None,
+    as_json: AsJsonOption = False,
+) -> None:
+    """List the machines that can be modelled; of one, every value with its range and what it rests on.
+
+    A value is stated (by a vendor, a study or the machine), measured, derived from others, fitted to
+    published rows, or assumed. `--device model:NAME` of `firsttouch app` and `firsttouch run` predicts
+    for the machine; a file of your own that extends it states what differs.
+
+    Example: firsttouch platforms gh200
+    """
+    result = commands.platforms(name, what_if or [])
+    if as_json:
+        print_json(result.output)
+    elif name is None:
+        _show_all(result.value.platforms)
+    else:
+        _show(result.value.platforms[0])
+
+
+def _show_all(platforms: Sequence[PlatformDescription]) -> None:
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("platform", no_wrap=True)
+    table.add_column("machine", overflow="fold")
+    for way in platforms[0].ways:
+        table.add_column(way, justify="right")
+    for each in platforms:
+        table.add_row(each.name, each.title, *(str(n or "") for n in each.ways.values()))
+    Console().print(table)
+    print_stdout("")
+    print_stdout("The numbers say how many values are stated, measured, derived, fitted or assumed.")
+    print_stdout("firsttouch platforms NAME lists them; --device model:NAME predicts for the machine.")
+
+
+def _show(platform: PlatformDescription) -> None:
+    from firsttouch.cli.console import Console
+    from firsttouch.text import join_names
+
+    console = Console()
+    console.print(f"{platform.name}: {platform.title}", style="bold")
+    of = f"{platform.devices} of " if platform.devices > 1 else ""
+    print_stdout(f"Device: {of}{platform.device}. Host: {platform.host}.")
+    if platform.extends:
+        print_stdout(f"Based on {join_names(platform.extends)}.")
+    for note in platform.notes:
+        print_stdout(note)
+    for change in platform.changes:
+        print_stdout(f"Changed by this call: {change}")
+    print_stdout("")
+    console.print(_table(platform.values))
+    for part in platform.conditions:
+        print_stdout("")
+        conditions = join_names([f"{name} is {text}" for name, text in part.when.items()])
+        differs = " the devices differ, and" if part.devices and part.values else " the devices differ"
+        print_stdout(f"If {conditions},{differs if part.devices else ''}{' it has:' if part.values else '.'}")
+        if part.absent:
+            print_stdout(f"It then has no {join_names(part.absent, 'and no')}.")
+        if part.values:
+            console.print(_table(part.values))
+
+
+def _table(values: Sequence[PlatformEntry]) -> object:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("value", no_wrap=True)
+    table.add_column("", overflow="fold")
+    table.add_column("how", no_wrap=True)
+    table.add_column("from", overflow="fold", ratio=1)
+    for value in values:
+        rows = f" ({', '.join(value.rows)})" if value.rows else ""
+        table.add_row(value.name, value.text, value.how, f"{value.source}{rows}")
+    return table

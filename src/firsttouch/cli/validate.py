@@ -1,0 +1,136 @@
+"""firsttouch validate: how right the predictions for machines of platform files are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from firsttouch import commands
+from firsttouch.cli.options import AsJsonOption, path
+from firsttouch.cli.output import print_json, print_stdout, text_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from firsttouch.validation.results import ValidatedClaim, ValidatedPlatform, ValidatedRow
+
+_MOST_REASONS = 5
+
+
+def command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME", help="Platforms by name or file; default: all that papers state something about."
+        ),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--rows", parser=path, metavar="FILE", help="Published rows of your own, instead of the papers'."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Print every row and claim.")] = False,
+    as_json: AsJsonOption = False,
+) -> None:
+    """Show how right predictions are: each published number and claim, predicted, beside what is published.
+
+    A row is fitted if a value of the platform names it, otherwise held. What is predicted wrong stands first: numbers
+    that are off by more than a factor of 1.5, and claims that are predicted not to hold.
+
+    Example: firsttouch validate gh200
+    """
+    result = commands.validate(names or [], rows)
+    if as_json:
+        print_json(result.output)
+        return
+    for platform in result.value.platforms:
+        _show_platform(platform, everything)
+    print_stdout(result.value.summary)
+
+
+def _show_platform(platform: ValidatedPlatform, everything: bool) -> None:
+    print_stdout(f"{platform.platform}: {platform.title}")
+    for sentence in platform.sentences:
+        _print(sentence, "  ")
+    _group("Predicted wrong", platform.entries("wrong"), True)
+    _group("Open", platform.entries("open"), everything)
+    _group("Predicted right", platform.entries("right"), everything)
+    _not_predicted(platform.entries("not predicted"), everything)
+    print_stdout("")
+
+
+def _group(heading: str, entries: Sequence[ValidatedRow | ValidatedClaim], listed: bool) -> None:
+    if not entries:
+        return
+    print_stdout(f"  {heading}{'' if listed else f': {len(entries)} (--all lists them)'}")
+    for entry in entries if listed else ():
+        _print(_line(entry), "    ")
+
+
+def _line(entry: ValidatedRow | ValidatedClaim) -> str:
+    """An entry in words, with its role."""
+    from firsttouch.validation.results import ValidatedClaim
+
+    if isinstance(entry, ValidatedClaim):
+        return f"{entry.id} ({entry.role}): {entry.text}; {entry.why}"
+    return f"{entry.row} ({entry.role}): {entry.says} {_predicted(entry)}"
+
+
+def _predicted(row: ValidatedRow) -> str:
+    from firsttouch.text import quantity
+    from firsttouch.units import format_number
+
+    assert row.predicted is not None
+    unit = "" if row.unit == "ratio" else row.unit
+    times = f" times {'too much' if (row.ratio or 0) > 1 else 'too little'}"
+    off = (
+        "within it"
+        if row.factor == 1
+        else f"{format_number(row.factor)}{times}"
+        if math.isfinite(row.factor)
+        else "off"
+    )
+    return f"Predicted: {quantity(row.predicted, unit)} against {published_value(row)}, {off}."
+
+
+def published_value(row: ValidatedRow) -> str:
+    """What a row states, in the unit of the prediction."""
+    from firsttouch.text import quantity
+
+    unit = "" if row.unit == "ratio" else row.unit
+    ends = dict.fromkeys(quantity(value, unit) for value in (row.low, row.high))
+    hedge = f"{row.qualifier.replace('-', ' ')} " if row.qualifier else ""
+    return f"{hedge}{' to '.join(ends)}"
+
+
+def _not_predicted(entries: Sequence[ValidatedRow | ValidatedClaim], everything: bool) -> None:
+    if not entries:
+        return
+    print_stdout("  Not predicted")
+    if everything:
+        for entry in entries:
+            name = getattr(entry, "row", "") or getattr(entry, "id", "")
+            _print(f"{name}: {entry.why}", "    ")
+        return
+    for why, n in _most(entry.why for entry in entries):
+        _print(f"{n:3} {why}", "    ")
+
+
+def _most(reasons: Iterable[str]) -> list[tuple[str, int]]:
+    """The most frequent reasons; the others together."""
+    counts = Counter(reasons)
+    first = counts.most_common(_MOST_REASONS)
+    rest = sum(counts.values()) - sum(n for _, n in first)
+    return [*first, *([("for other reasons; --all lists them", rest)] if rest else [])]
+
+
+def _print(text: str, indent: str) -> None:
+    import textwrap
+
+    width = text_width()
+    print_stdout(
+        textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+    )

@@ -1,0 +1,159 @@
+"""Prices the steps of a program on memory that both agents use where it is: of one memory that both have, or of the
+host's page tables, where the agent that touches a page first decides in whose memory it is; and which memory that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
+from firsttouch.model.costs import Prices, Time, Unmeasured
+from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Moving, Pricing, missing_in_both
+from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.workload.program import Launch, Program
+from firsttouch.workload.replay import Prepared
+from firsttouch.workspace import steps
+from firsttouch.workspace.ranges import Ranges
+from firsttouch.workspace.strategies import Strategy
+
+LINE_BYTES = 128
+"""What one access of a GPU across the link moves."""
+MAPPING = "faults of the GPU on pages that are there and not in its page table"
+FLUSHES = "caches written back around kernels"
+
+
+class OneMemory(InPlace):
+    """Memory of a chip that CPU and GPU share.
+
+    mapped: the bytes of each buffer whose pages are in the GPU's page table. used: by kernels since caches were written
+    back.
+    """
+
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+        super().__init__(program, strategy, prices, entry, **how)
+        self.mapped = [Ranges() for _ in program.blocks]
+        self.page_maps.append(self.mapped)
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        super().launch(launch, prepared)
+        if launch.agent == "gpu":
+            used = sum(access.end - access.start for access, _ in prepared if self._is_priced(access.block))
+            with suppress(Unmeasured):
+                price = self.prices.cache_flush(self.strategy.allocator)
+                self.terms.add(self.phase, FLUSHES, price, used)
+
+    def use_by_cpu(self, step: steps.Use) -> None:
+        super().use_by_cpu(step)
+        self._use_uncached(step)
+
+    def use_by_gpu(self, step: steps.Use) -> None:
+        present, mapped = self.present[step.buffer], self.mapped[step.buffer]
+        missing = mapped.missing(step.start, step.end)
+        if new := sum(last - first - present.bytes_in(first, last) for first, last in missing):
+            self._touch_by_gpu(step, new)
+        there = sum(last - first for first, last in missing) - new
+        if there and self.entry.on_demand:
+            with suppress(Unmeasured):
+                price = self.prices.gpu_mapping(self.strategy.allocator)
+                self.terms.add(self.phase, MAPPING, price, there, price.of(there).at_least(self._single_fault()))
+        mapped.add(step.start, step.end)
+        self._use_uncached(step)
+
+    def _touch_by_gpu(self, step: steps.Use, new: int) -> None:
+        """Where what a kernel's first touch of new pages takes is not known, it is priced as the CPU's."""
+        try:
+            price = self.prices.gpu_touch(self.strategy.allocator)
+        except Unmeasured:
+            self.touch_host(step.buffer, step.start, step.end)
+            return
+        time = price.of(new).at_least(self._single_fault())
+        self.terms.add(self.phase, "first touch of new pages by the GPU", price, new, time)
+        self.present[step.buffer].add(step.start, step.end)
+
+    def _single_fault(self) -> Time:
+        with suppress(Unmeasured):
+            return self.prices.isolated_fault(self.strategy.allocator)
+        return Time()
+
+    def _use_uncached(self, step: steps.Use) -> None:
+        """Each pass over memory that the agent's caches do not hold takes longer."""
+        with suppress(Unmeasured):
+            price = self.prices.uncached(step.agent, self.strategy.allocator)
+            nbytes = (step.end - step.start) * self.access.passes
+            self.terms.add(self.phase, f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
+
+
+class FirstTouch(InPlace):
+    """Memory of the host's page tables, which a GPU with memory of its own uses too: a page is in the memory of the
+    agent that touched it first, and the other agent uses it across the link. Access counters may move it to the GPU.
+
+    on_gpu: the bytes of each buffer whose pages are in the GPU's memory.
+    """
+
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+        super().__init__(program, strategy, prices, entry, **how)
+        self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
+        self.on_gpu = [Ranges() for _ in program.blocks]
+        self.page_maps.append(self.on_gpu)
+
+    def use_by_cpu(self, step: steps.Use) -> None:
+        start, end = self._pages(step)
+        on_gpu = self.on_gpu[step.buffer]
+        for first, last in on_gpu.missing(start, end):
+            self.touch_host(step.buffer, first, last)
+        if there := on_gpu.bytes_in(step.start, step.end) * self.access.passes:
+            price = self.prices.cpu_fault(self.strategy.allocator)
+            self.terms.add(self.phase, "use of the GPU's memory by the CPU, across the link", price, there)
+
+    def use_by_gpu(self, step: steps.Use) -> None:
+        on_cpu, on_gpu, (start, end) = self.present[step.buffer], self.on_gpu[step.buffer], self._pages(step)
+        if new := missing_in_both(on_cpu, on_gpu, start, end):
+            self.terms.add(
+                self.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.strategy.allocator), new
+            )
+        for first, last in on_cpu.missing(start, end):
+            on_gpu.add(first, last)
+        for first, last in on_cpu.common(step.start, step.end):
+            during = self.use_across_the_link(step._replace(start=first, end=last))
+            self._count(step.buffer, first, last, during)
+
+    def _count(self, buffer: int, start: int, end: int, during: Time) -> None:
+        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them."""
+        if self.access.passes * RANGE_BYTES / LINE_BYTES < THRESHOLD:
+            return
+        try:
+            moves = self.prices.counter_moves(self.strategy.allocator)
+        except Unmeasured:
+            return
+        whole, last = moves.of(end - start), end
+        if during.value < whole.value:
+            last = (start + int((end - start) * during.value / whole.value)) // self.page * self.page
+        if last > start:
+            self.present[buffer].remove(start, last)
+            self.on_gpu[buffer].add(start, last)
+            beside = Time(0.0, 0.0, moves.of(last - start).high)
+            self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, beside)
+
+    def _pages(self, step: steps.Use) -> tuple[int, int]:
+        """The bytes of a use, rounded to whole pages."""
+        nbytes = self.program.blocks[step.buffer].nbytes
+        return step.start // self.page * self.page, min(nbytes, -(-step.end // self.page) * self.page)
+
+
+def moves(entry: AllocatorInfo, device: DeviceInfo) -> bool:
+    """Whether the driver moves pages of an allocator on faults, between memories of which the device has one."""
+    apart = not device.capabilities.shares_host_memory
+    return bool(apart and (memory_of(entry) == "migrating" or moves_pages(entry)))
+
+
+def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -> type[Pricing]:
+    """What prices a strategy, whose allocator the device states as `entry`."""
+    if strategy.duplicated:
+        return Copies
+    if device.capabilities.shares_host_memory:
+        return OneMemory
+    if moves(entry, device):
+        return Moving
+    return FirstTouch if is_plain_host(entry.name) and not entry.migrates_on_fault else InPlace

@@ -1,0 +1,124 @@
+"""Predicts the points that published rows and claims are about, in this process, each once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from firsttouch.engine.job import Job
+from firsttouch.engine.plan import make_plan
+from firsttouch.engine.planned import Planned
+from firsttouch.engine.predicting import predict_point
+from firsttouch.engine.values import parse_sets
+from firsttouch.engine.work import Work
+from firsttouch.errors import UsageError
+from firsttouch.experiment.base import Experiment
+from firsttouch.model.parameters import PARAMETERS
+from firsttouch.model.platform import Platform
+from firsttouch.papers.calls import PointsCall
+from firsttouch.papers.comparisons import values_of
+from firsttouch.papers.pooled import CONDITIONS
+from firsttouch.papers.rows import FactorValues
+from firsttouch.records.schema import SCHEMA, DeviceInfo, Record, Request, Scalar
+from firsttouch.units import size_option
+from firsttouch.work import KINDS
+
+_TAKES_VALUE = ("size", "iterations", "budget", "oversubscribe")
+"""Options of a call that are factors."""
+_ALLOWED = ("--allow-oversubscription", "--counters")
+"""Further options of calls: memory of a model is not used up, and counters that no model has are missing."""
+
+
+class PlatformPoints:
+    """The points of a platform, predicted when a call first needs them."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self._records: dict[str, Record] = {}
+
+    @cached_property
+    def devices(self) -> Sequence[DeviceInfo]:
+        """The host, and the devices."""
+        return self.platform.devices
+
+    @property
+    def hosts(self) -> list[DeviceInfo]:
+        return [device for device in self.devices if device.role == "host"]
+
+    @property
+    def gpus(self) -> list[DeviceInfo]:
+        return [device for device in self.devices if device.role != "host"]
+
+    def of(self, call: PointsCall) -> list[Record]:
+        """The records of a call's points, those that are not predicted with the reason. Raises UsageError if the call
+        has none on this platform.
+        """
+        return [self._record(planned) for planned in self._plan(call)]
+
+    def _plan(self, call: PointsCall) -> list[Planned]:
+        work = KINDS[call.kind]
+        sets: dict[str, list[Scalar]] = {name: [_word(v) for v in values] for name, values in call.sets.items()}
+        sets = {**_options(call.options), **sets}
+        if call.exceeds_memory:
+            sets.setdefault("size", ["oversubscribed"])
+        request = Request(
+            schema=SCHEMA,
+            experiments=[*call.names],
+            devices=[*call.devices],
+            preset="standard" if call.standard else "quick",
+            seed=1,
+            set=sets,
+            kind=work.name,
+            allow_oversubscription=True,
+            every_device=True,
+        )
+        return make_plan(request, self.devices, work.experiments(sets), {}, work.planning)
+
+    def _record(self, planned: Planned) -> Record:
+        if planned.key not in self._records:
+            reply = predict_point(_experiment, Job(planned=planned))
+            assert reply.record is not None
+            self._records[planned.key] = reply.record
+        return self._records[planned.key]
+
+
+def _experiment(job: Job) -> Experiment:
+    work: Work = KINDS[job.planned.kind]
+    return work.find(job.planned.point.experiment, job.planned.point.factors)
+
+
+def _word(value: Scalar) -> Scalar:
+    """A factor's value as --set takes it."""
+    return str(value) if not isinstance(value, int) or isinstance(value, bool) else value
+
+
+def _options(text: str) -> dict[str, list[Scalar]]:
+    """The factors among the options of a call, such as "--size 8GiB --set peak=measured"."""
+    words, sets = iter(shlex.split(text)), list[str]()
+    for word in words:
+        if word == "--set":
+            sets.append(next(words))
+        elif word.removeprefix("--") in _TAKES_VALUE:
+            sets.append(f"{word.removeprefix('--')}={next(words)}")
+        elif word not in _ALLOWED:
+            raise UsageError(f"{word} is no option of the calls of claims")
+    return parse_sets(sets)
+
+
+def conditions_of(factors: Iterable[Mapping[str, FactorValues]]) -> dict[str, list[Scalar]]:
+    """The conditions of a machine, such as the page of its kernel, in which the sides of a test differ."""
+    values: dict[str, list[Scalar]] = {}
+    for side in factors:
+        for name in CONDITIONS.keys() & side.keys():
+            values.setdefault(name, []).extend(values_of(side[name]))
+    return values
+
+
+def under_condition(platform: Platform, name: str, value: Scalar) -> Platform:
+    """A platform with another condition. Raises UsageError if no value of a platform states it."""
+    fact = ".".join(("machine", *CONDITIONS[name]))
+    stating = next((parameter.name for parameter in PARAMETERS if fact in parameter.facts), None)
+    if stating is None:
+        raise UsageError(f"no value of a platform states {name}")
+    return platform.changed({stating: size_option(value) if isinstance(value, int) else str(value)})

@@ -1,0 +1,165 @@
+"""Judges platforms: by published rows and claims, and by applications that were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from firsttouch.errors import UsageError
+from firsttouch.model.platform import Platform, load_platform, platform_names
+from firsttouch.model.values import ValueEntry
+from firsttouch.papers.claims import PaperClaim, all_claims
+from firsttouch.papers.rows import Paper, PaperRow, all_rows, models_of, papers
+from firsttouch.text import count, join_names, number
+from firsttouch.units import format_number
+from firsttouch.validation.points import PlatformPoints
+from firsttouch.validation.published import validated_claim, validated_row
+from firsttouch.validation.results import (
+    ErrorSummary,
+    Judged,
+    ValidatedPlatform,
+    ValidatedRow,
+    Validation,
+    ValidationOutcome,
+)
+from firsttouch.validation.rows_file import RowsFile
+
+FREE = ("fitted", "assumed")
+"""How values are known that nothing outside of the model determines."""
+_FIRST: Mapping[ValidationOutcome, int] = {"wrong": 0, "open": 1, "right": 2, "not predicted": 3}
+
+
+def validated_platforms(names: Sequence[str], rows_file: Path | None = None) -> list[ValidatedPlatform]:
+    """The platforms that are named, or all of the program's with published rows; judged by the rows of a file, or by
+    all that the papers state.
+
+    Raises:
+        UsageError: there is no such platform, the file is wrong, or nothing is published about a platform.
+    """
+    platforms = [load_platform(name) for name in names or platform_names()]
+    given = RowsFile(rows_file) if rows_file is not None else None
+    validated = []
+    for platform in platforms:
+        rows, claims = _of_file(given, platform, bool(names)) if given else _of_papers(platform)
+        if rows or claims:
+            validated.append(validated_platform(platform, rows, claims))
+        elif names:
+            raise UsageError(_nothing(platform, given))
+    if not validated:
+        raise UsageError(_nothing(None, given))
+    return validated
+
+
+def _of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim]]:
+    """What the papers state about a platform."""
+    about = {row.name for row in all_rows() if platform.name in models_of(papers()[row.paper], row.platform)}
+    rows = [row for row in all_rows() if row.name in about and row.here is not None]
+    return rows, [claim for claim in all_claims() if about.intersection(claim.rows)]
+
+
+def _of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:
+    """The rows of a file about a platform; those about its only machine, if the call names the platform."""
+    only = named and len(file.paper.platforms) == 1
+    return [row for row in file.rows if row.here and (only or platform.name in models_of(file.paper, row.platform))], []
+
+
+def _nothing(platform: Platform | None, file: RowsFile | None) -> str:
+    """Why there is nothing to validate."""
+    name = platform.name if platform else "any platform"
+    if file is not None:
+        return f"no row of {file.name} is about {name}; its rows are about {join_names(_models([file.paper]))}"
+    return f"the papers state nothing about {name}; they do about {join_names(_models(papers().values()))}"
+
+
+def _models(some: Iterable[Paper]) -> list[str]:
+    return sorted({m for paper in some for row in paper.rows if row.here for m in models_of(paper, row.platform)})
+
+
+def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Iterable[PaperClaim]) -> ValidatedPlatform:
+    """A platform, judged by rows and claims."""
+    entries, points = list(_entries(platform)), PlatformPoints(platform)
+    fitted = {row for entry in entries for row in entry.rows}
+    of_rows = [row for each in rows if (row := validated_row(each, points, fitted)) is not None]
+    of_claims = [validated_claim(claim, points, fitted) for claim in claims]
+    judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
+    result = ValidatedPlatform(
+        platform=platform.name,
+        title=platform.title,
+        digest=platform.digest,
+        values=len(entries),
+        free=sum(entry.how in FREE for entry in entries),
+        fitted=len(judged.names("fitted")),
+        held=len(judged.names("held")),
+        numbers=judged.numbers,
+        right=judged.count("right"),
+        wrong=judged.count("wrong"),
+        open=judged.count("open"),
+        sentences=[],
+        rows=[*judged.rows],
+        claims=[*judged.claims],
+    )
+    result.sentences = [*_sentences(result)]
+    return result
+
+
+def _entries(platform: Platform) -> Iterator[ValueEntry]:
+    """The values of a platform, also those that it has under conditions only."""
+    described = platform.description
+    for values in (described.values, *(part.values for part in described.when)):
+        yield from (value.entry for value in values.values() if value is not None)
+
+
+def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
+    return _FIRST[row.outcome], -row.factor if row.ratio is not None else 0.0
+
+
+# ------------------------------------------------------------------------------------------------ sentences
+
+
+def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
+    """What the judgement is, the most important first."""
+    free, held = count(judged.free, "value"), count(judged.held, "held row")
+    if judged.free > judged.held:
+        yield f"More values of {judged.platform} are free than rows are held: {free} and {held}."
+    else:
+        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held} judge it."
+    for what, errors in judged.numbers.items():
+        if errors.numbers:
+            yield _errors(what, errors)
+    decided = judged.right + judged.wrong
+    if decided or judged.open:
+        yield (
+            f"Of {count(decided, 'held claim')} that {'is' if decided == 1 else 'are'} decided, {judged.right} "
+            f"{'is' if judged.right == 1 else 'are'} predicted right; {judged.open} "
+            f"{'is' if judged.open == 1 else 'are'} open."
+        )
+    if missing := len(judged.entries("not predicted")):
+        of = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
+        yield f"{missing} of {of} {'is' if missing == 1 else 'are'} not predicted."
+
+
+def _errors(what: str, errors: ErrorSummary) -> str:
+    title = "Fitted numbers" if what == "fitted" else f"Held numbers of {what}"
+    assert errors.median is not None
+    assert errors.worst is not None
+    return (
+        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and "
+        f"{format_number(errors.worst)} at worst."
+    )
+
+
+def validation(names: Sequence[str], rows_file: Path | None) -> Validation:
+    """Judges platforms by what is published. Raises UsageError as validated_platforms."""
+    platforms = validated_platforms(names, rows_file)
+    return Validation(summary=summary_of(platforms), platforms=platforms)
+
+
+def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
+    """What validation found, in a sentence."""
+    rows = [row for platform in platforms for row in platform.rows if row.ratio is not None]
+    claims = [claim for platform in platforms for claim in platform.claims if claim.outcome != "not predicted"]
+    wrong = sum(len(platform.entries("wrong")) for platform in platforms)
+    return (
+        f"{count(len(platforms), 'platform')}: {number(len(rows))} published numbers and {number(len(claims))} claims "
+        f"are predicted, {wrong} of them wrong."
+    )

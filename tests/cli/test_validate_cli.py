@@ -1,0 +1,136 @@
+"""`firsttouch validate`: published numbers and claims beside predictions, and what is wrong in a file of rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.calls import call
+from tests.schemas import assert_valid
+
+from firsttouch.errors import NotModelled
+from firsttouch.experiment.base import Experiment, Measurement
+from firsttouch.experiments import all_experiments
+from firsttouch.harness.experiment import Application
+from firsttouch.model.platform import Platform
+from firsttouch.records.schema import Point
+
+LINK = {"h2d": 375.0, "d2h": 400.0}
+"""GB/s that stand for a prediction; the study of the GH200 states 375 and 297."""
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies are predicted, and nothing else is."""
+
+    def predict(experiment: Experiment, point: Point, platform: Platform) -> Measurement:
+        if point.experiment != "transfer":
+            raise NotModelled("only copies are")
+        rate = LINK[str(point.factors["direction"])]
+        return Measurement.predicted(rate, rate / 2, rate * 2)
+
+    for experiment in [*map(type, all_experiments().values()), Application]:
+        monkeypatch.setattr(experiment, "predict", predict)
+
+
+def validated(*words: object) -> dict[str, Any]:
+    done = call("validate", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert_valid("validate", result)
+    return result
+
+
+def a_file(folder: Path, **changes: Any) -> Path:
+    """A file with one row of a machine of the user's, whose copies reach 250 GB/s."""
+    row = {
+        "id": "mine",
+        "platform": "mine",
+        "experiment": "copies",
+        "metric": "rate",
+        "unit": "GB/s",
+        "conditions": {},
+        "value": 250,
+        "kind": "measured",
+        "section": "Sec. 1",
+        "says": "Copies reach 250 GB/s.",
+        "here": {
+            "experiment": "transfer",
+            "factors": {"direction": "h2d", "allocator": "pinned", "engine": "copy-engine"},
+            "unit": "GB/s",
+        },
+        **changes,
+    }
+    content = {
+        "source": {"title": "Mine", "authors": ["A. Body"], "venue": "none", "year": 2026},
+        "platforms": {"mine": {"name": "Mine", "description": "", "memory": "separate"}},
+        "rows": [row],
+    }
+    path = folder / "mine.json"
+    path.write_text(json.dumps(content, indent=1))
+    return path
+
+
+@pytest.mark.usefixtures("predicted")
+def test_rows_and_claims_stand_beside_predictions_and_wrong_ones_first() -> None:
+    (platform,) = validated("gh200")["platforms"]
+    rows = {row["row"].rpartition(".")[0] + "." + row["row"].rpartition(".")[2]: row for row in platform["rows"]}
+    to, back = (rows[f"grace-hopper/transfer.link.{way}.commscope"] for way in ("h2d", "d2h"))
+    assert (to["predicted"], to["ratio"], to["outcome"], to["role"]) == (375, 1, "right", "fitted")
+    assert back["ratio"] == pytest.approx(400 / 297)
+    assert platform["numbers"]["fitted"]["numbers"] == 2
+    (claim,) = (claim for claim in platform["claims"] if claim["id"] == "h2d-over-d2h")
+    assert (claim["outcome"], platform["claims"][0]["id"]) == ("wrong", "h2d-over-d2h")
+    stream = rows["grace-hopper/bandwidth.gpu.hbm.stream"]
+    assert (stream["outcome"], stream["why"]) == ("not predicted", "not modelled: only copies are")
+    printed = call("validate", "gh200").stdout
+    assert printed.index("h2d-over-d2h") < printed.index("Not predicted")
+    assert "more values of gh200 are free" in printed.lower()
+
+
+@pytest.mark.usefixtures("predicted")
+@pytest.mark.parametrize(
+    ("changes", "ratio", "outcome"),
+    [
+        ({}, 1.5, "right"),
+        ({"value": 249}, 375 / 249, "wrong"),
+        ({"value": [300, 380]}, 1, "right"),
+        ({"value": 380, "qualifier": "below"}, 1, "right"),
+        ({"value": 500, "qualifier": "more-than"}, 0.75, "right"),
+    ],
+)
+def test_rows_of_a_file_are_held(tmp_path: Path, changes: dict[str, Any], ratio: float, outcome: str) -> None:
+    (platform,) = validated("gh200", "--rows", a_file(tmp_path, **changes))["platforms"]
+    (row,) = platform["rows"]
+    assert (row["row"], row["role"], row["outcome"]) == ("mine/mine", "held", outcome)
+    assert row["ratio"] == pytest.approx(ratio)
+    assert (platform["held"], platform["claims"]) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"platform": "other"}, "mine.json:20:4: rows.0.platform: 'other' is none of the file's platforms"),
+        ({"velue": 1}, "rows.0.velue: unknown key"),
+        ({"value": {}}, "rows.0.value: expected"),
+        ({"here": None}, "rows: no row says under 'here' which measurement it corresponds to"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    done = call("validate", "gh200", "--rows", a_file(tmp_path, **changes))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_a_call_without_a_match_says_what_there_is(tmp_path: Path) -> None:
+    for words, said in (
+        (["gh20"], "unknown platform 'gh20' (did you mean 'gh200'?)"),
+        (["--rows", a_file(tmp_path)], "no row of mine is about any platform; its rows are about mine"),
+        (["h200-pcie"], "the papers state nothing about h200-pcie; they do about gh200"),
+        (["gh200", "--rows", tmp_path / "none.json"], "No such file"),
+    ):
+        done = call("validate", *words)
+        assert done.returncode == 2
+        assert said in done.stderr
