@@ -78,9 +78,9 @@ def test_rows_and_claims_stand_beside_predictions_and_wrong_ones_first() -> None
     (platform,) = validated("gh200")["platforms"]
     rows = {row["row"].rpartition(".")[0] + "." + row["row"].rpartition(".")[2]: row for row in platform["rows"]}
     to, back = (rows[f"grace-hopper/transfer.link.{way}.commscope"] for way in ("h2d", "d2h"))
-    assert (to["predicted"], to["ratio"], to["outcome"], to["role"]) == (375, 1, "right", "fitted")
+    assert (to["predicted"], to["ratio"], to["outcome"], to["role"]) == (375, 1, "right", "input")
     assert back["ratio"] == pytest.approx(400 / 297)
-    assert platform["numbers"]["fitted"]["numbers"] == 2
+    assert platform["numbers"]["inputs"]["numbers"] == 2
     (claim,) = (claim for claim in platform["claims"] if claim["id"] == "h2d-over-d2h")
     assert (claim["outcome"], platform["claims"][0]["id"]) == ("wrong", "h2d-over-d2h")
     stream = rows["grace-hopper/bandwidth.gpu.hbm.stream"]

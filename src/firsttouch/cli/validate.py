@@ -85,14 +85,10 @@ def _predicted(row: ValidatedRow) -> str:
 
     assert row.predicted is not None
     unit = "" if row.unit == "ratio" else row.unit
-    times = f" times {'too much' if (row.ratio or 0) > 1 else 'too little'}"
-    off = (
-        "within it"
-        if row.factor == 1
-        else f"{format_number(row.factor)}{times}"
-        if math.isfinite(row.factor)
-        else "off"
-    )
+    off = "within it" if row.low < row.high or row.qualifier else "the same"
+    if row.factor > 1:
+        much = "much" if (row.ratio or 0) > 1 else "little"
+        off = f"{format_number(row.factor)} times too {much}" if math.isfinite(row.factor) else "out of all proportion"
     return f"Predicted: {quantity(row.predicted, unit)} against {published_value(row)}, {off}."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -26,19 +27,26 @@ _AT_MOST, _AT_LEAST = ("below", "less-than"), ("more-than", "at-least")
 _OUTCOMES: Mapping[ClaimOutcome, ValidationOutcome] = {
     "holds": "right", "does not hold": "wrong", "no clear difference": "open", "not testable": "not predicted"
 }  # fmt: skip
+_DIGITS = 9
+"""Of ratios: what is beyond is the rounding of the computation."""
 _SAMPLES = 2
 """A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
 
 
-def role_of(rows: Collection[str], fitted: Collection[str]) -> RowRole:
-    """The role of what rests on some rows, of which `fitted` are those that values name."""
-    return "fitted" if any(row in fitted for row in rows) else "held"
+Roles: TypeAlias = Mapping[str, RowRole]
+"""The roles of the rows that values name."""
+
+
+def role_of(rows: Collection[str], roles: Roles) -> RowRole:
+    """The role of what rests on some rows: held if no value names any of them."""
+    named = {roles[row] for row in rows if row in roles}
+    return "fitted" if "fitted" in named else "input" if named else "held"
 
 
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def validated_row(row: PaperRow, points: PlatformPoints, fitted: Collection[str]) -> ValidatedRow | None:
+def validated_row(row: PaperRow, points: PlatformPoints, roles: Roles) -> ValidatedRow | None:
     """The prediction of a row; None if it states no number that corresponds to a measurement."""
     stated = stated_value(row)
     if stated is None or row.here is None:
@@ -46,7 +54,7 @@ def validated_row(row: PaperRow, points: PlatformPoints, fitted: Collection[str]
     result = ValidatedRow(
         row=row.name,
         says=row.says,
-        role=role_of([row.name], fitted),
+        role=role_of([row.name], roles),
         outcome="not predicted",
         low=stated.low,
         high=stated.high,
@@ -101,7 +109,7 @@ def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) 
 
 def _judge(result: ValidatedRow, values: Sequence[float]) -> None:
     """Fills in how far a prediction is off; of several applications that a row covers, the one that is furthest off."""
-    by_ratio = {ratio_to(result, value): value for value in values}
+    by_ratio = {round(ratio_to(result, value), _DIGITS): value for value in values}
     result.ratio = max(by_ratio, key=lambda ratio: max(ratio, 1 / ratio) if ratio > 0 else float("inf"))
     result.predicted = by_ratio[result.ratio]
     result.outcome = "right" if result.factor <= FAR_OFF else "wrong"
@@ -129,11 +137,11 @@ def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
 # ------------------------------------------------------------------------------------------------ claims
 
 
-def validated_claim(claim: PaperClaim, points: PlatformPoints, fitted: Collection[str]) -> ValidatedClaim:
+def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: Roles) -> ValidatedClaim:
     """Whether a claim is predicted to hold."""
     test = claim.test
     result = ValidatedClaim(
-        id=claim.id, rows=claim.rows, text=claim.text, role=role_of(claim.rows, fitted), outcome="not predicted"
+        id=claim.id, rows=claim.rows, text=claim.text, role=role_of(claim.rows, roles), outcome="not predicted"
     )
     if isinstance(test, Untestable):
         result.why = test.why

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from statistics import fmean, median
 from typing import Literal, TypeAlias
 
 from firsttouch.outputs import Output, Unbounded
 from firsttouch.records.schema import Struct
 
-RowRole: TypeAlias = Literal["fitted", "held"]
-"""fitted: a value of the platform names a row, which it restates or is fitted to. held: none does."""
+RowRole: TypeAlias = Literal["input", "fitted", "held"]
+"""input: a value of the platform that is stated or measured names a row, which is its source. fitted: a value that is
+fitted, derived or assumed does. held: none does.
+"""
 ValidationOutcome: TypeAlias = Literal["right", "wrong", "open", "not predicted"]
 """right, wrong: of a number, whether it is within a factor of FAR_OFF. open: values that a claim compares are within
 LEAST of each other. not predicted: no model covers it, or a value is missing.
@@ -71,11 +73,13 @@ class ValidatedClaim(ValidatedEntry, kw_only=True):
 
 
 class ErrorSummary(Struct, kw_only=True):
-    """How far predicted numbers are off. numbers: how many. median, most, worst: the factors by which half of them,
-    nine tenths and all are off at most, None without numbers. within: the part that is within a factor of FAR_OFF.
+    """How far predicted numbers are off. numbers: how many. mean, median, most, worst: the factors by which they are
+    off: the geometric mean, and those of half of them, nine tenths and all at most; None without numbers. within: the
+    part that is within a factor of FAR_OFF.
     """
 
     numbers: int
+    mean: Unbounded | None = None
     median: float | None = None
     most: float | None = None
     worst: Unbounded | None = None
@@ -84,9 +88,9 @@ class ErrorSummary(Struct, kw_only=True):
 
 class ValidatedPlatform(Struct, kw_only=True):
     """A platform, judged. values, free: how many values it has, and how many of these are fitted or assumed. fitted,
-    held: the rows that are judged, by a number or by a claim. numbers: how far fitted numbers, and held ones of
-    micro-measurements and of applications, are off. right, wrong, open: the held claims. sentences: the first is about
-    free values and rows. rows, claims: those that are wrong first.
+    held: the rows that are judged, by a number or by a claim; inputs are counted as fitted. numbers: how far inputs,
+    fitted numbers, and held ones of micro-measurements and of applications, are off. right, wrong, open: the held
+    claims. sentences: the first is about free values and rows. rows, claims: those that are wrong first.
     """
 
     platform: str
@@ -128,15 +132,16 @@ class Judged:
         known = [row for row in self.rows if row.ratio is not None]
         held = [row for row in known if row.role == "held"]
         return {
+            "inputs": error_summary(row.factor for row in known if row.role == "input"),
             "fitted": error_summary(row.factor for row in known if row.role == "fitted"),
             "micro-measurements": error_summary(row.factor for row in held if not row.application),
             "applications": error_summary(row.factor for row in held if row.application),
         }
 
-    def names(self, role: RowRole) -> set[str]:
-        """The rows of a role that are judged, by a number or by a claim."""
-        names = {row.row for row in self.rows if row.role == role and row.outcome != "not predicted"}
-        names |= {n for c in self.claims if c.role == role and c.outcome != "not predicted" for n in c.rows}
+    def names(self, *roles: RowRole) -> set[str]:
+        """The rows of some roles that are judged, by a number or by a claim."""
+        names = {row.row for row in self.rows if row.role in roles and row.outcome != "not predicted"}
+        names |= {n for c in self.claims if c.role in roles and c.outcome != "not predicted" for n in c.rows}
         return names
 
     def count(self, outcome: ValidationOutcome) -> int:
@@ -150,6 +155,7 @@ def error_summary(factors: Iterable[float]) -> ErrorSummary:
         return ErrorSummary(numbers=0)
     return ErrorSummary(
         numbers=len(ordered),
+        mean=math.exp(fmean(map(math.log, ordered))),
         median=median(ordered),
         most=ordered[math.ceil(0.9 * len(ordered)) - 1],
         worst=ordered[-1],

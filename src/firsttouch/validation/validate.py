@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -10,13 +11,15 @@ from firsttouch.model.platform import Platform, load_platform, platform_names
 from firsttouch.model.values import ValueEntry
 from firsttouch.papers.claims import PaperClaim, all_claims
 from firsttouch.papers.rows import Paper, PaperRow, all_rows, models_of, papers
-from firsttouch.text import count, join_names, number
+from firsttouch.text import count, join_names, number, percent
 from firsttouch.units import format_number
 from firsttouch.validation.points import PlatformPoints
 from firsttouch.validation.published import validated_claim, validated_row
 from firsttouch.validation.results import (
+    FAR_OFF,
     ErrorSummary,
     Judged,
+    RowRole,
     ValidatedPlatform,
     ValidatedRow,
     Validation,
@@ -26,6 +29,8 @@ from firsttouch.validation.rows_file import RowsFile
 
 FREE = ("fitted", "assumed")
 """How values are known that nothing outside of the model determines."""
+GIVEN = ("stated", "measured")
+"""How values are known that restate the rows which they name."""
 _FIRST: Mapping[ValidationOutcome, int] = {"wrong": 0, "open": 1, "right": 2, "not predicted": 3}
 
 
@@ -78,9 +83,10 @@ def _models(some: Iterable[Paper]) -> list[str]:
 def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Iterable[PaperClaim]) -> ValidatedPlatform:
     """A platform, judged by rows and claims."""
     entries, points = list(_entries(platform)), PlatformPoints(platform)
-    fitted = {row for entry in entries for row in entry.rows}
-    of_rows = [row for each in rows if (row := validated_row(each, points, fitted)) is not None]
-    of_claims = [validated_claim(claim, points, fitted) for claim in claims]
+    roles: dict[str, RowRole] = {row: "input" for entry in entries for row in entry.rows}
+    roles |= {row: "fitted" for entry in entries for row in entry.rows if entry.how not in GIVEN}
+    of_rows = [row for each in rows if (row := validated_row(each, points, roles)) is not None]
+    of_claims = [validated_claim(claim, points, roles) for claim in claims]
     judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
     result = ValidatedPlatform(
         platform=platform.name,
@@ -88,7 +94,7 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
         digest=platform.digest,
         values=len(entries),
         free=sum(entry.how in FREE for entry in entries),
-        fitted=len(judged.names("fitted")),
+        fitted=len(judged.names("input", "fitted")),
         held=len(judged.names("held")),
         numbers=judged.numbers,
         right=judged.count("right"),
@@ -115,6 +121,8 @@ def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
 
 # ------------------------------------------------------------------------------------------------ sentences
 
+_TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
+
 
 def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
     """What the judgement is, the most important first."""
@@ -139,12 +147,14 @@ def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
 
 
 def _errors(what: str, errors: ErrorSummary) -> str:
-    title = "Fitted numbers" if what == "fitted" else f"Held numbers of {what}"
+    title = _TITLES.get(what, f"Held numbers of {what}")
     assert errors.median is not None
     assert errors.worst is not None
+    assert errors.within is not None
+    worst = f"{format_number(errors.worst)} at worst" if math.isfinite(errors.worst) else "without bound at worst"
     return (
-        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and "
-        f"{format_number(errors.worst)} at worst."
+        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and {worst}, "
+        f"{percent(errors.within)} within {FAR_OFF}."
     )
 
 
