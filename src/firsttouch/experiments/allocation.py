@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_plain_host
@@ -22,6 +22,7 @@ from firsttouch.analysis.findings import (
 from firsttouch.analysis.statistics import distinct, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
+from firsttouch.experiment.modelled import predicted
 from firsttouch.experiment.presets import (
     SHORT,
     STANDARD,
@@ -34,13 +35,18 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line
+from firsttouch.model.micro import copies
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 from firsttouch.session import Session
 from firsttouch.views.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
 
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
+
 CALLS = ("allocate", "free")
-TOUCHED = {"free-cpu-touched": "cpu", "free-gpu-touched": "gpu"}
+TOUCHED: Mapping[str, Literal["cpu", "gpu"]] = {"free-cpu-touched": "cpu", "free-gpu-touched": "gpu"}
 """Frees of blocks that an agent wrote, and that agent."""
 TOUCHED_SIZE = 64 * MiB
 """Above glibc's largest threshold for mmap (32 MiB), so that free gives the pages of a block back."""
@@ -175,6 +181,16 @@ class Allocation(Experiment):
             stop=session.stop(),
         )
         return Measurement.of(outcome)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        answer = copies.calls(
+            PlatformPrices(platform),
+            allocator=point.text("allocator"),
+            call="allocate" if point["call"] == "allocate" else "free",
+            touched_by=TOUCHED.get(point.text("call")),
+            nbytes=point.size("size"),
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         usual = _most_chunks(records)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import (
@@ -31,6 +30,7 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS, EVENTS, HARDWARE
+from firsttouch.experiment.modelled import device_of, predicted, usual_only
 from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
@@ -45,6 +45,8 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
+from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, passes
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
 from firsttouch.session import Session
@@ -54,28 +56,10 @@ from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast
 from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 from firsttouch.workspace.least_moves import IN_PLACE, must_move
 
-
-@dataclass(frozen=True)
-class Touch:
-    """A pass touches the first `run` bytes of every `stride` bytes."""
-
-    run: int
-    stride: int
-    shuffled: bool = False
-
-    def places(self, size: int) -> int:
-        return size // self.stride
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 
-LINE = 128
-TOUCHES = {
-    "dense": Touch(LINE, LINE),
-    "eighth": Touch(LINE, 8 * LINE),
-    "random": Touch(LINE, LINE, shuffled=True),
-    "per-4KiB": Touch(8, 4 * KiB),
-    "per-64KiB": Touch(8, 64 * KiB),
-    "per-2MiB": Touch(8, 2 * MiB),
-}
 SPARSE = ("per-4KiB", "per-64KiB", "per-2MiB")
 PREFETCHES = {"none": ("none", 1), "whole": ("whole", 1), "iteration": ("iteration", 1), "back": ("back", 1),
               "streams-2": ("whole", 2), "streams-4": ("whole", 4)}  # fmt: skip
@@ -162,6 +146,17 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
     if RATIO in factors:
         said = [*(said or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
     return ", ".join(said) or factors.text("allocator")
+
+
+def _described(factors: Factors, device: DeviceInfo) -> dict[str, Scalar]:
+    """The counters that say which point it is."""
+    names = varied(factors, device) + [RATIO] * (RATIO in factors)
+    return {
+        "case": case_of(factors, device),
+        "family": ", ".join(names) or "base",
+        "base": "allocator" not in names,
+        "touched": TOUCHES[factors.text("touch")].places(factors.size("size")),
+    }
 
 
 def _base_point_except(*free: str, events: str = "off") -> dict[str, Scalar]:
@@ -400,14 +395,7 @@ class Migration(Experiment):
                 seed=session.seed,
                 stop=session.stop(max_samples=5 if with_events else 50),  # every fault is recorded
             )
-        names = varied(point.factors, session.info) + [RATIO] * (RATIO in point.factors)
-        counters: dict[str, Scalar] = {
-            "case": case_of(point.factors, session.info),
-            "family": ", ".join(names) or "base",
-            "base": "allocator" not in names,
-            "touched": touch.places(size),
-            **ballast.counters,
-        }
+        counters: dict[str, Scalar] = {**_described(point.factors, session.info), **ballast.counters}
         if free := as_number(ballast.counters.get("free_beside_ballast_bytes")):
             counters["ratio_reached"] = size / free
         if window is not None:
@@ -416,6 +404,24 @@ class Migration(Experiment):
             least = least_moves(point.factors, session.info)
             counters |= {f"um_least_{way}_bytes": n * len(outcome.repetitions) for way, n in least.items()}
         return Measurement.of(outcome, counters=counters)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, events="off", **{RATIO: None})
+        device, advice = device_of(point, platform), point.text("advice")
+        asked = MigrationPasses(
+            allocator=point.text("allocator"),
+            nbytes=point.size("size"),
+            touch=point.text("touch"),
+            in_order=point["order"] == "sequential",
+            advice=() if advice == "none" else tuple(advice.split("+")),
+            prefetch=PREFETCHES[point.text("prefetch")][0],
+            starts_on=point.text("starts_on"),
+            updates=point["operation"] == "update",
+            iterations=point.count("iterations"),
+        )
+        measurement = predicted(passes(PlatformPrices(platform), asked))
+        measurement.counters |= _described(point.factors, device)
+        return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         shares_memory = device is not None and device.capabilities.shares_host_memory

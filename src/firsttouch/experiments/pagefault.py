@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -24,12 +24,18 @@ from firsttouch.experiment.common import (
     allocator_names,
     unreachable,
 )
+from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, exclude, leave_out, take
 from firsttouch.figures import Line
+from firsttouch.model.micro import touches
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_seconds
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 TOUCHERS = {
     "cpu": ("cpu",),
@@ -42,6 +48,8 @@ TIMES_CPU = ("cpu", "prefault+minor")
 """The scenarios in which the CPU's accesses are timed."""
 ACCESSES = {"store": "store to", "load": "load from"}
 MAX_PAGES = 2**32
+PAGE_VALUES = {"base": "page", "huge": "huge_page"}
+"""The values of a platform that are the sizes of its host's pages."""
 PAGE_BYTES = {"base": BASE_PAGE, "huge": HUGE_PAGE}
 SINGLE_TRIALS = (100, 1000)
 """The least and the most trials of a point with one page, whose samples are a distribution of single faults."""
@@ -242,6 +250,20 @@ class PageFault(Experiment):
             counters |= _distribution(outcome.samples)
         kept = [name for name in outcome.counters if name != "shown_absent"]
         return Measurement.of(outcome, keep=kept, counters=counters)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        answer = touches.first_touch(
+            platform,
+            PlatformPrices(platform),
+            device_of(point, platform),
+            scenario=point.text("scenario"),
+            allocator=point.text("allocator"),
+            page_size=point.text("page_size"),
+            page_bytes=int(platform.quantity(f"host.{PAGE_VALUES[point.text('page_size')]}").value),
+            pages=point.count("pages"),
+            threads=point.count("threads"),
+        )
+        return predicted(answer)
 
     def derive(self, records: Sequence[Record]) -> list[Record]:
         """Adds more percentiles of single first touches, for the figure of their distribution, without those at which

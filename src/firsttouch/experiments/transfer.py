@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.allocators.properties import is_common, is_device_side, main_allocator, role
@@ -37,12 +37,18 @@ from firsttouch.experiment.common import (
     unavailable,
     unreachable,
 )
+from firsttouch.experiment.modelled import predicted, usual_only
 from firsttouch.experiment.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
+from firsttouch.model.micro import copies
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 MAX_STREAMS = 64
 ENGINES = ("copy-engine", "kernel", "cpu")
@@ -249,6 +255,18 @@ class Transfer(Experiment):
                 stop=session.stop(),
             )
             return Measurement.of(outcome, buffers=[buffer_fact("source", source), buffer_fact("target", target)])
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        usual_only(point, threads=0)
+        answer = copies.copies(
+            PlatformPrices(platform),
+            direction=point.text("direction"),
+            engine=point.text("engine"),
+            allocator=point.text("allocator"),
+            nbytes=point.size("size"),
+            whole=point["streams"] == 1 and point["chunk"] == 0,
+        )
+        return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         by_direction = {direction: rows for (direction,), rows in group_by(records, "direction").items()}

@@ -1,4 +1,4 @@
-"""MigrationPasses over data that began on the other side: what `migration` would measure."""
+"""Passes over data that began on the other side: what `migration` would measure."""
 
 from __future__ import annotations
 
@@ -9,31 +9,48 @@ from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.micro.answers import Answer, Sum, optional
 from firsttouch.records.schema import AllocatorInfo, Scalar
+from firsttouch.units import KiB, MiB
 from firsttouch.workspace.guidance import READ_MOSTLY
 from firsttouch.workspace.least_moves import IN_PLACE
 
+
+@dataclass(frozen=True)
+class Touch:
+    """A pass touches the first `run` bytes of every `stride` bytes."""
+
+    run: int
+    stride: int
+    shuffled: bool = False
+
+    def places(self, size: int) -> int:
+        return size // self.stride
+
+
 LINE = 128
 """Bytes of a line of a GPU's memory: what a touch of a few bytes reads and writes."""
+TOUCHES = {
+    "dense": Touch(LINE, LINE),
+    "eighth": Touch(LINE, 8 * LINE),
+    "random": Touch(LINE, LINE, shuffled=True),
+    "per-4KiB": Touch(8, 4 * KiB),
+    "per-64KiB": Touch(8, 64 * KiB),
+    "per-2MiB": Touch(8, 2 * MiB),
+}
 
 
 @dataclass(frozen=True)
 class MigrationPasses:
     """The conditions of a point, in the words of the experiment.
 
-    places: the touches of a pass. run: the bytes of each. in_order: a single thread touches them. advice: each hint.
-    streams: of a prefetch of the whole buffer.
+    touch: which bytes a pass touches. in_order: a single thread touches them. advice: each hint.
     """
 
     allocator: str
     nbytes: int
     touch: str
-    places: int
-    run: int
-    shuffled: bool
     in_order: bool
     advice: tuple[str, ...]
     prefetch: str
-    streams: int
     starts_on: str
     updates: bool
     iterations: int
@@ -41,7 +58,8 @@ class MigrationPasses:
     @property
     def lines_bytes(self) -> int:
         """The bytes of all lines that a pass touches."""
-        return min(self.nbytes, self.places * max(self.run, LINE))
+        touch = TOUCHES[self.touch]
+        return min(self.nbytes, touch.places(self.nbytes) * max(touch.run, LINE))
 
 
 def passes(prices: Prices, asked: MigrationPasses) -> Answer:
@@ -114,7 +132,7 @@ class _PassSum:
 
     def _own(self) -> tuple[Price, Time]:
         """A pass over the GPU's own memory."""
-        if self.asked.shuffled:
+        if TOUCHES[self.asked.touch].shuffled:
             raise NotModelled("the time of passes in random order")
         if self.asked.in_order:
             raise NotModelled("the time of passes by a single thread")
@@ -124,7 +142,7 @@ class _PassSum:
 
     def _remote(self) -> tuple[Price, Time]:
         """A pass over host memory. The link carries both directions at once; at worst, one follows the other."""
-        if self.asked.shuffled or self.asked.in_order:
+        if TOUCHES[self.asked.touch].shuffled or self.asked.in_order:
             raise NotModelled("passes across the link in random order or by a single thread")
         name = common_allocator("page-locked")
         used = [self.prices.remote("h2d", name)] + [self.prices.remote("d2h", name)] * self.asked.updates
