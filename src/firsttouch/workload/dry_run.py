@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from firsttouch.errors import UsageError
 from firsttouch.units import format_size
 from firsttouch.workers.protocol import describe
+from firsttouch.workload.host_items import items_of
 from firsttouch.workload.program import (
     Access,
     AwaitAll,
@@ -124,9 +125,10 @@ class _Recorder(Workspace):
         at_once: bool = False,
         passes: float = 1.0,
         share: float = 1.0,
+        items: int = 0,
     ) -> None:
         """The launch whose accesses were declared, each with so many passes over its bytes, or a share of those that
-        were declared for the array.
+        were declared for the array. items: that the CPU's threads share.
         """
         accesses = self._accesses
         if passes != 1 or self._passes:
@@ -136,7 +138,9 @@ class _Recorder(Workspace):
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
             self._updates.clear()
-        launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once)
+        if items:
+            accesses = [replace(a, rows=self._rows(a, items)) for a in accesses]
+        launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once, items)
         self._accesses.clear()
         if not launch.accesses:
             return
@@ -152,6 +156,14 @@ class _Recorder(Workspace):
         self._recent.append(launch)
         if len(self._recent) > UNSETTLED:
             self._settle(self._recent.pop(0))
+
+    def _rows(self, a: Access, items: int) -> int:
+        """The rows of an access if every item is a place in each of them."""
+        array = self.arrays[a.block]
+        whole = (a.end - a.start) % max(1, array.row_bytes) == 0
+        places = array.row_bytes // array.dtype.itemsize
+        count = (a.end - a.start) // array.row_bytes if whole and array.row_bytes else 1
+        return count if count > 1 and places == items and count != items else 1
 
     def _zeros(self, block: int) -> Any:
         return self.arrays[block].memory.host
@@ -246,7 +258,8 @@ class _Cpu(Cpu):
             for argument, constant in zip(arguments, entry.constant, strict=True):
                 if isinstance(argument, Array):
                     self.workspace.access(argument, reads=True, writes=not constant)
-        self.workspace.launched("cpu", kernel=entry.name, threads=over, at_once=at_once)
+        items = items_of(file.text, entry.name, dict(zip(entry.parameters, arguments, strict=True))) or over
+        self.workspace.launched("cpu", kernel=entry.name, threads=over, at_once=at_once, items=items)
 
 
 class _Queue:

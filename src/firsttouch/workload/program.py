@@ -64,7 +64,8 @@ class Access(_Item, frozen=True):
 
     passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
     migration; passes is then the part that is used. updates: of a word by atomics, of
-    which each thread group of the kernel makes one.
+    which each thread group of the kernel makes one. rows: in so many equal parts, of each of which every thread of the
+    CPU takes its share; one where an item is in one place.
     """
 
     block: int
@@ -75,13 +76,15 @@ class Access(_Item, frozen=True):
     passes: float = 1.0
     spread: str = ""
     updates: int = 0
+    rows: int = 1
 
 
 class Launch(_Item, frozen=True, tag="launch"):
     """One launch, view or load, with its accesses in the order in which they are prepared.
 
     by: a parallel kernel (or a library call), single-threaded numpy code, or a copy of a file. threads: of the kernel
-    in all; 0 if unknown. at_once: the CPU runs it while kernels use the same bytes.
+    in all; 0 if unknown. at_once: the CPU runs it while kernels use the same bytes. items: that the CPU's threads
+    share; 0 if unknown.
     """
 
     agent: Agent
@@ -90,6 +93,7 @@ class Launch(_Item, frozen=True, tag="launch"):
     kernel: str = ""
     threads: int = 0
     at_once: bool = False
+    items: int = 0
 
 
 class Swap(_Item, frozen=True, tag="swap"):

@@ -1,0 +1,242 @@
+"""Counts what a program's memory does under a strategy on a machine: faults, moves and copies, without running it.
+
+The program is replayed through the ledger of its strategy, as advice replays it; here its pages are kept one by one
+(managed.py), and nothing is priced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from firsttouch.allocators.properties import memory_of, moves_pages
+from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.pages import IN_ORDER, SCATTERED, Counts, Kind, Order, shares
+from firsttouch.model.rules.uvm import BLOCK_BYTES, Place
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.units import parse_size
+from firsttouch.workload.program import Access, Launch, Program
+from firsttouch.workload.replay import Prepared, Replay
+from firsttouch.workspace import steps
+from firsttouch.workspace.agents import SMALL_LAUNCH
+from firsttouch.workspace.guidance import BY_ITSELF, Placement
+from firsttouch.workspace.ledger import Ledger
+from firsttouch.workspace.strategies import Strategy, why_not_at_once
+
+Cause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
+PARALLEL = Order(0, at_once=2)
+"""Faults of a parallel kernel: with two of a block served together, migration's parallel touches have about as many
+services and copies a block as its events show."""
+RANDOM = "random"
+"""A touch of all bytes in no order (experiment migration)."""
+SPARSE = "per-"
+"""Begins the name of a touch of a few bytes in each stretch, such as per-64KiB (experiment migration)."""
+
+
+@dataclass(frozen=True)
+class CountingSettings:
+    """What decides counts besides program, strategy and device.
+
+    threads: of the host. kind: of managed memory. capacity: bytes of device memory that managed pages may have; None:
+    enough. initialise_threads: of the phase initialise; 0: all.
+    """
+
+    threads: int
+    kind: Kind
+    capacity: int | None = None
+    guidance: Placement = BY_ITSELF
+    place_scratch: bool = False
+    copy_control: bool = False
+    initialise_threads: int = 0
+
+
+class CountedReplay(Replay):
+    """Replays a program and counts.
+
+    moves: by phase and cause. copied: bytes to each agent by copies of the program itself. device_bytes, host_bytes:
+    what its blocks of device memory and of host memory take, apart from managed pages.
+    """
+
+    def __init__(self, program: Program, strategy: Strategy, device: DeviceInfo, settings: CountingSettings) -> None:
+        ledger = Ledger(
+            strategy,
+            device,
+            place_scratch=settings.place_scratch,
+            copy_control=settings.copy_control,
+            guidance=settings.guidance,
+            strict=False,
+        )
+        super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, device)))
+        self.strategy, self.device, self.settings = strategy, device, settings
+        capacity = settings.capacity
+        self.managed = ManagedMemory(settings.kind, None if capacity is None else capacity // BLOCK_BYTES)
+        self.moves: dict[tuple[str, Cause], Moves] = {}
+        self.copied: Counter[str] = Counter()
+        self.device_bytes = 0
+        self.most_on_device = 0
+        self.by_phase: dict[str, int] = {}
+        self._rounds: list[tuple[dict[tuple[str, Cause], Moves], Counter[str]]] = []
+        self._last = self._copy()
+        self._launch_now = Launch("cpu", ())
+        self._access: Access | None = None
+
+    # ------------------------------------------------------------------------------------------------ the replay
+
+    def play(self, wanted: Iterable[steps.Step]) -> None:
+        self._launch_now, self._access = Launch("cpu", ()), None
+        for step in wanted:
+            self._play(step)
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        self._launch_now = launch
+        for access, wanted in prepared:
+            self._access = access
+            for step in wanted:
+                self._play(step)
+
+    def swap(self, first: int, second: int) -> None:
+        self.managed.swap(first, second)
+
+    def state(self) -> Hashable:
+        return self.managed.state()
+
+    def begin_round(self) -> None:
+        self._rounds.append(self._copy())
+
+    def end_round(self) -> None:
+        self._last = self._rounds.pop()
+
+    def add_again(self, times: int) -> None:
+        moves, copied = self._last
+        for key, now in self.moves.items():
+            was = moves.get(key, Moves(now.page))
+            now.counts = now.counts.plus(now.counts.plus(was.counts, -1), times)
+            now.blocks += times * (now.blocks - was.blocks)
+        for name, count in (self.copied - copied).items():
+            self.copied[name] += times * count
+
+    def _copy(self) -> tuple[dict[tuple[str, Cause], Moves], Counter[str]]:
+        return {key: replace(moves) for key, moves in self.moves.items()}, Counter(self.copied)
+
+    # ------------------------------------------------------------------------------------------------ steps
+
+    def _of(self, cause: Cause) -> Moves:
+        return self.moves.setdefault((self.phase, cause), Moves(self.settings.kind.page))
+
+    def _play(self, step: steps.Step) -> None:
+        if isinstance(step, steps.Allocate):
+            self._allocate(step)
+        elif isinstance(step, steps.Free):
+            self._free(step)
+        elif isinstance(step, steps.Copy):
+            self.copied[step.to] += step.end - step.start
+        elif step_buffer(step) in self.managed.buffers:
+            self._play_managed(step)
+        self._note_peak()
+
+    def _play_managed(self, step: steps.Step) -> None:
+        evicted = self._of("eviction")
+        if isinstance(step, steps.Advise):
+            self.managed.advise(step.buffer, step.hint, self._of("advice"))
+        elif isinstance(step, steps.Prefault):
+            parts = shares(step.nbytes, self.settings.threads, self.settings.kind.page)
+            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=True)
+        elif isinstance(step, steps.Prefetch):
+            self.managed.prefetch(step.buffer, step.to, self._of("prefetch"), evicted)
+        elif isinstance(step, steps.ReadPages):
+            parts = shares(step.nbytes, self.settings.threads, self.settings.kind.page)
+            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=False)
+        elif isinstance(step, steps.CopyFile):
+            parts = shares(step.nbytes, step.threads or self.settings.threads)
+            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=True)
+        elif isinstance(step, steps.Use) and self.phase != "readback":
+            self._use(step, evicted)
+
+    def _use(self, step: steps.Use, evicted: Moves) -> None:
+        agent: Place = step.agent
+        if agent == "cpu" and self._launch_now.by == "file":
+            return
+        spread = self._access.spread if self._access else ""
+        stride = parse_size(spread.removeprefix(SPARSE)) if spread.startswith(SPARSE) else 0
+        order = PARALLEL if agent == "gpu" else SCATTERED if spread == RANDOM else IN_ORDER
+        self.managed.touch(
+            step.buffer,
+            agent,
+            self._parts(step),
+            self._of("cpu_fault" if agent == "cpu" else "gpu_fault"),
+            evicted,
+            writes=step.writes,
+            order=order,
+            stride=stride,
+        )
+
+    def _parts(self, step: steps.Use) -> list[tuple[int, int]]:
+        """The part of each thread."""
+        launch, nbytes = self._launch_now, step.end - step.start
+        if step.agent == "gpu" or launch.by != "kernel" or launch.threads <= SMALL_LAUNCH:
+            return [(step.start, step.end)]
+        threads = self.settings.threads
+        if self.phase == "initialise":
+            threads = self.settings.initialise_threads or threads
+        rows = self._access.rows if self._access else 1
+        each, items = nbytes // rows, launch.items
+        item = each // items if items and each % items == 0 else 1
+        parts = shares(each, threads, item)
+        return [(step.start + row * each + a, step.start + row * each + b) for row in range(rows) for a, b in parts]
+
+    def _allocate(self, step: steps.Allocate) -> None:
+        entry = self.device.allocator(step.allocator)
+        if step.side == "device":
+            self.device_bytes += -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
+        elif entry is not None and step.side == "shared":
+            if memory_of(entry) == "migrating" or moves_pages(entry):
+                self.managed.allocate(step.buffer, step.nbytes)
+            elif memory_of(entry) == "device":
+                self.device_bytes += -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
+
+    def _free(self, step: steps.Free) -> None:
+        if step.buffer in self.managed.buffers:
+            self.managed.free(step.buffer)
+
+    def _note_peak(self) -> None:
+        in_use = self.device_bytes + self.managed.bytes_on_gpu()
+        self.most_on_device = max(self.most_on_device, in_use)
+        self.by_phase[self.phase] = in_use
+
+    # ------------------------------------------------------------------------------------------------ results
+
+    def total(self, *causes: Cause, phases: Sequence[str] = ()) -> Counts:
+        """The counts of causes in phases; of all if none is named."""
+        total = Counts()
+        for (phase, cause), moves in self.moves.items():
+            if (not causes or cause in causes) and (not phases or phase in phases):
+                total = total.plus(moves.counts)
+        return total
+
+    def counters(self) -> dict[str, int]:
+        """The counters that the events of a measured run have (events/sums.py), under the same names."""
+        page, faults = self.settings.kind.page, self.total("cpu_fault", "gpu_fault")
+        called, evicted, every = self.total("prefetch"), self.total("eviction"), self.total()
+        return {
+            "um_h2d_migrations": every.copies_to_gpu,
+            "um_h2d_bytes": every.to_gpu * page,
+            "um_h2d_prefetch_bytes": called.to_gpu * page,
+            "um_h2d_fault_bytes": faults.faulted_to_gpu * page,
+            "um_h2d_speculative_bytes": (faults.to_gpu - faults.faulted_to_gpu) * page,
+            "um_d2h_migrations": every.copies_to_cpu,
+            "um_d2h_bytes": every.to_cpu * page,
+            "um_d2h_prefetch_bytes": called.to_cpu * page,
+            "um_d2h_fault_bytes": faults.faulted_to_cpu * page,
+            "um_d2h_speculative_bytes": (faults.to_cpu - faults.faulted_to_cpu) * page,
+            "um_d2h_eviction_bytes": evicted.to_cpu * page,
+            "um_cpu_faults": self.total("cpu_fault").services,
+            "um_gpu_fault_groups": self.total("gpu_fault").services,
+            "um_gpu_faults": self.total("gpu_fault").faults,
+        }
+
+
+def step_buffer(step: steps.Step) -> int:
+    """The buffer that a step is about; -1 if it is about none."""
+    return getattr(step, "buffer", -1)

@@ -1,0 +1,81 @@
+"""What moves and faults, counted without running anything, beside what the driver recorded of measured applications."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from firsttouch.apps import all_apps
+from firsttouch.harness.placements import placement_of
+from firsttouch.harness.shortage import places_scratch
+from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.pages import Kind
+from firsttouch.model.rules.releases import release_of
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import PARAMETER, Machine, Record
+from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.program import Program
+from firsttouch.workspace.strategies import STRATEGIES
+
+
+@dataclass(frozen=True)
+class CountedPoint:
+    """A measured point of an application, and what the model counts for it. rounds: of a loop that ends when data say
+    so, as they were recorded; 0 if there is none. counted: by the names of counters of records.
+    """
+
+    record: Record
+    rounds: int
+    counted: Mapping[str, int]
+
+    @property
+    def application(self) -> str:
+        return str(self.record.factors["app"])
+
+    def recorded(self, counter: str) -> int | None:
+        value = self.record.counters.get(counter)
+        return int(value) if isinstance(value, int | float) else None
+
+
+def counted_points(results: Iterable[Results]) -> Iterator[CountedPoint]:
+    """All measured points of applications of this program whose own processes were alone, on real devices."""
+    for each in results:
+        for record in each.records:
+            known = record.factors.get("app") in all_apps() and "strategy" in record.factors
+            if known and record.status == "ok" and not record.ranks:
+                yield counted_point(record, each.machine)
+
+
+def counted_point(record: Record, machine: Machine) -> CountedPoint:
+    """What the model counts for a measured point of an application, with the machine's threads, page and driver."""
+    factors = record.factors
+    app, strategy = all_apps()[str(factors["app"])], STRATEGIES[factors.text("strategy")]
+    params = {
+        name.removeprefix(PARAMETER): int(value)
+        for name, value in record.counters.items()
+        if name.startswith(PARAMETER) and isinstance(value, int | float)
+    }
+    program = _program(app.name, tuple(params.items()), 0)
+    rounds = sum(name.startswith("iteration_") for name in record.counters) if program.rounds else 0
+    if rounds:
+        program = _program(app.name, tuple(params.items()), rounds)
+    device = next(d for d in machine.devices if d.name == record.device)
+    page = machine.facts.get("memory", {}).get("page_bytes")
+    release = machine.facts.get("nvidia", {}).get("driver")
+    settings = CountingSettings(
+        int(machine.facts["cpu"]["cores_usable"]),
+        Kind(int(page or 4096), release_of(str(release or "0"))),
+        guidance=placement_of(app, factors),
+        place_scratch=places_scratch(factors),
+        copy_control=factors.get("control") == "copied",
+        initialise_threads=1 if factors.get("initialise") == "single" else 0,
+    )
+    replay = CountedReplay(program, strategy, device, settings)
+    replay.run()
+    return CountedPoint(record, rounds, replay.counters())
+
+
+@cache
+def _program(name: str, params: tuple[tuple[str, int], ...], rounds: int) -> Program:
+    return program_of(all_apps()[name], dict(params), rounds)
