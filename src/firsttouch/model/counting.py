@@ -6,29 +6,26 @@ The program is replayed through the ledger of its strategy, as advice replays it
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from firsttouch.allocators.properties import memory_of, moves_pages
 from firsttouch.model.managed import ManagedMemory, Moves
-from firsttouch.model.pages import IN_ORDER, SCATTERED, Counts, Kind, Order, shares
-from firsttouch.model.rules.uvm import BLOCK_BYTES, Place
+from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Counts, Kind, shares
+from firsttouch.model.rules.uvm import BLOCK_BYTES, COUNTED_STEP, Place
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.units import parse_size
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
 from firsttouch.workspace.agents import SMALL_LAUNCH
+from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 Cause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
-PARALLEL = Order(0, at_once=2)
-"""Faults of a parallel kernel: with two of a block served together, migration's parallel touches have about as many
-services and copies a block as its events show."""
 RANDOM = "random"
 """A touch of all bytes in no order (experiment migration)."""
 SPARSE = "per-"
@@ -55,8 +52,8 @@ class CountingSettings:
 class CountedReplay(Replay):
     """Replays a program and counts.
 
-    moves: by phase and cause. copied: bytes to each agent by copies of the program itself. device_bytes, host_bytes:
-    what its blocks of device memory and of host memory take, apart from managed pages.
+    moves: by phase and cause. device_bytes: of its blocks of device memory. most_on_device: the most of them and of the
+    memory of managed pages, as the vendor's library counts it; by_phase: at the end of each phase.
     """
 
     def __init__(self, program: Program, strategy: Strategy, device: DeviceInfo, settings: CountingSettings) -> None:
@@ -73,11 +70,10 @@ class CountedReplay(Replay):
         capacity = settings.capacity
         self.managed = ManagedMemory(settings.kind, None if capacity is None else capacity // BLOCK_BYTES)
         self.moves: dict[tuple[str, Cause], Moves] = {}
-        self.copied: Counter[str] = Counter()
         self.device_bytes = 0
         self.most_on_device = 0
         self.by_phase: dict[str, int] = {}
-        self._rounds: list[tuple[dict[tuple[str, Cause], Moves], Counter[str]]] = []
+        self._rounds: list[tuple[dict[tuple[str, Cause], Moves], dict[Agent, int]]] = []
         self._last = self._copy()
         self._launch_now = Launch("cpu", ())
         self._access: Access | None = None
@@ -109,16 +105,16 @@ class CountedReplay(Replay):
         self._last = self._rounds.pop()
 
     def add_again(self, times: int) -> None:
-        moves, copied = self._last
+        moves, transferred = self._last
         for key, now in self.moves.items():
             was = moves.get(key, Moves(now.page))
             now.counts = now.counts.plus(now.counts.plus(was.counts, -1), times)
             now.blocks += times * (now.blocks - was.blocks)
-        for name, count in (self.copied - copied).items():
-            self.copied[name] += times * count
+        for agent, nbytes in self.ledger.transferred.items():
+            self.ledger.transferred[agent] += times * (nbytes - transferred[agent])
 
-    def _copy(self) -> tuple[dict[tuple[str, Cause], Moves], Counter[str]]:
-        return {key: replace(moves) for key, moves in self.moves.items()}, Counter(self.copied)
+    def _copy(self) -> tuple[dict[tuple[str, Cause], Moves], dict[Agent, int]]:
+        return {key: replace(moves) for key, moves in self.moves.items()}, dict(self.ledger.transferred)
 
     # ------------------------------------------------------------------------------------------------ steps
 
@@ -130,8 +126,6 @@ class CountedReplay(Replay):
             self._allocate(step)
         elif isinstance(step, steps.Free):
             self._free(step)
-        elif isinstance(step, steps.Copy):
-            self.copied[step.to] += step.end - step.start
         elif step_buffer(step) in self.managed.buffers:
             self._play_managed(step)
         self._note_peak()
@@ -201,7 +195,8 @@ class CountedReplay(Replay):
             self.managed.free(step.buffer)
 
     def _note_peak(self) -> None:
-        in_use = self.device_bytes + self.managed.bytes_on_gpu()
+        managed = -(-self.managed.gpu_bytes // COUNTED_STEP) * COUNTED_STEP
+        in_use = self.device_bytes + managed
         self.most_on_device = max(self.most_on_device, in_use)
         self.by_phase[self.phase] = in_use
 
@@ -220,6 +215,9 @@ class CountedReplay(Replay):
         page, faults = self.settings.kind.page, self.total("cpu_fault", "gpu_fault")
         called, evicted, every = self.total("prefetch"), self.total("eviction"), self.total()
         return {
+            "copied_h2d_bytes": self.ledger.transferred["gpu"],
+            "copied_d2h_bytes": self.ledger.transferred["cpu"],
+            "peak_device_bytes": self.most_on_device,
             "um_h2d_migrations": every.copies_to_gpu,
             "um_h2d_bytes": every.to_gpu * page,
             "um_h2d_prefetch_bytes": called.to_gpu * page,

@@ -24,7 +24,7 @@ from firsttouch.model.pages import (
     touch_alike,
     touch_parts,
 )
-from firsttouch.model.rules.uvm import BLOCK_BYTES, Place, Policy, filled, span
+from firsttouch.model.rules.uvm import Place, filled, span
 
 Cause = Literal["fault", "prefetch", "eviction"]
 """Why pages move."""
@@ -38,12 +38,16 @@ class Moves:
     """
 
     page: int
-    counts: Counts = Counts()
+    counts: Counts = field(default_factory=Counts)
     blocks: int = 0
 
     def add(self, counts: Counts, blocks: int = 1) -> None:
         self.counts = self.counts.plus(counts, blocks)
         self.blocks += blocks
+
+
+_Stretch = tuple[int, int, int]
+"""Blocks of a buffer: its number, the first block, and the end."""
 
 
 class _Touch(NamedTuple):
@@ -56,36 +60,40 @@ class _Touch(NamedTuple):
 class ManagedMemory:
     """The pages of all managed buffers.
 
-    capacity: the blocks that the GPU's memory holds; None: as many as there are. The one whose memory was obtained
-    first goes first when it is full, whatever was used since.
+    capacity: the blocks that the GPU's memory holds; None: as many as there are. When it is full, one without pages
+    goes first, and then the one whose latest page came longest ago, whatever was used since (rules/eviction.py).
+    gpu_bytes: of the GPU's memory that belong to blocks.
     """
 
     kind: Kind
     capacity: int | None = None
     buffers: dict[int, BufferPages] = field(default_factory=dict)
-    on_gpu: int = 0
-    """Blocks that have memory of the GPU."""
-    most_on_gpu: int = 0
-    _order: deque[tuple[int, int, int]] = field(default_factory=deque)
-    """Stretches of blocks (buffer, first, end) in the order in which they got memory of the GPU."""
+    held: int = 0
+    gpu_bytes: int = 0
+    _used: deque[_Stretch] = field(default_factory=deque)
+    _unused: deque[_Stretch] = field(default_factory=deque)
 
     def allocate(self, buffer: int, nbytes: int) -> None:
         self.buffers[buffer] = BufferPages(nbytes, self.kind)
 
     def free(self, buffer: int) -> None:
         pages = self.buffers.pop(buffer)
-        self.on_gpu -= pages.blocks_with("gpu")
-        self._order = deque(piece for piece in self._order if piece[0] != buffer)
+        for first, end in pages.held():
+            self.held -= end - first
+            self.gpu_bytes -= pages.bytes_of(first, end)
+        self._used = deque(piece for piece in self._used if piece[0] != buffer)
+        self._unused = deque(piece for piece in self._unused if piece[0] != buffer)
 
     def swap(self, first: int, second: int) -> None:
         names = {first: second, second: first}
         self.buffers = {names.get(number, number): pages for number, pages in self.buffers.items()}
-        self._order = deque((names.get(buffer, buffer), a, b) for buffer, a, b in self._order)
+        self._used = deque((names.get(buffer, buffer), a, b) for buffer, a, b in self._used)
+        self._unused = deque((names.get(buffer, buffer), a, b) for buffer, a, b in self._unused)
 
     def state(self) -> tuple[object, ...]:
         """All that later counts depend on."""
         pages = ((n, tuple(b.starts), tuple(b.states), b.kind) for n, b in sorted(self.buffers.items()))
-        return (*pages, tuple(self._order) if self.capacity is not None else ())
+        return (*pages, tuple(self._used), tuple(self._unused))
 
     def advise(self, buffer: int, hint: str, moves: Moves) -> None:
         """Give advice about a buffer: preferred-AGENT, accessed-by-AGENT or read-mostly."""
@@ -109,8 +117,9 @@ class ManagedMemory:
             theirs = state.gpu & ~state.cpu if agent == "cpu" else state.cpu & ~state.gpu
             known = state.cpu_maps if agent == "cpu" else state.gpu_maps
             if theirs & ~known:
-                name = "cpu_maps" if agent == "cpu" else "gpu_maps"
-                pages.assign(first, end, state._replace(**{name: known | theirs}))
+                both = known | theirs
+                after = state._replace(cpu_maps=both) if agent == "cpu" else state._replace(gpu_maps=both)
+                pages.assign(first, end, after)
                 moves.add(Counts(mapped=(theirs & ~known).bit_count()), end - first)
 
     def touch(
@@ -178,56 +187,50 @@ class ManagedMemory:
             moves.add(counts, until - first)
             first = until
 
-    def _settle(
-        self, buffer: int, first: int, end: int, before: BlockState, after: BlockState, evicted: Moves
-    ) -> int:
+    def _settle(self, buffer: int, first: int, end: int, before: BlockState, after: BlockState, evicted: Moves) -> int:
         """Give blocks [first, end) their new state, and the GPU's memory that it needs. Returns the end of those that
-        have it: where others must leave first, as many as the longest waiting ones make room for.
+        have it: where others must leave first, as many as the next ones to leave make room for.
         """
         pages = self.buffers[buffer]
-        if after.gpu and not before.gpu:
+        if after.held and not before.held:
             if self.capacity is not None:
                 end = self._make_room(first, end, evicted)
-            self._order.append((buffer, first, end))
-            self.on_gpu += end - first
-            self.most_on_gpu = max(self.most_on_gpu, self.on_gpu)
-        elif before.gpu and not after.gpu:
-            self.on_gpu -= end - first
-            if self.capacity is not None:
-                self._forget(buffer, first, end)
+            self.held += end - first
+            self.gpu_bytes += pages.bytes_of(first, end)
+        if self.capacity is not None and after.gpu != before.gpu:
+            if before.held:
+                self._used = _without(self._used, buffer, first, end)
+                self._unused = _without(self._unused, buffer, first, end)
+            (self._used if after.gpu else self._unused).append((buffer, first, end))
         if after != before:
             pages.assign(first, end, after)
         return end
 
     def _make_room(self, first: int, end: int, evicted: Moves) -> int:
         assert self.capacity is not None
-        if free := self.capacity - self.on_gpu:
+        if (free := self.capacity - self.held) > 0:
             return min(end, first + free)
-        buffer, a, b = self._order.popleft()
+        waiting = self._unused or self._used
+        buffer, a, b = waiting.popleft()
         count = min(b - a, end - first)
         if a + count < b:
-            self._order.appendleft((buffer, a + count, b))
+            waiting.appendleft((buffer, a + count, b))
         victims = self.buffers[buffer]
         for start, stop, state in [*victims.pieces(a, a + count)]:
             after, counts = evict(state)
             victims.assign(start, stop, after)
-            evicted.add(counts, stop - start)
-        self.on_gpu -= count
+            evicted.add(counts, stop - start if counts.to_cpu else 0)
+            self.gpu_bytes -= victims.bytes_of(start, stop)
+        self.held -= count
         return first + count
 
-    def _forget(self, buffer: int, first: int, end: int) -> None:
-        """Blocks that gave their memory back leave the order."""
-        kept: deque[tuple[int, int, int]] = deque()
-        for number, a, b in self._order:
-            if number != buffer or b <= first or a >= end:
-                kept.append((number, a, b))
-                continue
-            kept += [(number, x, y) for x, y in ((a, first), (end, b)) if x < y]
-        self._order = kept
 
-    def policy(self, buffer: int) -> Policy:
-        return self.buffers[buffer].kind.policy
-
-    def bytes_on_gpu(self) -> int:
-        """The bytes of the GPU's memory that blocks hold: whole blocks, as one is obtained for one page too."""
-        return self.on_gpu * BLOCK_BYTES
+def _without(stretches: deque[_Stretch], buffer: int, first: int, end: int) -> deque[_Stretch]:
+    """The stretches without blocks [first, end) of a buffer."""
+    kept: deque[_Stretch] = deque()
+    for number, a, b in stretches:
+        if number != buffer or b <= first or a >= end:
+            kept.append((number, a, b))
+        else:
+            kept += [(number, x, y) for x, y in ((a, min(b, first)), (max(a, end), b)) if x < y]
+    return kept

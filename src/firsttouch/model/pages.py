@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from typing import NamedTuple
 
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
     THRESHOLD,
+    Destination,
     Place,
     Policy,
     copies,
@@ -34,12 +36,15 @@ Segment = tuple[int, int, int]
 
 
 class BlockState(NamedTuple):
-    """Of one block: the pages in either memory, and those that each agent can access without a fault."""
+    """Of one block: the pages in either memory, and those that each agent can access without a fault. held: memory of
+    the GPU belongs to it, which it keeps when its pages leave, until others need it.
+    """
 
     cpu: int = 0
     gpu: int = 0
     cpu_maps: int = 0
     gpu_maps: int = 0
+    held: bool = False
 
 
 EMPTY = BlockState()
@@ -57,6 +62,9 @@ class Order(NamedTuple):
 
 
 IN_ORDER, SCATTERED = Order(), Order(0)
+PARALLEL = Order(0, at_once=2)
+"""Of a parallel kernel: with two faults of a block served together, migration's parallel touches have about as many
+services and copies a block as its events show."""
 
 
 class Kind(NamedTuple):
@@ -133,7 +141,7 @@ def _moved(
         if to == "cpu"
         else Counts(to_gpu=pages, faulted_to_gpu=part, copies_to_gpu=n, new_gpu=new.bit_count(), dropped=dropped)
     )
-    return BlockState(in_cpu, in_gpu, maps["cpu"], maps["gpu"]), counts
+    return BlockState(in_cpu, in_gpu, maps["cpu"], maps["gpu"], state.held or in_gpu > 0), counts
 
 
 def serve(
@@ -147,11 +155,11 @@ def serve(
         (faulted & theirs & ~mine, _opposite(agent)),
         (faulted & ~theirs & ~mine, None),
     )
-    going: dict[tuple[Place, bool], int] = {}
+    going: dict[Destination, int] = {}
     for pages, resident in groups:
         if pages:
             to = residency(agent, writes=writes, resident=resident, policy=policy, reaches=kind.reaches(agent))
-            going[tuple(to)] = going.get(tuple(to), 0) | pages
+            going[to] = going.get(to, 0) | pages
     for (place, duplicate), pages in going.items():
         there = state.cpu if place == "cpu" else state.gpu
         wanted = pages
@@ -253,7 +261,7 @@ def evict(state: BlockState) -> tuple[BlockState, Counts]:
     Source: uvm_va_block.c, uvm_va_block_evict_chunks.
     """
     after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for=None)
-    return after._replace(cpu_maps=after.cpu_maps & ~(state.gpu & ~state.cpu)), counts
+    return after._replace(held=False), counts
 
 
 @dataclass
@@ -317,20 +325,21 @@ class BufferPages:
             total += (end - first) * (state.cpu if place == "cpu" else state.gpu).bit_count()
         return total
 
-    def blocks_with(self, place: Place) -> int:
-        """Blocks of which some page is in a memory."""
-        return sum(
-            end - first
-            for first, end, state in self.pieces(0, self.blocks)
-            if (state.cpu if place == "cpu" else state.gpu)
-        )
+    def bytes_of(self, first: int, end: int) -> int:
+        """The bytes of the GPU's memory that blocks [first, end) take: of a partial one, its big pages."""
+        last = self.leaves(end - 1) * self.kind.page
+        return (end - 1 - first) * BLOCK_BYTES + -(-last // BIG_PAGE_BYTES) * BIG_PAGE_BYTES
+
+    def held(self) -> Iterator[tuple[int, int]]:
+        """The stretches of blocks to which memory of the GPU belongs."""
+        return ((first, end) for first, end, state in self.pieces(0, self.blocks) if state.held)
 
 
 def shares(nbytes: int, threads: int, item: int = 1) -> list[tuple[int, int]]:
     """The bytes [start, end) of each thread: items are cut into equal shares (kernels/prelude.host.h)."""
     items = max(1, nbytes // item)
     cuts = [items * member // threads * item for member in range(threads)] + [nbytes]
-    return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+    return [(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 def split_blocks(

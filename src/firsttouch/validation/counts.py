@@ -11,9 +11,10 @@ from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import places_scratch
 from firsttouch.model.counting import CountedReplay, CountingSettings
 from firsttouch.model.pages import Kind
-from firsttouch.model.rules.releases import release_of
+from firsttouch.model.rules.releases import parse_release
+from firsttouch.records.factors import Factors
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import PARAMETER, Machine, Record
+from firsttouch.records.schema import PARAMETER, Machine, Record, as_number
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES
@@ -43,13 +44,13 @@ def counted_points(results: Iterable[Results]) -> Iterator[CountedPoint]:
     for each in results:
         for record in each.records:
             known = record.factors.get("app") in all_apps() and "strategy" in record.factors
-            if known and record.status == "ok" and not record.ranks:
+            if known and record.status == "ok":
                 yield counted_point(record, each.machine)
 
 
 def counted_point(record: Record, machine: Machine) -> CountedPoint:
     """What the model counts for a measured point of an application, with the machine's threads, page and driver."""
-    factors = record.factors
+    factors = Factors(record.factors)
     app, strategy = all_apps()[str(factors["app"])], STRATEGIES[factors.text("strategy")]
     params = {
         name.removeprefix(PARAMETER): int(value)
@@ -64,8 +65,8 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
     page = machine.facts.get("memory", {}).get("page_bytes")
     release = machine.facts.get("nvidia", {}).get("driver")
     settings = CountingSettings(
-        int(machine.facts["cpu"]["cores_usable"]),
-        Kind(int(page or 4096), release_of(str(release or "0"))),
+        int(as_number(machine.facts["cpu"]["cores_usable"]) or 1),
+        Kind(int(as_number(page) or 4096), parse_release(str(release or "0"))),
         guidance=placement_of(app, factors),
         place_scratch=places_scratch(factors),
         copy_control=factors.get("control") == "copied",

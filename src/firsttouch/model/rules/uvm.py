@@ -1,7 +1,7 @@
 """NVIDIA's driver of unified memory: which pages move, where they go, and in how many copies.
 
 Source: kernel-open/nvidia-uvm of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04. A block is what the driver
-manages at once: up to 2 MiB of virtual memory, aligned to that. Sets of its pages are whole numbers, page i being bit i.
+manages at once: up to 2 MiB of virtual memory, aligned to that. Sets of its pages are whole numbers: page i is bit i.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ BATCH: Final = 256
 """UVM_PERF_FAULT_BATCH_COUNT_DEFAULT (uvm_gpu_replayable_faults.h): the most faults that are taken at once."""
 
 
+COUNTED_STEP: Final = 128 << 20
+"""The vendor's management library counts the memory of managed pages in such steps: in all records of results/."""
 STAYS_PREFERRED: Final = (590, 44, 1)
 """The release since which faults take nothing along out of the preferred location (uvm_perf_prefetch.c)."""
 
@@ -117,8 +119,8 @@ def residency(
         resident: where the page is; None if nobody has touched it.
         reaches: the memories that the agent can access, its own among them.
 
-    Source: uvm_va_block.c, block_select_processor_residency, in its order; without thrashing, which is another rule, and
-    without what only memory of the system's allocator (HMM) or another process meets.
+    Source: uvm_va_block.c, block_select_processor_residency, in its order; without thrashing, which is another rule,
+    and without what only memory of the system's allocator (HMM) or another process meets.
     """
     if policy.read_mostly:
         return Destination(agent, duplicated=not writes)

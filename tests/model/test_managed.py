@@ -1,0 +1,91 @@
+"""The page map of managed memory: what never happens, whatever is done."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.pages import PARALLEL, Kind, shares
+from firsttouch.model.rules.uvm import BLOCK_BYTES
+
+KIND = Kind(4096, (580, 142))
+SIZES = (5 * BLOCK_BYTES + 12_288, 40_960, 3 * BLOCK_BYTES)
+
+
+def played(seed: int, capacity: int | None) -> tuple[ManagedMemory, Moves]:
+    """Random touches, prefetches and advice on three buffers."""
+    random_ = random.Random(seed)
+    memory, moves = ManagedMemory(KIND, capacity), Moves(KIND.page)
+    for buffer, nbytes in enumerate(SIZES):
+        memory.allocate(buffer, nbytes)
+    for _ in range(60):
+        buffer = random_.randrange(len(SIZES))
+        start, end = sorted(random_.sample(range(SIZES[buffer]), 2))
+        act = random_.choice(("cpu", "cpu", "gpu", "gpu", "prefetch", "read-mostly"))
+        if act == "prefetch":
+            memory.prefetch(buffer, random_.choice(("cpu", "gpu")), moves, moves)
+        elif act == "read-mostly":
+            memory.advise(buffer, act, moves)
+        elif act == "gpu":
+            memory.touch(buffer, "gpu", [(start, end)], moves, moves, writes=random_.random() < 0.5, order=PARALLEL)
+        else:
+            parts = [(start + a, start + b) for a, b in shares(end - start, 4)]
+            memory.touch(buffer, "cpu", parts, moves, moves, writes=random_.random() < 0.5)
+        if capacity is not None:
+            assert memory.held <= capacity
+    return memory, moves
+
+
+@pytest.mark.parametrize("capacity", [None, 9, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_pages_are_conserved_and_never_more_than_fit(seed: int, capacity: int | None) -> None:
+    memory, moves = played(seed, capacity)
+    counts = moves.counts
+    in_gpu = sum(buffer.pages_in("gpu") for buffer in memory.buffers.values())
+    in_cpu = sum(buffer.pages_in("cpu") for buffer in memory.buffers.values())
+    both = sum(
+        (end - first) * (state.cpu & state.gpu).bit_count()
+        for buffer in memory.buffers.values()
+        for first, end, state in buffer.pieces(0, buffer.blocks)
+    )
+    assert in_gpu + in_cpu - both == counts.new_cpu + counts.new_gpu
+    assert sum(b.blocks for b in memory.buffers.values()) >= memory.held
+    for buffer in [*memory.buffers]:
+        memory.free(buffer)
+    assert (memory.held, memory.gpu_bytes) == (0, 0)
+
+
+def test_sweeps_over_more_than_fits_miss_always() -> None:
+    # uvm_pmm_gpu.c: what became resident first leaves first, so that nothing is there when its turn comes.
+    memory, touched, evicted = ManagedMemory(KIND, 8), Moves(4096), Moves(4096)
+    memory.allocate(0, 10 * BLOCK_BYTES)
+    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], Moves(4096), evicted, writes=True)
+    for _ in range(5):
+        memory.touch(0, "gpu", [(0, 10 * BLOCK_BYTES)], touched, evicted, writes=True)
+    assert touched.counts.to_gpu == 5 * 10 * 512
+    assert evicted.counts.to_cpu == (5 * 10 - 8) * 512
+
+
+def test_an_access_within_what_fits_moves_it_once() -> None:
+    memory, touched, evicted = ManagedMemory(KIND, 10), Moves(4096), Moves(4096)
+    memory.allocate(0, 10 * BLOCK_BYTES)
+    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], Moves(4096), evicted, writes=True)
+    for _ in range(5):
+        memory.touch(0, "gpu", [(0, 10 * BLOCK_BYTES)], touched, evicted, writes=True)
+    assert (touched.counts.to_gpu, evicted.counts.to_cpu) == (10 * 512, 0)
+
+
+def test_a_write_ends_the_copies_of_duplicated_pages() -> None:
+    memory, moves = ManagedMemory(KIND), Moves(4096)
+    memory.allocate(0, BLOCK_BYTES)
+    memory.touch(0, "cpu", [(0, BLOCK_BYTES)], moves, moves, writes=True)
+    memory.advise(0, "read-mostly", moves)
+    memory.touch(0, "gpu", [(0, BLOCK_BYTES)], moves, moves, writes=False)
+    assert (memory.buffers[0].pages_in("cpu"), memory.buffers[0].pages_in("gpu")) == (512, 512)
+    before = moves.counts.services
+    memory.touch(0, "cpu", [(0, BLOCK_BYTES)], moves, moves, writes=False)
+    assert moves.counts.services == before
+    memory.touch(0, "gpu", [(0, 4096)], moves, moves, writes=True)
+    assert memory.buffers[0].pages_in("cpu") < 512
