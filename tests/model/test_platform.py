@@ -69,12 +69,12 @@ LINK = {"value": 100, "unit": "GB/s", "how": "measured", "source": "my run"}
 
 
 def test_a_file_states_what_differs_from_another(tmp_path: Path) -> None:
-    changes = {"device": {"facts": {"multiprocessors": 10}, "allocators": {"vmm": None}}, "title": "mine"}
+    changes = {"device": {"facts": {"clock_khz": 10}, "allocators": {"vmm": None}}, "title": "mine"}
     platform = load_platform(write(tmp_path / "mine.json", changes, **{"link.h2d": LINK, "link.d2h": None}))
     assert platform.quantity("link.h2d").value == 100
     assert platform.quantity("link.h2d").ground.platform.endswith("mine.json")
     assert platform.quantity("host.page").ground.platform == "gh200"
-    assert (platform.title, platform.device.facts["multiprocessors"]) == ("mine", 10)
+    assert (platform.title, platform.device.facts["clock_khz"]) == ("mine", 10)
     assert platform.device.allocator("vmm") is None
     assert not platform.has("link.d2h")
 
@@ -114,7 +114,7 @@ WRONG: Sequence[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"device": {"name": "cuda:0"}}, {}, "device.name: unknown key"),
     ({"device": {"capabilities": {"page_migrations": True}}}, {}, "device.capabilities.page_migrations: unknown key"),
     ({"device": {"allocators": {"malloc": {"gpu": "maybe"}}}}, {}, "device.allocators.malloc.gpu: invalid enum value"),
-    ({"device": {"facts": {"memory_bytes": 1}}}, {}, "facts.memory_bytes: it follows from the value device.memory"),
+    ({"device": {"facts": {"line_bytes": 1}}}, {}, "device.facts.line_bytes: it follows from the value device.line"),
     ({"host": []}, {}, "host: expected 'object', got 'array'"),
     ({"when": [{"device": {}}]}, {}, "when.0: 'if' is missing or empty"),
     ({"when": [{"if": {"xnack": "on"}}]}, {}, "when.0.if.xnack: 'on' is not 0 or 1"),

@@ -90,10 +90,9 @@ def _table(values: Sequence[PlatformEntry]) -> object:
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("value", no_wrap=True)
-    table.add_column("", overflow="fold")
+    table.add_column("", max_width=20)
     table.add_column("how", no_wrap=True)
     table.add_column("from", overflow="fold", ratio=1)
     for value in values:
-        rows = f" ({', '.join(value.rows)})" if value.rows else ""
-        table.add_row(value.name, value.text, value.how, f"{value.source}{rows}")
+        table.add_row(value.name, value.text, value.how, "\n".join([value.source, *value.rows]))
     return table

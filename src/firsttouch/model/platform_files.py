@@ -28,6 +28,8 @@ from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceI
 DEEPEST = 4
 """Most files that a file may extend, one through the other."""
 _FOLDER = Path(str(files("firsttouch.model") / "platforms"))
+COMMON = "./common/"
+"""Where the platforms of the program find what several have in common."""
 _OWN_KEYS = ("name", "peers", "available", "reason", "environment")
 """Fields of a device that a file does not state, since they follow from the machine and the call."""
 
@@ -176,6 +178,11 @@ def _load(name: str, path: Path, above: Sequence[Path]) -> Description:
     return _Loader(name, json_file, file, _base(file, json_file, path, above)).description()
 
 
+def _is_machine(name: str) -> bool:
+    """Whether a base is a machine of its own, not what several platforms of the program have in common."""
+    return not name.startswith(COMMON)
+
+
 def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[Path]) -> Description | None:
     if not file.extends:
         return None
@@ -189,7 +196,7 @@ def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[P
     chain = [*above, path.resolve()]
     if base.resolve() in chain:
         json_file.fail(("extends",), f"'{file.extends}' extends this file in turn, in a circle")
-    if len(chain) > DEEPEST:
+    if len(chain) > DEEPEST and _is_machine(file.extends):
         json_file.fail(("extends",), f"one file extends another more than {DEEPEST} deep; state it in fewer")
     if not base.is_file():
         json_file.fail(("extends",), f"there is no file '{file.extends}'")
@@ -217,18 +224,23 @@ class _Loader:
         self._checked(device_info, host, "host")
         self._checked(lambda fields: peer_info(fields, ""), {"access": "none", **peer}, "peer")
         values = {**(base.values if base else {}), **self._values(file.parameters, "parameters")}
+        self._check_facts(file.device, values, "device")
+        self._check_facts(file.host, values, "host")
+        for i, part in enumerate(file.when):
+            self._check_facts(part.device, values, "device", "when", i)
+            self._check_facts(part.host, values, "host", "when", i)
         parts = [self._conditional(part, i, device, host) for i, part in enumerate(file.when)]
         content = encode_json(self._json.value, order="sorted")
         return Description(
             title=file.title or (base.title if base else ""),
-            notes=[*(base.notes if base else ()), *filter(None, [file.note])],
+            notes=[*(base.notes if base and _is_machine(file.extends) else ()), *filter(None, [file.note])],
             device=device,
             host=host,
             peer=peer,
             devices=file.devices or (base.devices if base else 1),
             values={name: value for name, value in values.items() if value is not None},
             when=[*(base.when if base else ()), *parts],
-            bases=[file.extends, *base.bases] if base else (),
+            bases=[*([file.extends] if _is_machine(file.extends) else []), *base.bases] if base else (),
             digest=hashlib.sha256((base.digest.encode() if base else b"") + content).hexdigest(),
         )
 
@@ -237,20 +249,19 @@ class _Loader:
 
     def _checked(self, make: Any, fields: Mapping[str, Any], *path: str | int) -> None:
         try:
-            made = make(fields)
+            make(fields)
         except WrongValue as error:
             self._fail(str(error), *path, *error.steps)
-        if isinstance(made, DeviceInfo):
-            for fact in made.facts:
-                if stating := next((p for p in self._stating(path[-1]) if fact in p[1]), None):
-                    self._fail(f"it follows from the value {stating[0]}; state that", *path, "facts", fact)
 
-    @staticmethod
-    def _stating(section: str | int) -> Sequence[tuple[str, Sequence[str]]]:
-        """The values that state facts of a device, with those facts."""
-        from firsttouch.model.parameters import PARAMETERS
-
-        return [(p.name, [f.partition(".")[2] for f in p.facts if f.startswith(f"{section}.")]) for p in PARAMETERS]
+    def _check_facts(
+        self, fields: Mapping[str, Any], values: Mapping[str, Any], section: str, *above: str | int
+    ) -> None:
+        """A fact of a device that follows from a value is not stated beside it."""
+        known = [entry for name in values if (entry := parameter(name))]
+        stating = {fact: entry.name for entry in known for fact in entry.facts}
+        for fact in fields.get("facts", {}):
+            if name := stating.get(f"{section}.{fact}"):
+                self._fail(f"it follows from the value {name}; state that", *above, section, "facts", fact)
 
     def _values(self, raw: Mapping[str, Any], *path: str | int) -> dict[str, Value | None]:
         values: dict[str, Value | None] = {}
