@@ -229,12 +229,14 @@ def run_app(
     timeline: bool = False,
     counters: bool = False,
     placements: bool = False,
+    explain: bool = False,
 ) -> dict[str, Any]:
     """Runs applications under memory strategies as `firsttouch app` does, and returns what that prints with --json.
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
     host and device memory over time. relative_to: the strategy that ratios are to, by default explicit. placements: try
-    other advice and prefetches of single buffers. what_if, counters, ranks, trust_verified, wait: as of `run`.
+    other advice and prefetches of single buffers. explain: say where predicted time goes. what_if, counters, ranks,
+    trust_verified, wait: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
@@ -262,6 +264,7 @@ def run_app(
         wait=wait,
         counters=counters,
         placements=placements,
+        explain=explain,
         relative_to=relative_to,
         all_names=not names,
     )

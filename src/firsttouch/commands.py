@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
     from firsttouch.model.listing import PlatformsOutput
+    from firsttouch.outcomes.explanations import Explanation
     from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
@@ -194,6 +195,27 @@ class Measured:
 
     outcome: RunOutcome
     conclusions: Conclusions
+
+
+def check_explained(devices: Sequence[str]) -> None:
+    """Raises UsageError if predictions for these devices cannot be explained, because they are measured."""
+    from firsttouch.machine.backends import is_modelled
+
+    if not devices or not all(map(is_modelled, devices)):
+        raise UsageError("--explain says what a prediction follows from; give --device model:PLATFORM, without others")
+
+
+def explained(work: Work, outcome: RunOutcome) -> list[Explanation]:
+    """Explains the predictions of a run, in its summary too, and writes a trace of them into its directory."""
+    from firsttouch.events.predicted_trace import write_predicted_trace
+    from firsttouch.harness.explaining import explain
+    from firsttouch.records.schema import Factors
+
+    records = outcome.results.records
+    explanations = explain(records, lambda record: work.find(record.experiment, Factors(record.factors)))
+    write_predicted_trace(outcome.directory, records)
+    outcome.summary["explanations"] = explanations
+    return explanations
 
 
 def measured(outcome: RunOutcome) -> CommandResult[Measured]:

@@ -163,6 +163,7 @@ def measure(
     modules: Strings,
     trust_verified: PathLike | None,
     placements: bool = False,
+    explain: bool = False,
     **options: Any,
 ) -> Data:
     """Carries out `firsttouch run` or `firsttouch app`."""
@@ -184,7 +185,12 @@ def measure(
         trust=None if trust_verified is None else read_verified_facts(Path(trust_verified)).apply,
         **options,
     )
-    return _builtins(commands.measured(run(work, given, _Silent())))
+    if explain:
+        commands.check_explained(given.devices)
+    outcome = run(work, given, _Silent())
+    if explain:
+        commands.explained(work, outcome)
+    return _builtins(commands.measured(outcome))
 
 
 class _Silent:

@@ -16,6 +16,7 @@ import msgspec
 from firsttouch.allocators.methods import Cell
 from firsttouch.errors import unknown
 from firsttouch.examples import Example
+from firsttouch.outcomes.explanations import Explanation
 from firsttouch.outcomes.placements import RankedPlacement
 from firsttouch.outcomes.report import PointSummary
 from firsttouch.outputs import INFINITE, Output
@@ -71,10 +72,14 @@ class RunOutput(Output, frozen=True, kw_only=True, tag="firsttouch-run/1"):
 
 
 class AppOutput(RunOutput, frozen=True, kw_only=True, tag="firsttouch-app/1"):
-    """What `firsttouch app --json` prints: as `run`, with a row for each point, and rankings of placements."""
+    """What `firsttouch app --json` prints: as `run`, with a row for each point, and rankings of placements.
+
+    explanations: with --explain, why predicted times are what they are.
+    """
 
     applications: Sequence[PointSummary]
     placements: Sequence[RankedPlacement]
+    explanations: Sequence[Explanation] = ()
 
 
 class ReportedDirectory(msgspec.Struct, kw_only=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from firsttouch import commands
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
     AsJsonOption,
@@ -74,6 +75,14 @@ def command(
         typer.Option(
             "--placements",
             help="Try other advice and prefetches of single buffers, and rank them against what strategies do.",
+        ),
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say where predicted time goes, which values of the platform decide it, and where another strategy "
+            "becomes the fastest.",
         ),
     ] = False,
     device: Annotated[
@@ -163,7 +172,16 @@ def command(
     if list_only:
         show_list(APP, options, as_json)
     else:
-        raise typer.Exit(measure(APP, options, as_json, _show))
+        if explain:
+            commands.check_explained(options.devices)
+        raise typer.Exit(measure(APP, options, as_json, _show_explained if explain else _show, explain=explain))
+
+
+def _show_explained(outcome: RunOutcome) -> None:
+    from firsttouch.cli.explained import show
+
+    _show(outcome)
+    show(outcome.summary["explanations"])
 
 
 def _show(outcome: RunOutcome) -> None:

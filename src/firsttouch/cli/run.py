@@ -142,9 +142,16 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
     return read_verified_facts(directory).apply
 
 
-def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunOutcome], None] | None = None) -> int:
+def measure(
+    work: Work,
+    options: RunOptions,
+    as_json: bool,
+    show: Callable[[RunOutcome], None] | None = None,
+    *,
+    explain: bool = False,
+) -> int:
     """Carries out a call and returns the exit status. show: prints the outcome before the first screen, instead of
-    the findings after it.
+    the findings after it. explain: whether predictions are explained.
     """
     from firsttouch.cli.progress import RunProgress
     from firsttouch.engine.runner import run
@@ -166,6 +173,8 @@ def measure(work: Work, options: RunOptions, as_json: bool, show: Callable[[RunO
         print_failure(f"{error}{kept}", 1, as_json, work.name)
         return 1
     with code_of_modules(options.modules, options.timeout):
+        if explain:
+            commands.explained(work, outcome)
         result = commands.measured(outcome)
     if as_json:
         print_json(result.output)

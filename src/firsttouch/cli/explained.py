@@ -1,0 +1,56 @@
+"""Prints why predicted times are what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from firsttouch.cli.console import Console
+from firsttouch.cli.output import print_stdout
+from firsttouch.text import quantity
+from firsttouch.units import format_size
+
+if TYPE_CHECKING:
+    from firsttouch.outcomes.explanations import ExplainedPoint, Explanation
+
+MOST_TERMS = 6
+
+
+def show(explanations: Sequence[Explanation]) -> None:
+    """Prints the terms of each strategy, the values that move its time most, and where another becomes the fastest."""
+    for explanation in explanations:
+        size = format_size(explanation.size) if isinstance(explanation.size, int) else explanation.size
+        print_stdout("")
+        print_stdout(f"Predicted for {explanation.platform}: {explanation.app}, {size}. Where the time goes:")
+        for point in explanation.strategies:
+            _show_point(point)
+        for crossing in explanation.crossings:
+            print_stdout(f"Predicted for {explanation.platform}: {crossing.text}.")
+
+
+def _show_point(point: ExplainedPoint) -> None:
+    from rich.table import Table
+
+    print_stdout("")
+    print_stdout(f"{point.strategy}: {_ms(point.ms)} ({_ms(point.low)} to {_ms(point.high)})")
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for term in point.terms[:MOST_TERMS]:
+        amount = f"{format_size(term.bytes)}, {term.count:,} times" if term.bytes else f"{term.count:,} times"
+        share = f"{term.ms / point.ms:.0%}" if point.ms else ""
+        table.add_row(share, _ms(term.ms), term.phase, f"{term.what} ({amount})")
+    if rest := point.terms[MOST_TERMS:]:
+        table.add_row("", _ms(sum(term.ms for term in rest)), "", f"{len(rest)} more")
+    Console().print(table)
+    for value in point.values:
+        print_stdout(
+            f"  {value.name} ({value.value}): {_ms(value.low_ms)} to {_ms(value.high_ms)} over its range; "
+            f"{_ms(value.tenth_ms)} if it is a tenth more"
+        )
+
+
+def _ms(value: float) -> str:
+    return quantity(value, "ms")
