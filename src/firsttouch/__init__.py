@@ -111,14 +111,15 @@ def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:
 def validate(
     *names: str,
     rows: str | os.PathLike[str] | None = None,
+    measured: Iterable[str | os.PathLike[str]] = (),
 ) -> dict[str, Any]:
     """What `firsttouch validate --json` prints: how right predictions are for the machines of platform files.
 
-    rows: a file of published rows to judge by.
+    rows: a file of published rows to judge by. measured: results of applications to judge by.
     """
     from firsttouch import library
 
-    return library.validate(names, rows)
+    return library.validate(names, rows, [*measured])
 
 
 def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | None = None) -> dict[str, Any]:

@@ -378,10 +378,10 @@ def claims(directories: Sequence[Path]) -> CommandResult[Claims]:
     return CommandResult(claims(directories))
 
 
-def validate(names: Sequence[str], rows: Path | None) -> CommandResult[Validation]:
+def validate(names: Sequence[str], rows: Path | None, measured: Sequence[Path]) -> CommandResult[Validation]:
     from firsttouch.validation.validate import validation
 
-    return CommandResult(validation(names, rows))
+    return CommandResult(validation(names, rows, measured))
 
 
 # ------------------------------------------------------------------------------------------------ files

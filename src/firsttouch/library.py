@@ -136,8 +136,8 @@ def claims(directories: Sequence[PathLike]) -> Data:
     return _builtins(commands.claims([*map(Path, directories)]))
 
 
-def validate(names: Sequence[str], rows: PathLike | None) -> Data:
-    return _builtins(commands.validate(names, None if rows is None else Path(rows)))
+def validate(names: Sequence[str], rows: PathLike | None, measured: Sequence[PathLike]) -> Data:
+    return _builtins(commands.validate(names, None if rows is None else Path(rows), [*map(Path, measured)]))
 
 
 def interfaces(directory: PathLike, kind: Strings) -> Data:

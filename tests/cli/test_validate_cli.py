@@ -134,3 +134,39 @@ def test_a_call_without_a_match_says_what_there_is(tmp_path: Path) -> None:
         done = call("validate", *words)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
+    runs = [word for n in (5, 8) for word in ("--measured", RESULTS / f"h200-apps-{n}")]
+    (judged,) = validated("h200-pcie", *runs)["measured"]
+    errors = [strategy["error"] for strategy in judged["strategies"]]
+    assert len(errors) == judged["points"] >= 20
+    assert errors == sorted(errors, reverse=True)
+    assert judged["median_error"] < 0.25
+    assert judged["in_order"] > 0.9
+    printed = call("validate", *runs).stdout
+    assert "The difference to explicit is off by" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gh200", "--measured", "h200-apps-5"], "nothing was measured on NVIDIA GH200 480GB, the device of gh200"),
+        (["--measured", "xeon-vm-apps"], "no platform describes"),
+        (["h200-pcie", "--measured", "h200-message"], "no application was measured on NVIDIA H200"),
+        (["--measured", "none"], "holds no results"),
+    ],
+)
+def test_measured_results_without_a_match_are_refused(words: list[str], said: str) -> None:
+    done = call(
+        "validate",
+        *(
+            RESULTS / word if before == "--measured" else word
+            for before, word in zip(["", *words], words, strict=False)
+        ),
+    )
+    assert done.returncode == 2
+    assert said in done.stderr

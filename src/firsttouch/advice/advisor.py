@@ -21,6 +21,7 @@ from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.platform import MissingValue
 from firsttouch.model.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
 from firsttouch.model.terms import Term
 from firsttouch.records.reading import Results, has_results, load_results
@@ -249,6 +250,8 @@ def estimates(
             terms[name] = estimate(workload, strategy, prices)
         except Unmeasured as missing:
             absent.append(Absent(name, NOT_MEASURED, str(missing), perhaps_faster=True))
+        except MissingValue as missing:
+            absent.append(Absent(name, f"{NOT_ESTIMATED}: {missing}", perhaps_faster=True))
         except Impossible as why:
             absent.append(Absent(name, str(why)))
         except NotEstimated as why:

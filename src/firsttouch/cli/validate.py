@@ -16,8 +16,10 @@ from firsttouch.cli.output import print_json, print_stdout, text_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from firsttouch.validation.results import ValidatedClaim, ValidatedPlatform, ValidatedRow
+    from firsttouch.validation.results import MeasuredJudgement, ValidatedClaim, ValidatedPlatform, ValidatedRow
 
+MOST = 12
+"""The most strategies of applications that are printed without --all."""
 _MOST_REASONS = 5
 
 
@@ -32,6 +34,10 @@ def command(
         Path | None,
         typer.Option("--rows", parser=path, metavar="FILE", help="Published rows of your own, instead of the papers'."),
     ] = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option("--measured", parser=path, metavar="DIR", help="Judge by applications that were measured."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print every row and claim.")] = False,
     as_json: AsJsonOption = False,
 ) -> None:
@@ -42,10 +48,12 @@ def command(
 
     Example: firsttouch validate gh200
     """
-    result = commands.validate(names or [], rows)
+    result = commands.validate(names or [], rows, measured or [])
     if as_json:
         print_json(result.output)
         return
+    for judged in result.value.measured:
+        _show_measured(judged, everything)
     for platform in result.value.platforms:
         _show_platform(platform, everything)
     print_stdout(result.value.summary)
@@ -121,6 +129,27 @@ def _most(reasons: Iterable[str]) -> list[tuple[str, int]]:
     first = counts.most_common(_MOST_REASONS)
     rest = sum(counts.values()) - sum(n for _, n in first)
     return [*first, *([("for other reasons; --all lists them", rest)] if rest else [])]
+
+
+def _show_measured(judged: MeasuredJudgement, everything: bool) -> None:
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+    from firsttouch.text import percent, quantity
+
+    print_stdout(f"{judged.platform}, judged by {', '.join(judged.directories)}")
+    for sentence in judged.sentences:
+        _print(sentence, "  ")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("application", "size", "strategy", "measured", "estimated", "error"):
+        table.add_column(heading, justify="left" if heading in ("application", "strategy") else "right")
+    for row in judged.strategies if everything else judged.strategies[:MOST]:
+        times = (quantity(ms, "ms") for ms in (row.measured_ms, row.estimated_ms))
+        table.add_row(row.application, row.size, row.strategy, *times, percent(row.error))
+    Console().print(table)
+    if (more := len(judged.strategies) - MOST) > 0 and not everything:
+        print_stdout(f"{more} more: --all")
+    print_stdout("")
 
 
 def _print(text: str, indent: str) -> None:

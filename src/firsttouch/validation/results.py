@@ -114,10 +114,46 @@ class ValidatedPlatform(Struct, kw_only=True):
         return [entry for entry in each if entry.outcome == outcome]
 
 
+class ValidatedStrategy(Struct, kw_only=True):
+    """The error of one strategy of a measured application. measured_ms, estimated_ms: its difference to the baseline.
+    error: of the difference, as a part of the measured whole time.
+    """
+
+    application: str
+    size: str
+    strategy: str
+    measured_ms: float
+    estimated_ms: float
+    error: float
+
+
+class MeasuredJudgement(Struct, kw_only=True):
+    """A platform judged by applications that were measured, in differences to the baseline strategy.
+
+    directories: of the applications. cases: applications at one size. median_error, most_error: half of the errors and
+    nine tenths are at most these parts of the measured time. pairs, in_order: the pairs of strategies whose measured
+    times differ clearly, and the part of them whose estimates have the same order. not_estimated: why strategies have
+    no estimate. strategies: the worst first.
+    """
+
+    platform: str
+    directories: list[str]
+    cases: int
+    points: int
+    median_error: float | None
+    most_error: float | None
+    pairs: int
+    in_order: float | None
+    not_estimated: str
+    sentences: list[str]
+    strategies: list[ValidatedStrategy]
+
+
 class Validation(Output, frozen=True, kw_only=True, tag="firsttouch-validate/1"):
     """What `firsttouch validate --json` prints."""
 
     platforms: list[ValidatedPlatform]
+    measured: list[MeasuredJudgement] = []
 
 
 @dataclass(frozen=True)

@@ -158,8 +158,20 @@ def _errors(what: str, errors: ErrorSummary) -> str:
     )
 
 
-def validation(names: Sequence[str], rows_file: Path | None) -> Validation:
-    """Judges platforms by what is published. Raises UsageError as validated_platforms."""
+def validation(names: Sequence[str], rows_file: Path | None, directories: Sequence[Path]) -> Validation:
+    """Judges platforms by what is published, or by applications that were measured if directories are given.
+
+    Raises:
+        UsageError: as validated_platforms and judged_by_runs.
+    """
+    if directories:
+        from firsttouch.validation.measured import judged_by_runs
+
+        if rows_file is not None:
+            raise UsageError("--rows and --measured were given; judge by one of them")
+        measured = judged_by_runs(names, directories)
+        said = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
+        return Validation(summary=said, platforms=[], measured=measured)
     platforms = validated_platforms(names, rows_file)
     return Validation(summary=summary_of(platforms), platforms=platforms)
 

@@ -1,0 +1,108 @@
+"""Judges the prices of a platform by applications that were measured on a device of its kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from firsttouch.errors import UsageError
+from firsttouch.model.platform import Platform, load_platform, platform_names
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.outcomes.derive import BASELINE
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.text import count, join_names, percent
+from firsttouch.units import format_size
+from firsttouch.validation.judged import Case, Estimator, Judgement, cases, exceptions, in_order
+from firsttouch.validation.results import MeasuredJudgement, ValidatedStrategy
+
+
+def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[MeasuredJudgement]:
+    """The platforms that are named, or those whose device was measured, each judged by applications in directories.
+
+    Raises:
+        UsageError: a directory has no results, or no application was measured on the device of a platform.
+    """
+    runs = {str(directory): load_results(directory) for directory in directories}
+    titles = {device.title: "" for results in runs.values() for device in _devices(results)}
+    platforms = [load_platform(name) for name in names or platform_names()]
+    matching = [platform for platform in platforms if platform.device.title in titles]
+    if lacking := [p for p in platforms if names and p not in matching]:
+        raise UsageError(
+            f"nothing was measured on {lacking[0].device.title}, the device of {lacking[0].name}; these results are of "
+            f"{join_names([*titles]) or 'no GPU'}"
+        )
+    if not matching:
+        known = ", ".join(platform.name for platform in platforms)
+        raise UsageError(
+            f"no platform describes {join_names([*titles]) or 'a device'} of these results; name one of {known}, or "
+            "fit a file to micro-measurements with `firsttouch fit`"
+        )
+    return [_judged(platform, runs) for platform in matching]
+
+
+def _devices(results: Results) -> list[DeviceInfo]:
+    return [device for device in results.machine.devices if device.available and device.role == "gpu"]
+
+
+def _judged(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
+    prices = PlatformPrices(platform)
+    used, found = [], list[Case]()
+    for name, results in runs.items():
+        for device in _devices(results):
+            if device.title == platform.device.title and (own := cases(Estimator(prices, device.name), results)):
+                used.append(name)
+                found += own
+    judgement = Judgement(found)
+    if not judgement.errors:
+        raise UsageError(
+            f"no application was measured on {platform.device.title} under {BASELINE} and another strategy in "
+            f"{join_names([*runs])}"
+        )
+    strategies = sorted((s for case in found for s in _strategies(case)), key=lambda strategy: -strategy.error)
+    errors, pairs = sorted(judgement.errors), judgement.pairs
+    judged = MeasuredJudgement(
+        platform=platform.name,
+        directories=list(dict.fromkeys(used)),
+        cases=len(found),
+        points=len(errors),
+        median_error=median(errors),
+        most_error=errors[math.ceil(0.9 * len(errors)) - 1],
+        pairs=len(pairs),
+        in_order=in_order(pairs) if pairs else None,
+        not_estimated=exceptions(judgement),
+        sentences=[],
+        strategies=strategies,
+    )
+    judged.sentences = [*_sentences(judged)]
+    return judged
+
+
+def _strategies(case: Case) -> Iterator[ValidatedStrategy]:
+    for name, error in case.errors().items():
+        yield ValidatedStrategy(
+            application=case.application,
+            size=format_size(case.size, 3) if isinstance(case.size, int) else str(case.size),
+            strategy=name,
+            measured_ms=case.measured[name].median - case.measured[BASELINE].median,
+            estimated_ms=case.estimated[name] - case.estimated[BASELINE],
+            error=error,
+        )
+
+
+def _sentences(judged: MeasuredJudgement) -> Iterator[str]:
+    assert judged.median_error is not None
+    assert judged.most_error is not None
+    yield (
+        f"The difference to {BASELINE} is off by {percent(judged.median_error)} of the measured time in the median of "
+        f"{count(judged.points, 'point')}, and by at most {percent(judged.most_error)} in nine of ten."
+    )
+    if judged.in_order is not None:
+        yield (
+            f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are in "
+            "the right order."
+        )
+    if judged.not_estimated:
+        yield f"Not estimated: {judged.not_estimated}."
