@@ -23,6 +23,7 @@ from firsttouch.experiment.common import (
 from firsttouch.experiment.meanings import HARDWARE
 from firsttouch.experiment.presets import FULL, QUICK, SHORT, Above, Candidate, Not, leave_out, take, take_only, varied
 from firsttouch.figures import Heat, Line
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -97,7 +98,7 @@ def _has_curves(candidate: Candidate) -> bool:
 
 
 def _all_threads(candidate: Candidate) -> bool:
-    most = {"cpu_threads": _core.usable_processors(), "gpu_threads": most_gpu_threads(candidate.device)}
+    most = {"cpu_threads": usable_processors(candidate.device), "gpu_threads": most_gpu_threads(candidate.device)}
     return all(candidate.factors[name] in (0, number) for name, number in most.items())
 
 
@@ -189,7 +190,7 @@ class Atomics(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         elements = [1, MIDDLE_ELEMENTS, 2**20, *{"quick": (), "standard": (BEYOND_CACHES,), "full": (2**30,)}[preset]]
-        processors, most = _core.usable_processors(), most_gpu_threads(device)
+        processors, most = usable_processors(device), most_gpu_threads(device)
         cpu = [1, processors] if preset == "quick" else powers(4 if preset == "standard" else 2, 1, processors)
         gpu = powers({"quick": 64, "standard": 8, "full": 4}[preset], GROUP, most)
         alone = not device.capabilities.runs_kernels

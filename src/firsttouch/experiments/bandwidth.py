@@ -44,6 +44,7 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Line, Table
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import loads
 from firsttouch.model.micro.loads import ARRAYS
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
@@ -275,7 +276,7 @@ class Bandwidth(Experiment):
                 (1, 0),
                 "count",
                 doc="CPU threads, first one on each core; 0 is all, best tries several numbers",
-                most=_core.usable_processors(),
+                most=usable_processors(device),
                 known={BEST: BEST},
             ),
             Factor(

@@ -26,6 +26,7 @@ from firsttouch.experiment.common import (
 from firsttouch.experiment.meanings import AGENTS, HARDWARE
 from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
 from firsttouch.figures import Line, Table
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
@@ -52,7 +53,7 @@ REREAD_BYTES = {"quick": 64 * MiB, "standard": 256 * MiB, "full": 256 * MiB}
 def thread_counts(device: DeviceInfo, agent: str, preset: Preset) -> list[int]:
     """Returns thread counts from 1 to all processors of the CPU, or to GPU_THREADS for a GPU."""
     if agent == "cpu":
-        most, factor = _core.usable_processors(), {"quick": 2**20, "standard": 4, "full": 2}[preset]
+        most, factor = usable_processors(device), {"quick": 2**20, "standard": 4, "full": 2}[preset]
     else:
         most, factor = GPU_THREADS[preset], {"quick": 2**10, "standard": 2**5, "full": 2}[preset]
     counts = [1]
@@ -182,7 +183,7 @@ class Caching(Experiment):
     }
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
-        most = max(MAX_THREADS if agent == "gpu" else _core.usable_processors() for agent in agents(device))
+        most = max(MAX_THREADS if agent == "gpu" else usable_processors(device) for agent in agents(device))
         counts = {count for agent in agents(device) for count in thread_counts(device, agent, preset)}
         loads = [kind for kind in LOADS if _why_no_loads(kind, device) is None]
         return [
@@ -230,7 +231,7 @@ class Caching(Experiment):
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         agent, threads = factors.text("agent"), factors.count("threads")
-        most = _core.usable_processors() if agent == "cpu" else MAX_THREADS
+        most = usable_processors(device) if agent == "cpu" else MAX_THREADS
         if threads > most:
             return f"the {agent.upper()} takes 1 to {most} threads here"
         if factors["size"] == 0:

@@ -25,6 +25,7 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Line
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
@@ -119,7 +120,7 @@ class Locking(Experiment):
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         alone, more = not device.capabilities.runs_kernels, preset == "full"
-        processors, (threads, groups) = _core.usable_processors(), _competitors(device)
+        processors, (threads, groups) = usable_processors(device), _competitors(device)
         rivals = ("cpu",) if alone else RIVALS
         return [
             allocator_factor(device, doc="memory of the region and of the private words"),
@@ -306,7 +307,7 @@ def _within_groups(records: Sequence[Record]) -> list[Finding]:
 
 def _competitors(device: DeviceInfo) -> tuple[int, int]:
     """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
-    processors = _core.usable_processors()
+    processors = usable_processors(device)
     if not device.capabilities.runs_kernels:
         return min(4, processors), 0
     threads = min(4, max(1, processors // 2))
@@ -325,7 +326,7 @@ def _max_resident_groups(device: DeviceInfo) -> int:
 
 def _why_not_at_once(factors: Factors, agents: tuple[str, ...], device: DeviceInfo) -> str | None:
     """Returns why these numbers of competitors cannot run at once, or None."""
-    most = {"cpu": _core.usable_processors(), "gpu": _max_resident_groups(device)}
+    most = {"cpu": usable_processors(device), "gpu": _max_resident_groups(device)}
     for agent, name in (("cpu", "cpu_threads"), ("gpu", "gpu_groups")):
         number = factors.count(name)
         if agent in agents and not 1 <= number <= most[agent]:

@@ -41,6 +41,7 @@ from firsttouch.experiment.pairs import (
 )
 from firsttouch.experiment.presets import QUICK, STANDARD, Contains, Not, leave_out
 from firsttouch.figures import Heat, Line
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
 from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Metric, Record
@@ -172,7 +173,7 @@ class P2pCopy(PairExperiment):
             *(_memory_of(side, device, preset) for side in SIDES),
             *([] if on_nodes else [_access()]),
             Factor("first_touch", touching, choices=("cpu", "gpu"), doc="who touches the pages of both sides first"),
-            Factor("threads", [0], "count", most=_core.usable_processors(), doc="of the CPU's copies; 0 is all"),
+            Factor("threads", [0], "count", most=usable_processors(device), doc="of the CPU's copies; 0 is all"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
             *([] if preset == "quick" else switch(device, "sdma", ("0", "1"))),
         ]

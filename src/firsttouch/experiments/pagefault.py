@@ -27,6 +27,7 @@ from firsttouch.experiment.common import (
 from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, exclude, leave_out, take
 from firsttouch.figures import Line
+from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import touches
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
@@ -202,7 +203,7 @@ class PageFault(Experiment):
                 "threads",
                 (1, 0),
                 "count",
-                most=_core.usable_processors(),
+                most=usable_processors(device),
                 doc="CPU threads whose accesses are timed, pinned and spread; 0 is all",
             ),
         ]

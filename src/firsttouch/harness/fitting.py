@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firsttouch import _core
 from firsttouch.allocators.properties import may_oversubscribe
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.shortage import OVERSUBSCRIBED, RATIO, budget_of, gpu_bytes, needs_of, why_not_left
+from firsttouch.machine.hosts import managed_limit, may_exceed_device, memory_limit
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.units import format_size, parse_size
 from firsttouch.workspace.ballast import why_not_oversubscribed
@@ -33,8 +33,7 @@ def requested_budget(requested: Mapping[str, Sequence[Scalar]]) -> int | None:
 
 def memory_sizes(device: DeviceInfo, budget: int | None) -> dict[str, Scalar]:
     """The sizes named in-memory and oversubscribed on a device, in bytes."""
-    limits = _core.guard_limits()
-    host, managed = limits["host"] or 0, limits["FIRSTTOUCH_MAX_MANAGED"]
+    host, managed = memory_limit(device) or 0, managed_limit(device)
     on_device = device.facts.get("memory_free_bytes") or device.facts.get("memory_bytes")
     free = on_device if isinstance(on_device, int) else host
     smallest = min(free, host // 2, *(limit for limit in (managed, budget) if limit is not None))
@@ -96,7 +95,7 @@ def why_does_not_fit(
     except ValueError as error:
         return str(error)
     budget, subject, moves = budget_of(factors), f"{app.name} needs", may_oversubscribe(entry)
-    allowed = moves and _core.oversubscription_allowed()
+    allowed = moves and may_exceed_device(device)
     hint = "; use --allow-oversubscription to run it anyway" if moves else ""
     needs = needs_of(app, params, strategy, factors, device)
     if not strategy.duplicated and budget is not None and needs.device > budget and not allowed:
@@ -104,7 +103,7 @@ def why_does_not_fit(
     on_host, on_device = needs.on(device)
     if rows:
         on_device = min(on_device, budget or on_device)
-    if reason := why_too_large(subject, on_host, _core.guard_limits()["host"] or 0, "host memory; the limit is"):
+    if reason := why_too_large(subject, on_host, memory_limit(device), "host memory; the limit is"):
         return reason
     if allowed:
         on_device, hint = min(on_device, needs.fixed), ""

@@ -107,14 +107,21 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 _P = Parameter
 PARAMETERS: Sequence[Parameter] = (
-    _P("host.processors", "count", "processors of the host", 1, 1e6, facts=["host.processors"]),
+    _P(
+        "host.processors",
+        "count",
+        "processors of the host",
+        1,
+        1e6,
+        facts=["host.processors", "host.host_processors", "device.host_processors"],
+    ),
     _P(
         "host.memory",
         "size",
         "memory of the host that a process may use",
         2**20,
         2**50,
-        facts=["machine.memory.total_bytes"],
+        facts=["machine.memory.total_bytes", "host.host_memory_bytes", "device.host_memory_bytes"],
     ),
     _P("host.page", "size", "base page of the host's kernel", 2**12, 2**16, facts=["machine.memory.page_bytes"]),
     _P("host.huge_page", "size", "transparent huge page of the host's kernel", 2**16, 2**34),

@@ -16,6 +16,7 @@ from firsttouch.machine.backends import MODEL
 from firsttouch.model.costs import PlatformValue, Price
 from firsttouch.model.parameters import PARAMETERS, names_like, parameter
 from firsttouch.model.platform_files import Description, describe, device_info, merged, peer_info, platform_names
+from firsttouch.model.rules import RULES_VERSION
 from firsttouch.model.values import Content, Magnitude, Value, WrongValue, line, parse_value
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Machine, Modelled, Scalar
 
@@ -162,9 +163,8 @@ class Platform:
         """The host and the devices, named as --device takes them. Their kinds are those of the machine itself."""
         host, *devices = self.own_devices()
         names = [self.device_name, *(f"{self.device_name}:{n}" for n in range(1, len(devices)))]
-        modelled = Modelled(
-            platform=self.name, digest=self.digest, changes={name: text for name, (text, _) in self.given.items()}
-        )
+        changes = {name: text for name, (text, _) in self.given.items()}
+        modelled = Modelled(platform=self.name, digest=self.digest, changes=changes, rules=RULES_VERSION)
         new = {device.name: name for device, name in zip(devices, names, strict=True)}
         renamed = [
             msgspec.structs.replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator, may_oversubscribe
+from firsttouch.machine.hosts import may_exceed_device
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.units import format_size
 
@@ -37,7 +38,7 @@ def why_not_beside_ballast(
     if reason := why_no_ballast(device, left):
         return reason
     usable, moves = left - _reserve(device), may_oversubscribe(entry)
-    needed = fixed if moves and _core.oversubscription_allowed() else needed
+    needed = fixed if moves and may_exceed_device(device) else needed
     if needed <= usable:
         return None
     hint = "; use --allow-oversubscription to run it anyway" if moves and fixed <= usable else ""
