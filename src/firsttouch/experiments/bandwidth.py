@@ -162,13 +162,6 @@ class Bandwidth(Experiment):
         traffic=tuple(traffic for kernel, arrays in ARRAYS.items() for traffic in _traffic(kernel, *arrays)),
         prices=(
             PriceSource(
-                price="device_pass",
-                where={"arrays": "memory", "kernel": "read", "agent": "gpu", "first_touch": "self"},
-                by={"allocator": "allocator"},
-                names={"bytes": "size"},
-                without=["launch"],
-            ),
-            PriceSource(
                 price="stream",
                 where={"arrays": "memory", "first_touch": "self", "stores": "normal"},
                 by={"agent": "agent", "allocator": "allocator", "kernel": "kernel", "threads": "threads"},

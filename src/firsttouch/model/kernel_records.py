@@ -83,7 +83,7 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) ->
 
 def _device(run: KernelRun) -> ProfiledDevice:
     prices = MeasuredPrices(run.machine, run.prices, run.device)
-    memory = prices.price("device_pass", common_allocator("device")).gb_per_s
+    memory = prices.price("stream", "gpu", common_allocator("device"), "read").gb_per_s
     link = prices.remote("h2d", common_allocator("page-locked")).gb_per_s
     title = run.device.title
     return ProfiledDevice(title, _short(memory), _short(link), _short(cycles_of(run.device.facts)), run.source)

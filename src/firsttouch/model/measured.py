@@ -94,7 +94,6 @@ class MeasuredPrices(NamedPrices):
             "advise": lambda advice, allocator: self._call("advise", allocator, advice=advice),
             "isolated_fault": self._isolated_fault,
             "own_pass": self._own_pass,
-            "device_pass": self._device_pass,
             "placements": self._placement,
             "exchange": lambda kernel, allocator: self.exchange(allocator, by_groups=kernel == ATOMIC).turns,
             "exchange_gap": self._exchange_gap,
@@ -270,12 +269,6 @@ class MeasuredPrices(NamedPrices):
 
         given: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
         return self._moving("gpu_fault", last, allocator=allocator, **given)
-
-    def _device_pass(self, allocator: str) -> Price:
-        """A kernel's reads of memory that no cache holds."""
-        if rows := self._find("device_pass", allocator=allocator):
-            return _by_size("device_pass", rows, lambda r, rate: _amount("device_pass", r, "bytes") / rate)
-        raise self._missing("device_pass")
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
