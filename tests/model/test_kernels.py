@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 
@@ -10,10 +12,12 @@ import msgspec
 import pytest
 
 from firsttouch.apps import all_apps
+from firsttouch.errors import UsageError
 from firsttouch.harness.app import solve
 from firsttouch.model import kernels
 from firsttouch.model.kernels import KernelProfiles, Kernels, NoProfile, known_profiles
 from firsttouch.model.platform import Platform, load_platform
+from firsttouch.model.what_if import with_kernels
 from firsttouch.workload.dry_run import program_of
 
 ROOT = Path(__file__).parents[2]
@@ -88,3 +92,43 @@ def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.Monk
     monkeypatch.setattr(app, "name", "mine")
     with pytest.raises(NoProfile, match="the kernels of mine were not measured"):
         kernels.kernels_for(app, program, platform)
+
+
+def test_kernels_of_ones_own_runs_take_the_place_of_the_program_s() -> None:
+    """On another device: the rates of its memory are those that this program knows of it."""
+    runs = str(ROOT / "results" / "h100-apps-256mib")
+    own = load_platform("h200-pcie").changed({"kernels": runs})
+    kernels = kernels_of("hotspot", 256 * 2**20, own)
+    assert kernels.sources == (runs,)
+    assert kernels.per_byte is not None
+    known = kernels_of("hotspot", 256 * 2**20, load_platform("h200-pcie")).per_byte
+    assert known is not None
+    assert kernels.per_byte.low <= known.value <= kernels.per_byte.high
+    with pytest.raises(NoProfile, match=r"no runs in .* say what the kernels of quantum_volume take"):
+        kernels_of("quantum_volume", 256 * 2**20, own)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "holds no results of applications"),
+        ({"modelled": {"platform": "gh200", "digest": "0"}}, "holds predictions"),
+        ({"device": "cuda:1"}, "holds runs on A and B"),
+    ],
+)
+def test_runs_that_say_nothing_of_kernels_are_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    source = ROOT / "results" / "h200-in-place-2"
+    if change:
+        machine = json.loads((source / "machine.json").read_text())
+        gpu = next(d for d in machine["devices"] if d["name"] == "cuda:0")
+        machine["devices"] += [{**gpu, "name": "cuda:1", "title": "B"}]
+        gpu["title"] = "A"
+        (tmp_path / "machine.json").write_text(json.dumps(machine))
+        shutil.copy(source / "run.json", tmp_path)
+        line = (source / "results.jsonl").read_text().splitlines()[0]
+        changed = json.dumps(json.loads(line) | change)
+        (tmp_path / "results.jsonl").write_text(f"{line}\n{changed}\n")
+    with pytest.raises(UsageError, match=message):
+        with_kernels(["model:gh200"], str(tmp_path))
+    with pytest.raises(UsageError, match="--kernels is for predictions"):
+        with_kernels(["cuda:0"], str(tmp_path))

@@ -7,27 +7,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
 from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, role
 from firsttouch.analysis.statistics import measured
+from firsttouch.errors import UsageError
+from firsttouch.model.costs import Unmeasured
 from firsttouch.model.kernels import (
     KernelPoint,
     KernelProfile,
     KernelProfiles,
+    NoProfile,
     ProfiledDevice,
     cycles_of,
     digest_of,
+    known_profiles,
     link_bytes,
     of_agent,
     summed,
     tiny_of,
 )
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Machine, Record, as_number
+from firsttouch.text import join_names
 from firsttouch.workload.dry_run import Declares, program_of
 from firsttouch.workload.program import Program
 from firsttouch.workspace.declarations import Params
@@ -36,6 +44,7 @@ from firsttouch.workspace.strategies import STRATEGIES, Strategy
 PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kernel_times", "control"})
 """Runs that set more are another program, or on other memory."""
 Application: TypeAlias = Callable[[Params], Declares]
+HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 IDLE = 0.01
 """A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
 SAME_TIME = 0.03
@@ -66,7 +75,7 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) ->
     """The profiles of applications that ran as they are now.
 
     Raises:
-        Unmeasured: the micro-measurements lack the rate at which kernels read the device's memory, or that of the host.
+        NoProfile: nothing says at which rate kernels read the device's memory, or that of the host.
     """
     devices: dict[str, ProfiledDevice] = {}
     found: dict[str, list[_Found]] = {}
@@ -81,11 +90,70 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) ->
     return KernelProfiles(devices, *_spreads(kept.values()), profiles)
 
 
+@cache
+def own_runs(path: str) -> dict[str, Results]:
+    """One's own runs, in a directory or in those that it holds, by directory.
+
+    Raises UsageError if there are none, if they are predictions, or of several GPUs.
+    """
+    folder = Path(path)
+    found = [folder] if has_results(folder) else sorted(p for p in folder.glob("*") if has_results(p))
+    if not found:
+        raise UsageError(f"{path} holds no results of applications; {HOW}")
+    runs = {str(each): load_results(each) for each in found}
+    ran = [r for results in runs.values() for r in measured(results.records)]
+    if any(r.modelled for r in ran):
+        raise UsageError(f"{path} holds predictions, which say nothing of kernels; {HOW}")
+    if len(titles := {device.title for _, device in _profiled(runs)}) > 1:
+        raise UsageError(f"{path} holds runs on {join_names(sorted(titles))}; name a directory of runs on one of them")
+    return runs
+
+
+def _profiled(runs: Mapping[str, Results]) -> list[tuple[Machine, DeviceInfo]]:
+    """The devices on which applications ran that use kernels."""
+    return [
+        (results.machine, device)
+        for results in runs.values()
+        for device in results.machine.devices
+        if device.capabilities.runs_kernels
+        and any(r.device == device.name and "app" in r.factors for r in measured(results.records))
+    ]
+
+
+@cache
+def profiles_of(path: str, app: type[Declares]) -> KernelProfiles:
+    """The profile of an application from one's own runs. It is no surer than those of this program.
+
+    Raises NoProfile if the application is not in them, or neither the rates of the GPU's memory and of its link.
+    """
+    runs = own_runs(path)
+    records = {name: [r for r in run.records if r.factors.get("app") == app.name] for name, run in runs.items()}
+    used = _profiled(runs)
+    if used:
+        machine, device = used[0]
+        micro = [r for run in runs.values() for r in run.records]
+        profiles = profiles_from([KernelRun("own", machine, device, path, micro, records)], {app.name: app})
+        if app.name in profiles.applications:
+            known = known_profiles()
+            repeats, sizes = max(profiles.repeats, known.repeats), max(profiles.sizes, known.sizes)
+            return msgspec.structs.replace(profiles, repeats=repeats, sizes=sizes)
+    raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take; {HOW}")
+
+
 def _device(run: KernelRun) -> ProfiledDevice:
-    prices = MeasuredPrices(run.machine, run.prices, run.device)
-    memory = prices.price("stream", "gpu", common_allocator("device"), "read").gb_per_s
-    link = prices.remote("h2d", common_allocator("page-locked")).gb_per_s
-    title = run.device.title
+    """The device with its measured rates, or as this program knows it."""
+    prices, title = MeasuredPrices(run.machine, run.prices, run.device), run.device.title
+    try:
+        memory = prices.price("stream", "gpu", common_allocator("device"), "read").gb_per_s
+        link = prices.remote("h2d", common_allocator("page-locked")).gb_per_s
+    except Unmeasured as missing:
+        known = [d for d in known_profiles().devices.values() if d.title == title]
+        if not known:
+            raise NoProfile(
+                f"{run.source} does not say at which rates {title} uses its memory and the host's; add a directory of "
+                f"{missing}"
+            ) from None
+        return known[0]
     return ProfiledDevice(title, _short(memory), _short(link), _short(cycles_of(run.device.facts)), run.source)
 
 

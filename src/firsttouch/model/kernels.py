@@ -23,6 +23,7 @@ import msgspec
 from firsttouch.encoding import encode_json
 from firsttouch.errors import Unsupported
 from firsttouch.model.costs import Assumption, Ground, Price, Time
+from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import Platform
 from firsttouch.workload.dry_run import Declares, program_of
 from firsttouch.workload.program import Block, Item, Launch, Program, Repeat
@@ -215,12 +216,18 @@ def known_profiles() -> KernelProfiles:
 def kernels_for(
     app: type[Declares], program: Program, platform: Platform, profiles: KernelProfiles | None = None
 ) -> Kernels:
-    """What the kernels of an application take on a platform. profiles: one's own instead of this program's.
+    """What the kernels of an application take on a platform.
+
+    profiles: by default those of the directory that the platform's value `kernels` names, or this program's.
 
     Raises:
         NoProfile: they were not measured, or the application has changed since.
         MissingValue: the platform has no bandwidth of the device, by which times are scaled.
     """
+    if profiles is None and platform.has(KERNELS):
+        from firsttouch.model.kernel_records import profiles_of
+
+        profiles = profiles_of(platform.word(KERNELS), app)
     profiles = profiles or known_profiles()
     profile = profiles.applications.get(app.name)
     if profile is None:

@@ -105,6 +105,7 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("".join(f"(?:{_PLACES[p]})" if i % 2 else re.escape(p) for i, p in enumerate(parts)))
 
 
+KERNELS = "kernels"
 _P = Parameter
 PARAMETERS: Sequence[Parameter] = (
     _P(
@@ -194,6 +195,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("peer.stream.<allocator>", "price", "rate each way of a kernel that uses memory of another device, by size"),
     _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
     _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
+    _P(KERNELS, "word", "directory of runs that say what applications' kernels take, not this program's records"),
     _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),
     _P("driver.release", "word", "release of the driver"),
     _P("driver.ats", "flag", "whether the device translates by the host's page tables"),

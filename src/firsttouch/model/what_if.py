@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from firsttouch.errors import UsageError
 from firsttouch.machine.backends import MODEL, is_modelled
+from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import platform_of
 
 OPTION = "--what-if"
@@ -55,3 +56,24 @@ def with_changes(devices: Sequence[str], texts: Sequence[str]) -> list[str]:
             if not base.same_value(changed, name):
                 machines.append(f"{changed.device_name}{end}")
     return list(dict.fromkeys(machines))
+
+
+def with_kernels(devices: Sequence[str], directory: str | None) -> list[str]:
+    """The devices of a call, for which one's own runs say what kernels take. Raises UsageError."""
+    if directory is None:
+        return list(devices)
+    from firsttouch.model.kernel_records import own_runs
+
+    if not any(map(is_modelled, devices)):
+        raise UsageError(f"--kernels is for predictions; name a modelled machine, such as --device {MODEL}:gh200")
+    own_runs(directory)
+    machines = []
+    for device in devices:
+        if is_modelled(device):
+            base = platform_of(device)
+            end, device = device.removeprefix(base.device_name), base.changed({KERNELS: directory}).device_name
+            device += end
+            if platform_of(device).word(KERNELS) != directory:
+                raise UsageError(f"the name of a device cannot hold --kernels {directory}; rename the directory")
+        machines.append(device)
+    return machines
