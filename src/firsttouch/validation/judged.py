@@ -5,8 +5,9 @@ Nothing in the model is fitted to applications, so every application judges it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import combinations
 from statistics import mean, median
@@ -16,6 +17,7 @@ from firsttouch.advice.answer import Absent
 from firsttouch.apps import all_apps
 from firsttouch.model.costs import Prices
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.terms import Term
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Summary
@@ -35,7 +37,9 @@ FAR_OFF = 1.25
 
 @dataclass(frozen=True)
 class Case:
-    """One application at one size: ms that each strategy was estimated to add, and what was measured."""
+    """One application at one size: ms that each strategy was estimated to add, and what was measured. terms: what the
+    estimates are sums of. parameters: those of the application.
+    """
 
     application: str
     size: object
@@ -46,6 +50,8 @@ class Case:
     """The measured strategies that are not estimated and may be faster than the estimated ones."""
     advised: str = ""
     """The strategy with the least estimate, whether it was measured or not."""
+    terms: Mapping[str, Sequence[Term]] = field(default_factory=dict)
+    parameters: tuple[tuple[str, int], ...] = ()
 
     @property
     def repetitions(self) -> int:
@@ -84,6 +90,14 @@ class Case:
             if name != BASELINE
         }
 
+    def interval(self, name: str) -> tuple[float, float]:
+        """The least and the greatest difference of a strategy to the baseline, in ms, that the prices allow. What both
+        have in common does not differ.
+        """
+        own, base = (Counter(map(_amount, self.terms[strategy])) for strategy in (name, BASELINE))
+        (low, high), (less, more) = _bounds(own - base), _bounds(base - own)
+        return low - more, high - less
+
     def pairs(self) -> list[tuple[str, str, bool]]:
         """The pairs that differ clearly, the faster first, and whether the estimate has the same order."""
         pairs = []
@@ -92,6 +106,14 @@ class Case:
             if _is_clear(self.measured[fast], self.measured[slow]):
                 pairs.append((fast, slow, self.estimated[fast] < self.estimated[slow]))
         return pairs
+
+
+def _amount(term: Term) -> tuple[str, float, float, float]:
+    return term.what, term.ms, term.low, term.high
+
+
+def _bounds(amounts: Mapping[tuple[str, float, float, float], int]) -> tuple[float, float]:
+    return sum(n * low for (*_, low, _), n in amounts.items()), sum(n * high for (*_, high), n in amounts.items())
 
 
 def _is_clear(fast: Summary, slow: Summary) -> bool:
@@ -113,10 +135,11 @@ class Estimator:
         self.device, self._prices = device or prices.device.name, prices
         self.estimates = cache(self._estimates)
 
-    def _estimates(self, name: str, params: tuple[tuple[str, int], ...]) -> tuple[Mapping[str, float], list[Absent]]:
-        """The ms that each strategy adds, and the strategies without an estimate."""
-        terms, absent = estimates(_program(name, params), self._prices, all_apps()[name])
-        return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}, absent
+    def _estimates(
+        self, name: str, params: tuple[tuple[str, int], ...]
+    ) -> tuple[Mapping[str, Sequence[Term]], list[Absent]]:
+        """The terms of each strategy, and the strategies without an estimate."""
+        return estimates(_program(name, params), self._prices, all_apps()[name])
 
 
 def estimator_of(micro: Results, device: str | None = None) -> Estimator:
@@ -137,12 +160,13 @@ def cases(estimator: Estimator, applications: Results) -> list[Case]:
         for (size, params), measured in programs.items():
             if len(measured) < 2:
                 continue
-            every, absent = estimator.estimates(name, params)
+            terms, absent = estimator.estimates(name, params)
+            every = {s: sum(term.ms for term in rows) for s, rows in terms.items()}
             estimated = {s: ms for s, ms in every.items() if s in measured}
             reasons = {a.strategy: a.reason for a in absent if a.strategy in measured}
             unknown = [a.strategy for a in absent if a.strategy in measured and a.perhaps_faster]
             advised = min(every, key=lambda s: every[s], default="")
-            cases.append(Case(name, size, estimated, measured, reasons, unknown, advised))
+            cases.append(Case(name, size, estimated, measured, reasons, unknown, advised, terms, params))
     return cases
 
 

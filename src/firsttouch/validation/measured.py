@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 from firsttouch.errors import UsageError
 from firsttouch.model.platform import Platform, load_platform, platform_names
@@ -49,12 +50,13 @@ def _devices(results: Results) -> list[DeviceInfo]:
 
 def _judged(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
     prices = PlatformPrices(platform)
-    used, found = [], list[Case]()
+    used, found, visits = [], list[Case](), dict[str, list[Case]]()
     for name, results in runs.items():
         for device in _devices(results):
             if device.title == platform.device.title and (own := cases(Estimator(prices, device.name), results)):
                 used.append(name)
                 found += own
+                visits[name] = own
     judgement = Judgement(found)
     if not judgement.errors:
         raise UsageError(
@@ -62,14 +64,22 @@ def _judged(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgemen
             f"{join_names([*runs])}"
         )
     strategies = sorted((s for case in found for s in _strategies(case)), key=lambda strategy: -strategy.error)
-    errors, pairs = sorted(judgement.errors), judgement.pairs
+    errors, pairs = judgement.errors, judgement.pairs
+    inside = [s.low_ms <= s.measured_ms <= s.high_ms for s in strategies]
+    widths = [(s.high_ms - s.low_ms) / 2 / s.whole_ms for s in strategies]
+    repeated = list(_repeated([*visits.values()]))
     judged = MeasuredJudgement(
         platform=platform.name,
         directories=list(dict.fromkeys(used)),
         cases=len(found),
         points=len(errors),
         median_error=median(errors),
-        most_error=errors[math.ceil(0.9 * len(errors)) - 1],
+        most_error=_most(errors),
+        inside=fmean(inside),
+        half_width=median(widths),
+        repeated=len(repeated),
+        repeated_median=median(repeated) if repeated else None,
+        repeated_most=_most(repeated) if repeated else None,
         pairs=len(pairs),
         in_order=in_order(pairs) if pairs else None,
         not_estimated=exceptions(judgement),
@@ -80,14 +90,38 @@ def _judged(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgemen
     return judged
 
 
+def _most(errors: Sequence[float]) -> float:
+    """What nine tenths of errors are at most."""
+    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+
+
+def _repeated(visits: Sequence[Sequence[Case]]) -> Iterator[float]:
+    """The errors of measurements in one directory as predictions of those of the same points in another."""
+    points: dict[tuple[object, ...], list[tuple[int, float, float]]] = {}
+    for visit, found in enumerate(visits):
+        for case in found:
+            for name in case.measured.keys() - {BASELINE} if BASELINE in case.measured else ():
+                whole = case.measured[name].median
+                key = (case.application, case.parameters, name)
+                points.setdefault(key, []).append((visit, whole - case.measured[BASELINE].median, whole))
+    for same in points.values():
+        for (one, predicted, _), (other, difference, whole) in permutations(same, 2):
+            if one != other:
+                yield abs(predicted - difference) / whole
+
+
 def _strategies(case: Case) -> Iterator[ValidatedStrategy]:
     for name, error in case.errors().items():
+        low, high = case.interval(name)
         yield ValidatedStrategy(
             application=case.application,
             size=format_size(case.size, 3) if isinstance(case.size, int) else str(case.size),
             strategy=name,
             measured_ms=case.measured[name].median - case.measured[BASELINE].median,
             estimated_ms=case.estimated[name] - case.estimated[BASELINE],
+            whole_ms=case.measured[name].median,
+            low_ms=low,
+            high_ms=high,
             error=error,
         )
 
@@ -99,6 +133,17 @@ def _sentences(judged: MeasuredJudgement) -> Iterator[str]:
         f"The difference to {BASELINE} is off by {percent(judged.median_error)} of the measured time in the median of "
         f"{count(judged.points, 'point')}, and by at most {percent(judged.most_error)} in nine of ten."
     )
+    if judged.repeated_median is not None and judged.repeated_most is not None:
+        yield (
+            f"A measurement in another directory as the prediction of the same point is off by "
+            f"{percent(judged.repeated_median)} in the median of {count(judged.repeated, 'pair')}, and by at most "
+            f"{percent(judged.repeated_most)} in nine of ten."
+        )
+    if judged.inside is not None and judged.half_width is not None:
+        yield (
+            f"The ranges of the estimates hold {percent(judged.inside)} of the measured differences; half of their "
+            f"width is {percent(judged.half_width)} of the measured time in the median."
+        )
     if judged.in_order is not None:
         yield (
             f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are in "

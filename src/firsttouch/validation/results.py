@@ -115,15 +115,19 @@ class ValidatedPlatform(Struct, kw_only=True):
 
 
 class ValidatedStrategy(Struct, kw_only=True):
-    """The error of one strategy of a measured application. measured_ms, estimated_ms: its difference to the baseline.
-    error: of the difference, as a part of the measured whole time.
+    """The error of one strategy of a measured application. whole_ms: the measured time. measured_ms, estimated_ms: its
+    difference to the baseline; low_ms, high_ms: the range of the estimate. error: of the difference, as a part of the
+    whole time.
     """
 
     application: str
     size: str
     strategy: str
+    whole_ms: float
     measured_ms: float
     estimated_ms: float
+    low_ms: float
+    high_ms: float
     error: float
 
 
@@ -133,7 +137,10 @@ class MeasuredJudgement(Struct, kw_only=True):
     directories: of the applications. cases: applications at one size. median_error, most_error: half of the errors and
     nine tenths are at most these parts of the measured time. pairs, in_order: the pairs of strategies whose measured
     times differ clearly, and the part of them whose estimates have the same order. not_estimated: why strategies have
-    no estimate. strategies: the worst first.
+    no estimate. inside: the part of points whose measured difference is in the range of the estimate. half_width: of
+    these ranges, the median, as a part of the measured time. repeated: pairs of measurements of one point in different
+    directories. repeated_median, repeated_most: as median_error and most_error, of one of them as a prediction of the
+    other. strategies: the worst first.
     """
 
     platform: str
@@ -142,6 +149,11 @@ class MeasuredJudgement(Struct, kw_only=True):
     points: int
     median_error: float | None
     most_error: float | None
+    inside: float | None
+    half_width: float | None
+    repeated: int
+    repeated_median: float | None
+    repeated_most: float | None
     pairs: int
     in_order: float | None
     not_estimated: str
