@@ -1,4 +1,4 @@
-"""Machines that nobody here has, described as their drivers would, and what calls would plan on them.
+"""Machines that nobody here has, as platform files describe them, and what calls would plan on them.
 
     python tests/fabricated.py MACHINE < calls
 
@@ -18,22 +18,15 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Peer
+from firsttouch.machine.switches import SWITCHES
+from firsttouch.model.platform import load_platform
+from firsttouch.records.schema import DeviceCapabilities, DeviceInfo, Peer
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 HOST = DeviceCapabilities(
     on_host_processor=True, shares_host_memory=True, coherent_during_kernel=True, host_native_atomics=True
 )
 """The capabilities of the device `cpu`."""
-DIRECT: dict[str, Any] = {"available": True, "cpu": "direct", "gpu": "direct"}
-
-
-def _device(**fields: Any) -> DeviceInfo:
-    """A device. Memory that both may use while a kernel runs can be used in parts too (native/bindings/device.cpp)."""
-    device = DeviceInfo(**fields)
-    for entry in device.allocators:
-        entry.disjoint = entry.concurrent or entry.disjoint
-    return device
 
 
 @dataclass(frozen=True)
@@ -46,41 +39,6 @@ class Machine:
     base_page: int = 4 * KIB
     huge_page: int = 2 * MIB
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def _host_allocators(gpu: bool, why_not: str, **stated: bool) -> list[AllocatorInfo]:
-    """malloc, mmap and malloc-thp. gpu: whether the device's kernels reach plain host memory."""
-    return [
-        AllocatorInfo(
-            name=name,
-            available=True,
-            cpu="direct",
-            gpu="direct" if gpu else "none",
-            gpu_reason="" if gpu else why_not,
-            host_memory=True,
-            on_demand=True,
-            **(stated if gpu else {}),
-        )
-        for name in ("malloc", "mmap", "malloc-thp")
-    ]
-
-
-def cpu(processors: int, l3_bytes: int, l2_bytes: int = MIB, **more: int) -> DeviceInfo:
-    return _device(
-        name="cpu",
-        kind="cpu",
-        title="a processor",
-        facts={
-            "processors": processors,
-            "l1_bytes": 32 * KIB,
-            "l2_bytes": l2_bytes,
-            "l3_bytes": l3_bytes,
-            "line_bytes": 64,
-            **more,
-        },
-        capabilities=HOST,
-        allocators=_host_allocators(False, "the CPU alone"),
-    )
 
 
 def gpu_capabilities(integrated: bool = False, **more: Any) -> DeviceCapabilities:
@@ -99,170 +57,26 @@ def gpu_capabilities(integrated: bool = False, **more: Any) -> DeviceCapabilitie
     )
 
 
-def cuda(
-    title: str,
-    memory_bytes: int,
-    *,
-    multiprocessors: int,
-    l2_bytes: int,
-    integrated: bool = False,
-    concurrent_managed: bool = True,
-    pageable: bool = False,
-    native_atomics: bool = False,
-    can_register: bool = True,
-    virtual_memory: bool = True,
-) -> DeviceInfo:
-    """A CUDA device with these attributes (native/device/cuda/device.cpp). One that reaches plain memory does so by the
-    host's page tables if its link has atomics (ATS), and otherwise moves pages on a fault (HMM).
-    """
-    hmm = {"migrates_on_fault": True} if pageable and not native_atomics and not integrated else {}
-    locked: dict[str, Any] = {**DIRECT, "host_memory": True, "on_demand": False, "concurrent": True}
-    managed: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True, "managed": True}
-    managed |= {"on_demand": True, "concurrent": concurrent_managed, "shared_atomics": concurrent_managed}
-    managed |= {"disjoint": concurrent_managed}
-    on_device: dict[str, Any] = {"gpu": "direct", "device_memory": True, "on_demand": False, "host_memory": integrated}
-    absent = "the driver does not support virtual memory management"
-    return _device(
-        name="cuda:0",
-        kind="cuda",
-        title=title,
-        facts={
-            "memory_bytes": memory_bytes,
-            "memory_free_bytes": memory_bytes,
-            "multiprocessors": multiprocessors,
-            "threads_per_multiprocessor": 2048,
-            "l1_bytes": 128 * KIB,
-            "l2_bytes": l2_bytes,
-            "line_bytes": 128,
-            "directManagedMemAccessFromHost": int(native_atomics),
-        },
-        capabilities=gpu_capabilities(
-            integrated,
-            page_migration=not integrated and concurrent_managed,
-            memory_guidance=concurrent_managed,
-            memory_events=True,
-            host_native_atomics=native_atomics,
-            machine_code="cubin",
-        ),
-        allocators=[
-            *_host_allocators(pageable, "pageableMemoryAccess is 0", concurrent=True, shared_atomics=True, **hmm),
-            AllocatorInfo(name="device", available=True, **on_device),
-            AllocatorInfo(name="vmm", available=virtual_memory, reason="" if virtual_memory else absent, **on_device),
-            AllocatorInfo(name="pinned", shared_atomics=native_atomics, **locked),
-            AllocatorInfo(name="pinned-wc", shared_atomics=native_atomics, **locked),
-            AllocatorInfo(
-                name="registered",
-                shared_atomics=native_atomics,
-                reason="" if can_register else "hostRegisterSupported is 0",
-                **locked | {"available": can_register},
-            ),
-            AllocatorInfo(name="managed", **managed),
-            AllocatorInfo(name="managed-static", **managed),
-        ],
+def _machine(
+    name: str, changes: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> Machine:
+    """The machine of a platform file. environment: variables that are set there, which the file's switches know."""
+    switches = {
+        name: environment[switch.variable]
+        for name, switch in SWITCHES.items()
+        if environment and switch.variable in environment
+    }
+    platform = load_platform(name).changed(changes or {}).under(switches)
+    processors, host_bytes, base_page, huge_page = (
+        int(platform.quantity(f"host.{value}").value) for value in ("processors", "memory", "page", "huge_page")
     )
-
-
-def hip_apu(xnack: bool, index: int = 0, node: int = 1) -> DeviceInfo:
-    """An MI300A (native/device/hip/device.cpp), one of `node` that reach each other's memory."""
-    both: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True}
-    coherent = {"concurrent": True, "shared_atomics": True}
-    managed: dict[str, Any] = {**both, "managed": True, "on_demand": xnack}
-    return _device(
-        name=f"hip:{index}",
-        kind="hip",
-        title="AMD Instinct MI300A",
-        peers=[Peer(name=f"hip:{other}", access="direct") for other in range(node) if other != index],
-        facts={
-            "arch": f"gfx942:sramecc+:xnack{'+' if xnack else '-'}",
-            "xnack": "on" if xnack else "off",
-            "memory_bytes": 128 * GIB,
-            "memory_free_bytes": 120 * GIB,
-            "multiprocessors": 228,
-            "threads_per_multiprocessor": 2048,
-            "l1_bytes": 32 * KIB,
-            "l2_bytes": 4 * MIB,
-            "infinity_cache_bytes": 256 * MIB,
-            "line_bytes": 128,
-        },
-        capabilities=gpu_capabilities(True, memory_guidance=True, host_native_atomics=True, machine_code="hsaco"),
-        allocators=[
-            *_host_allocators(xnack, "XNACK is off; HSA_XNACK=1 requests it", concurrent=True, shared_atomics=True),
-            AllocatorInfo(name="device", on_demand=False, **both, **coherent),
-            AllocatorInfo(
-                name="vmm", available=True, gpu="direct", host_memory=True, device_memory=True, on_demand=False
-            ),
-            AllocatorInfo(name="pinned", on_demand=False, **both, **coherent),
-            AllocatorInfo(name="registered", on_demand=False, **both, **coherent),
-            AllocatorInfo(
-                name="pinned-noncoherent",
-                on_demand=False,
-                concurrent=False,
-                shared_atomics=False,
-                disjoint=True,
-                **both,
-            ),
-            AllocatorInfo(name="managed", **managed, **coherent),
-            AllocatorInfo(name="managed-static", **managed, **coherent),
-            AllocatorInfo(name="fine-grained", on_demand=False, **both, **coherent),
-            AllocatorInfo(name="coarse-grained", concurrent=False, shared_atomics=False, **managed),
-        ],
-    )
-
-
-def opencl_apu(system_svm: bool) -> DeviceInfo:
-    """An OpenCL 2.0 GPU of an APU (native/device/opencl/device.cpp). system_svm: its kernels reach plain memory."""
-    mapped: dict[str, Any] = {"available": True, "cpu": "mapped", "gpu": "direct", "host_memory": True}
-    mapped |= {"concurrent": False, "disjoint": False, "shared_atomics": False}
-    fine: dict[str, Any] = {**DIRECT, "host_memory": True, "device_memory": True, "disjoint": True}
-    no_system = "the driver does not support fine-grained system SVM"
-    return _device(
-        name="opencl:0",
-        kind="opencl",
-        title="AMD Radeon R7",
-        facts={
-            "memory_bytes": 8 * GIB,
-            "largest_allocation_bytes": 2 * GIB,
-            "multiprocessors": 8,
-            "largest_group": 256,
-            "cache_bytes": 512 * KIB,
-            "line_bytes": 64,
-        },
-        capabilities=DeviceCapabilities(
-            runs_kernels=True,
-            shares_host_memory=True,
-            gpu_hierarchy=True,
-            coherent_during_kernel=True,
-            host_native_atomics=True,
-            time_class="gpu",
-            machine_code="opencl",
-        ),
-        allocators=[
-            *_host_allocators(system_svm, no_system, concurrent=True, shared_atomics=True, disjoint=True),
-            AllocatorInfo(name="device", device_memory=True, **mapped),
-            AllocatorInfo(name="pinned", device_memory=True, **mapped),
-            AllocatorInfo(name="registered", **mapped),
-            AllocatorInfo(name="svm-coarse", device_memory=True, **mapped),
-            AllocatorInfo(name="svm-fine", concurrent=False, shared_atomics=False, **fine),
-            AllocatorInfo(name="svm-atomic", concurrent=True, shared_atomics=True, **fine),
-        ],
-    )
-
-
-def _mi300a(xnack: bool) -> Machine:
-    switch = {"HSA_XNACK": "1"} if xnack else {}
-    return Machine(
-        24, 120 * GIB, [cpu(24, 96 * MIB, infinity_cache_bytes=256 * MIB), hip_apu(xnack)], environment=switch
-    )
-
-
-def _mi300a_node(apus: int) -> Machine:
-    devices = [hip_apu(False, index, apus) for index in range(apus)]
-    return Machine(96, 480 * GIB, [cpu(96, 384 * MIB, infinity_cache_bytes=256 * MIB), *devices])
+    return Machine(processors, host_bytes, platform.own_devices(), base_page, huge_page, environment or {})
 
 
 def _h100_node(gpus: int) -> Machine:
     """H100 that reach each other over a switch of NVLink."""
-    one = cuda("NVIDIA H100 80GB HBM3", 80 * GIB, multiprocessors=132, l2_bytes=50 * MIB)
+    alone = _machine("h100-pcie")
+    host, one = alone.devices
     names = [f"cuda:{index}" for index in range(gpus)]
     link: dict[str, Any] = {"access": "direct", "link": "NVLink switch", "peak_source": "NVML, 18 x NVLink"}
     link |= {"peak_in_gbs": 478.1, "peak_out_gbs": 478.1}
@@ -276,57 +90,24 @@ def _h100_node(gpus: int) -> Machine:
         )
         for index, name in enumerate(names)
     ]
-    return Machine(96, 1800 * GIB, [cpu(96, 210 * MIB, 2 * MIB), *devices])
+    return Machine(96, 1800 * GIB, [host, *devices])
 
-
-def _gh200(base_page: int, huge_page: int) -> Machine:
-    gpu = cuda(
-        "NVIDIA GH200 480GB",
-        96 * GIB,
-        multiprocessors=132,
-        l2_bytes=50 * MIB,
-        pageable=True,
-        native_atomics=True,
-    )
-    return Machine(72, 470 * GIB, [cpu(72, 114 * MIB), gpu], base_page, huge_page)
-
-
-def _volta(**links: bool) -> DeviceInfo:
-    return cuda("Tesla V100", 16 * GIB, multiprocessors=80, l2_bytes=6 * MIB, **links)
-
-
-_TK1 = cuda(
-    "GK20A",
-    2 * GIB,
-    multiprocessors=1,
-    l2_bytes=128 * KIB,
-    integrated=True,
-    concurrent_managed=False,
-    can_register=False,
-    virtual_memory=False,
-)
-_PASCAL = cuda("GeForce GTX 1050 Ti", 4 * GIB, multiprocessors=6, l2_bytes=MIB)
 
 MACHINES: Mapping[str, Machine] = {
-    "mi300a": _mi300a(xnack=False),
-    "mi300a-xnack": _mi300a(xnack=True),
-    "mi300a-node": _mi300a_node(4),
+    "mi300a": _machine("mi300a"),
+    "mi300a-xnack": _machine("mi300a", environment={"HSA_XNACK": "1"}),
+    "mi300a-node": _machine("mi300a-node"),
     "h100-node": _h100_node(8),
-    "gh200": _gh200(4 * KIB, 2 * MIB),
-    "gh200-64k": _gh200(64 * KIB, 512 * MIB),
-    "tk1": Machine(4, 1900 * MIB, [cpu(4, 0, 2 * MIB), _TK1]),
-    "kaveri": Machine(4, 14 * GIB, [cpu(4, 4 * MIB), opencl_apu(system_svm=False)]),
-    "kaveri-hsa": Machine(4, 14 * GIB, [cpu(4, 4 * MIB), opencl_apu(system_svm=True)]),
-    "pascal": Machine(16, 30 * GIB, [cpu(16, 11 * MIB), _PASCAL]),
-    "volta": Machine(28, 180 * GIB, [cpu(28, 38 * MIB), _volta()]),
-    "power9": Machine(
-        160, 250 * GIB, [cpu(160, 120 * MIB), _volta(pageable=True, native_atomics=True)], 64 * KIB, 2 * MIB
-    ),
+    "gh200": _machine("gh200", {"host.page": "4KiB"}),
+    "gh200-64k": _machine("gh200"),
+    "tk1": _machine("tk1"),
+    "kaveri": _machine("kaveri"),
+    "kaveri-hsa": _machine("kaveri", {"driver.ats": "on"}),
+    "pascal": _machine("intel-pascal"),
+    "volta": _machine("intel-volta"),
+    "power9": _machine("p9-volta"),
 }
-"""Base and huge pages are those of the machine's kernel: 64 KiB and 512 MiB with such pages on Arm, and on a Power 9
-with the radix page tables 64 KiB and 2 MiB. `kaveri-hsa`: as `kaveri`, with a driver whose kernels reach plain memory,
-as those of HSA do.
-"""
+"""`kaveri-hsa`: as `kaveri`, with a driver whose kernels reach plain memory, as those of HSA do."""
 
 
 # ------------------------------------------------------------------------------------------------- plans of calls

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import msgspec
 import pytest
 from tests import calls
-from tests.fabricated import cpu, cuda
+from tests.fabricated import MACHINES
 
 from firsttouch.engine import disturbed
 from firsttouch.engine.disturbed import DisturbedPoints
@@ -204,7 +204,7 @@ def test_what_others_used_is_the_most_on_any_host_of_the_ranks(
             use = processor_time.ProcessorUse(processors="0-1", seconds=10.0, **times)
             parties = [Party(device="cpu", host=host)] if host else []
             replies.append(Reply(state="done", use=use, record=record(0.0, parties=parties)))
-    info = cuda("a GPU", 2**30, multiprocessors=1, l2_bytes=2**20) if gpu else cpu(2, 2**20)
+    info = MACHINES["pascal"].devices[1 if gpu else 0]
     planned = Planned(Point("x", info.name, Factors()), Metric("ns", "lower"), info)
     result = TaskResult("done", "", replies[0], replies if len(replies) > 1 else ())
     assert share_of_others(planned, result, 1.0) == pytest.approx(share)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 from fake_devices import DISCRETE, PROCESSOR, opencl
-from fake_records import MIB, a_record
-from tests.fabricated import cpu, hip_apu
+from fake_records import a_record
+from tests.fabricated import MACHINES
 from tests.matrix import matrix
 
 from firsttouch.analysis.findings import EVERY, Finding
@@ -22,6 +22,7 @@ from firsttouch.engine.planned import Planned
 from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.figures import Bar, Figure, Heat, Line
+from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Party, Record, Request, Scalar
 from firsttouch.report import points
@@ -33,9 +34,9 @@ from firsttouch.text import label
 EXTRA = "firmware"
 """A factor that no experiment knows."""
 DEVICES: dict[str, list[DeviceInfo]] = {
-    "apus": [hip_apu(True, index, node=2) for index in range(2)],
+    "apus": load_platform("mi300a-node").under({"xnack": "1"}).own_devices()[1:3],
     "gpu": [DISCRETE],
-    "cpu": [cpu(16, 32 * MIB)],
+    "cpu": [MACHINES["pascal"].devices[0]],
     "processor": [opencl(PROCESSOR)],
 }
 TIMES = ("prefetch_back_ms", "copy_in_ms", "advise_ms", "initialise_ms", "cpu_alone_ms", "gpu_alone_ms", "overlap",
