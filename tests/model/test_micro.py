@@ -46,6 +46,7 @@ LEVELS: Values = {
 ACROSS = {"agent": "gpu", "allocator": "pinned", **STREAM}
 COPY = {"direction": "h2d", "engine": "copy-engine", "allocator": "pinned", "other": "device", "streams": 1, "chunk": 0,
         "size": GIB}  # fmt: skip
+WITHIN: Values = {"copy_within.device": {"value": 1500, "unit": "GB/s"}}
 CALL: Values = {"allocation.allocate.device": {"value": 2, "unit": "us"}}
 TOUCH: Values = {
     "host.page": {"value": 4, "unit": "KiB"},
@@ -77,6 +78,7 @@ FAULTS = {"first_touch": "cpu", "streamed_by": "cpu", "size": 64 * MIB}
         ("latency", LEVELS, CHASE | {"size": 4 * GIB}, 600),
         ("transfer", {}, COPY, 375),
         ("transfer", {}, COPY | {"direction": "d2h", "engine": "kernel"}, 297),
+        ("transfer", WITHIN, COPY | {"direction": "d2d", "allocator": "device"}, 1500),
         ("allocation", CALL, {"allocator": "device", "size": MIB, "call": "allocate", "chunks": 100}, 2000),
         ("pagefault", TOUCH, FAULT | {"pages": 1000}, 1000),
         ("pagefault", TOUCH, FAULT | {"pages": 1000, "threads": 4}, 250),
@@ -98,6 +100,13 @@ def test_a_value_follows_from_those_of_the_file(
     assert answer.low is not None
     assert answer.high is not None
     assert answer.low <= answer.samples[0] <= answer.high
+
+
+def test_nothing_is_said_between_sizes_whose_times_are_far_apart(tmp_path: Path) -> None:
+    far: Values = {"load.gpu.device": {"points": [[KIB, 1, 1, 1], [GIB, 240, 240, 240]], "unit": "ns"}}
+    assert predicted(tmp_path / "machine.json", far, "latency", **CHASE, size=GIB).samples == [240]
+    with pytest.raises(NotModelled, match="between 1 KiB and 1 GiB"):
+        predicted(tmp_path / "machine.json", far, "latency", **CHASE, size=MIB)
 
 
 def test_a_size_between_known_ones_has_the_range_of_both(tmp_path: Path) -> None:

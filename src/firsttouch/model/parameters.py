@@ -203,6 +203,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("host_touch.<pages>.<threads>", "price", "first touch of plain host memory by one thread of the CPU or by all"),
     _P("host_copy", "price", "copy by all threads of the CPU within host memory"),
     _P("copy.<direction>.<allocator>", "price", "copy by the device between its memory and host memory that is there"),
+    _P("copy_within.<allocator>", "price", "copy by the device within its memory"),
     _P("lone_copy.<direction>.<allocator>", "price", "one such copy alone, from the call to its completion"),
     _P("copy_into_new.<allocator>", "price", "copy by the device into plain host memory that nobody has touched"),
     _P("remote.<direction>.<allocator>", "price", "use of page-locked host memory by a kernel; reads are h2d"),

@@ -7,13 +7,14 @@ from typing import Literal
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Direction, Price, Prices, Time
 from firsttouch.model.micro.answers import Answer, optional, rate
+from firsttouch.model.named import NamedPrices
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import Scalar
 
 LINK: tuple[Direction, Direction] = ("h2d", "d2h")
 
 
-def copies(prices: Prices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool) -> Answer:
+def copies(prices: NamedPrices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool) -> Answer:
     """Copies between host and device, or within the host. whole: each is one copy, neither split nor pipelined."""
     if not whole:
         raise NotModelled("copies that are split over streams or pipelined")
@@ -29,7 +30,7 @@ def copies(prices: Prices, *, direction: str, engine: str, allocator: str, nbyte
     return Answer(*rate(nbytes, time), counters, (_term(f"{direction} by the {engine}", price, nbytes, time),))
 
 
-def _price(prices: Prices, direction: str, engine: str, allocator: str) -> Price:
+def _price(prices: NamedPrices, direction: str, engine: str, allocator: str) -> Price:
     across = next((d for d in LINK if d == direction), None)
     if across and engine == "copy-engine":
         return prices.copy(across, allocator)
@@ -37,6 +38,8 @@ def _price(prices: Prices, direction: str, engine: str, allocator: str) -> Price
         return prices.remote(across, allocator)
     if direction == "h2h" and engine == "cpu":
         return prices.host_copy()
+    if direction == "d2d" and engine == "copy-engine":
+        return prices.price("copy_within", allocator)
     raise NotModelled(f"{direction} copies by the engine {engine}")
 
 

@@ -17,6 +17,7 @@ from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import DeviceInfo, Scalar
+from firsttouch.units import format_size
 from firsttouch.workspace.least_moves import must_move
 
 ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
@@ -25,9 +26,15 @@ TRIADS = ("copy", "scale", "add", "triad")
 """Kernels that read and write, of which one rate stands for all unless the file tells them apart."""
 
 
+LARGEST_STEP = 8.0
+"""Between sizes at which times differ by more than so many times there are caches of which nothing is known."""
+
+
 def at(curve: Price, nbytes: float) -> Time:
     """A time at a size between sizes with known times, by a line over the logarithm of the size. Beyond them it is the
     nearest known. Its range holds those of both neighbours.
+
+    Raises NotModelled: the times of the neighbours say nothing of those between them.
     """
     sizes, times = curve.sizes, curve.times
     if nbytes <= sizes[0]:
@@ -36,7 +43,10 @@ def at(curve: Price, nbytes: float) -> Time:
         if nbytes == large:
             return high
         if nbytes < large:
-            part = math.log(nbytes / small) / math.log(large / small) if small > 0 else 1.0
+            if high.value > LARGEST_STEP * low.value:
+                sizes_known = f"{format_size(int(small))} and {format_size(int(large))}"
+                raise NotModelled(f"sizes between {sizes_known}, of which the platform has no times")
+            part = math.log(nbytes / small) / math.log(large / small)
             return Time(low.value + part * (high.value - low.value), low.low, high.high)
     return times[-1]
 
@@ -81,17 +91,14 @@ def stream(
     name = memory_name(platform, device, agent, allocator, first, "stream")
     value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes)
     counters: dict[str, Scalar] = {}
-    if agent == "cpu" and threads:
+    if agent == "cpu" and isinstance(threads, int) and 0 < threads < platform.quantity("host.processors").value:
         one = platform.quantity("host.thread_bandwidth")
         grounds = (*grounds, one.ground)
-        if isinstance(threads, int):
-            value, low, high = (
-                min(value, threads * one.value),
-                min(low, threads * one.low),
-                min(high, threads * one.high),
-            )
-        else:
-            counters["threads"] = min(math.ceil(value / one.value), int(platform.quantity("host.processors").value))
+        of_threads = (threads * one.value, threads * one.low, threads * one.high)
+        value, low, high = (min(pair) for pair in zip((value, low, high), of_threads, strict=True))
+    elif agent == "cpu" and threads and platform.has("host.thread_bandwidth"):
+        least = math.ceil(value / platform.quantity("host.thread_bandwidth").value)
+        counters["threads"] = min(least, int(platform.quantity("host.processors").value))
     return Answer(value, low, high, counters, grounds=grounds)
 
 
