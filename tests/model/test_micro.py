@@ -183,3 +183,29 @@ def test_passes_take_as_long_as_the_run_that_the_prices_are_from_measured(
 def test_stores_to_duplicated_pages_are_not_modelled() -> None:
     with pytest.raises(NotModelled):
         passes(h200(), asked(advice=("read-mostly",)))
+
+
+@pytest.mark.parametrize(
+    ("first_touch", "streamed_by", "faults"), [("cpu", "cpu", 576), ("gpu", "cpu", 576), ("gpu", "gpu", 0)]
+)
+def test_the_cpu_faults_six_times_on_a_block_of_managed_memory(
+    first_touch: str, streamed_by: str, faults: int, tmp_path: Path
+) -> None:
+    # results/h200-standard has 642, 598 and 18, of which 66 + 88, 22 and 18 are those of its threads.
+    answer = predicted(
+        tmp_path / "m.json", {}, "faultcount", extends="h200-pcie", allocator="managed", size=64 * MIB,
+        first_touch=first_touch, streamed_by=streamed_by,
+    )  # fmt: skip
+    assert answer.samples == [faults * MIB / (3 * 64 * MIB)]
+
+
+def test_events_of_migration_are_counted(tmp_path: Path) -> None:
+    factors = {"allocator": "managed", "touch": "dense", "order": "parallel", "advice": "none", "prefetch": "whole",
+               "starts_on": "cpu", "operation": "update", "size": 64 * MIB, "iterations": 2}  # fmt: skip
+    counters = {
+        events: predicted(tmp_path / "m.json", {}, "migration", extends="h200-pcie", events=events, **factors).counters
+        for events in ("on", "off")
+    }
+    assert counters["on"]["prefetch_h2d_bytes"] == 64 * MIB
+    assert counters["on"]["cpu_read_cpu_faults"] == 32 * 6
+    assert "prefetch_h2d_bytes" not in counters["off"]

@@ -45,7 +45,7 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
-from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, passes
+from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, passes, recorded_moves
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
@@ -406,7 +406,7 @@ class Migration(Experiment):
         return Measurement.of(outcome, counters=counters)
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
-        usual_only(point, events="off", **{RATIO: None})
+        usual_only(point, **{RATIO: None})
         device, advice = device_of(point, platform), point.text("advice")
         asked = MigrationPasses(
             allocator=point.text("allocator"),
@@ -421,6 +421,8 @@ class Migration(Experiment):
         )
         measurement = predicted(passes(PlatformPrices(platform), asked))
         measurement.counters |= _described(point.factors, device)
+        if point["events"] == "on":
+            measurement.counters |= recorded_moves(platform, asked)
         return measurement
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:

@@ -8,6 +8,11 @@ from firsttouch.allocators.properties import common_allocator, memory_of, moves_
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.micro.answers import Answer, Sum, optional
+from firsttouch.model.pages import Kind
+from firsttouch.model.passes import Passes, event_counters, moves_by_step
+from firsttouch.model.platform import Platform
+from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.rules.uvm import Place
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.units import KiB, MiB
 from firsttouch.workspace.guidance import READ_MOSTLY
@@ -61,6 +66,15 @@ class MigrationPasses:
         touch = TOUCHES[self.touch]
         return min(self.nbytes, touch.places(self.nbytes) * max(touch.run, LINE))
 
+    def steps(self, threads: int) -> Passes:
+        """The same for the page map. threads: of the CPU."""
+        touch = TOUCHES[self.touch]
+        start: Place = "cpu" if self.starts_on == "cpu" else "gpu"
+        return Passes(
+            self.nbytes, touch.stride, self.in_order, self.updates, self.advice, self.prefetch, start, self.iterations,
+            threads,
+        )  # fmt: skip
+
 
 def passes(prices: Prices, asked: MigrationPasses) -> Answer:
     """All passes of a repetition with what prepares them, in ms, with the time of each as a counter."""
@@ -73,6 +87,19 @@ def passes(prices: Prices, asked: MigrationPasses) -> Answer:
     if _moves(entry):
         return _PassSum(prices, asked).moving()
     return _PassSum(prices, asked).across()
+
+
+def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]:
+    """What events would record of a repetition: faults, and moves in numbers and bytes, by step.
+
+    Raises NotModelled: the memory is not managed, or its driver is another.
+    """
+    entry = platform.device.allocator(asked.allocator)
+    if entry is None or not entry.managed or platform.word("driver.family") != "uvm":
+        raise NotModelled("events of memory that this driver does not move")
+    kind = Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
+    threads = int(platform.quantity("host.processors").value)
+    return event_counters(moves_by_step(asked.steps(threads), kind))
 
 
 def _moves(entry: AllocatorInfo) -> bool:

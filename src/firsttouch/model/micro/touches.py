@@ -7,9 +7,13 @@ from typing import cast
 from firsttouch.allocators.properties import memory_of, requested_pages
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
+from firsttouch.model.managed import ManagedMemory, Moves
 from firsttouch.model.micro.answers import Answer, Sum
+from firsttouch.model.pages import IN_ORDER, PARALLEL, Kind, shares
+from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
 from firsttouch.model.rules import linux
+from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.least_moves import must_move
 
@@ -82,7 +86,7 @@ def faults_per_mib(
     entry = device.allocator(allocator)
     assert entry is not None
     if must_move(entry, device):
-        raise NotModelled("the CPU's faults on memory that moves")
+        return _moved_faults(platform, first_touch, streamed_by, nbytes)
     if entry.on_demand is False:
         if memory_of(entry) == "device" and not device.capabilities.shares_host_memory:
             return _faults(0, 0, nbytes)
@@ -95,6 +99,32 @@ def faults_per_mib(
     huge = int(platform.quantity("host.huge_page").value) if is_huge else 0
     touched = linux.first_touch(0, nbytes, page, huge)
     return _faults(3 * touched.faults, huge or page, nbytes)
+
+
+def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes: int) -> Answer:
+    """By the driver's rules: the CPU faults on pages that are nowhere or on the GPU."""
+    if platform.word("driver.family") != "uvm":
+        raise NotModelled("the CPU's faults on memory that this driver moves")
+    kind = Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
+    memory, touched, streamed = ManagedMemory(kind), Moves(kind.page), Moves(kind.page)
+    parts = shares(nbytes, int(platform.quantity("host.processors").value), WORD)
+    for array in range(3):
+        memory.allocate(array, nbytes)
+        for agent, moves, writes in ((first_touch, touched, True), (streamed_by, streamed, array == 2)):
+            order = IN_ORDER if agent == "cpu" else PARALLEL
+            memory.touch(
+                array,
+                "cpu" if agent == "cpu" else "gpu",
+                parts if agent == "cpu" else [(0, nbytes)],
+                moves,
+                Moves(kind.page),
+                writes=writes,
+                order=order,
+            )
+    touch = touched.counts.services if first_touch == "cpu" else 0
+    triad = streamed.counts.services if streamed_by == "cpu" else 0
+    value = (touch + triad) * MIB / (3 * nbytes)
+    return Answer(value, value, value, {"allocate": 0, "touch": touch, "triad": triad})
 
 
 def _faults(touch: int, page: int, nbytes: int) -> Answer:
