@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
+from firsttouch.engine.filling import blank_record
 from firsttouch.engine.job import Job
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.predicting import predict_point
 from firsttouch.engine.values import parse_sets
 from firsttouch.engine.work import Work
-from firsttouch.errors import UsageError
+from firsttouch.errors import NotModelled, UsageError
 from firsttouch.experiment.base import Experiment
+from firsttouch.experiment.common import switch_factors
+from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.parameters import PARAMETERS
 from firsttouch.model.platform import Platform
 from firsttouch.papers.calls import PointsCall
@@ -51,10 +55,10 @@ class PlatformPoints:
         return [device for device in self.devices if device.role != "host"]
 
     def of(self, call: PointsCall) -> list[Record]:
-        """The records of a call's points, those that are not predicted with the reason. Raises UsageError if the call
-        has none on this platform.
+        """The records of a call's points, those that are not predicted with the reason, and last those that are not
+        possible. Raises UsageError if the call has none on this platform.
         """
-        return [self._record(planned) for planned in self._plan(call)]
+        return [self._record(planned) for planned in sorted(self._plan(call), key=lambda planned: bool(planned.reason))]
 
     def _plan(self, call: PointsCall) -> list[Planned]:
         work = KINDS[call.kind]
@@ -62,6 +66,8 @@ class PlatformPoints:
         sets = {**_options(call.options), **sets}
         if call.exceeds_memory:
             sets.setdefault("size", ["oversubscribed"])
+        experiments = work.experiments(sets)
+        sets = {**self._switches([experiments[name] for name in call.names], call.devices), **sets}
         request = Request(
             schema=SCHEMA,
             experiments=[*call.names],
@@ -73,14 +79,30 @@ class PlatformPoints:
             allow_oversubscription=True,
             every_device=True,
         )
-        return make_plan(request, self.devices, work.experiments(sets), {}, work.planning)
+        return make_plan(request, self.devices, experiments, {}, replace(work.planning, hints={}))
+
+    def _switches(self, experiments: Iterable[Experiment], devices: Collection[str]) -> dict[str, list[Scalar]]:
+        """All values of the switches of the devices' runtimes that experiments depend on."""
+        return {
+            factor.name: [*SWITCHES[factor.name].values]
+            for experiment in experiments
+            for device in self.gpus
+            if device.name in devices
+            for factor in switch_factors(device, experiment.switches_of)
+        }
 
     def _record(self, planned: Planned) -> Record:
         if planned.key not in self._records:
-            reply = predict_point(_experiment, Job(planned=planned))
-            assert reply.record is not None
-            self._records[planned.key] = reply.record
+            self._records[planned.key] = _predicted(planned)
         return self._records[planned.key]
+
+
+def _predicted(planned: Planned) -> Record:
+    if planned.reason:
+        return blank_record(planned, "skipped", planned.reason)
+    reply = predict_point(_experiment, Job(planned=planned))
+    assert reply.record is not None
+    return reply.record
 
 
 def _experiment(job: Job) -> Experiment:
@@ -101,6 +123,8 @@ def _options(text: str) -> dict[str, list[Scalar]]:
             sets.append(next(words))
         elif word.removeprefix("--") in _TAKES_VALUE:
             sets.append(f"{word.removeprefix('--')}={next(words)}")
+        elif word == "--ranks":
+            raise UsageError(str(NotModelled("what several processes do")))
         elif word not in _ALLOWED:
             raise UsageError(f"{word} is no option of the calls of claims")
     return parse_sets(sets)

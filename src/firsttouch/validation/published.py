@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
@@ -126,9 +125,9 @@ def ratio_to(row: ValidatedRow, value: float) -> float:
 
 
 def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
-    """Why no point has a row's value: the most frequent reason."""
-    if reasons := Counter(r.reason for r in records if not r.is_measured and r.reason):
-        return reasons.most_common(1)[0][0]
+    """Why no point has a row's value."""
+    if reason := next((r.reason for r in records if not r.is_measured and r.reason), ""):
+        return reason
     if records:
         return f"not modelled: {stated.metric} of {stated.experiment}"
     return "this platform has no such point"
