@@ -19,6 +19,9 @@ def write_predicted(
 ) -> Path:
     """Writes the records and the machine of a run to `out`, and returns it. experiments: those to keep; all if none."""
     results = load_results(measured)
+    results.machine.devices = [d for d in results.machine.devices if d.available and d.role != "processor"]
+    known = {device.name for device in results.machine.devices}
+    results.records = [record for record in results.records if record.device in known]
     names = _names(results, modelled)
     machine = replace(
         results.machine,
@@ -35,7 +38,7 @@ def write_predicted(
     (out / "machine.json").write_bytes(encode(machine))
     (out / "results.jsonl").write_bytes(b"".join(encode(record) + b"\n" for record in records))
     if results.request is not None:
-        request = replace(results.request, devices=list(map(names.__getitem__, results.request.devices)))
+        request = replace(results.request, devices=[names[name] for name in results.request.devices if name in names])
         (out / "run.json").write_bytes(encode(request))
     return out
 

@@ -14,7 +14,7 @@ from tests.predicted import write_predicted
 from firsttouch.model.scope import NOT_MODELLED
 
 RESULTS = Path(__file__).parents[2] / "results"
-SAID = re.compile(r"Predicted for h200-pcie(:cpu)?( and h200-pcie(:cpu)?)?")
+SAID = re.compile(r"Predicted for h200-pcie")
 
 
 class Texts(HTMLParser):

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 MOST = 6
 """The most claims of a verdict that are printed without --all."""
 _MOST_REASONS = 5
+PREDICTED = {
+    "does not hold": "Predicted not to hold",
+    "no clear difference": "No clear difference predicted",
+    "holds": "Predicted to hold",
+}
+"""The headings for claims that are tested on predictions, by the verdict."""
 
 
 def command(
@@ -52,13 +58,14 @@ def command(
 
 def _show(result: Claims, most: int) -> None:
     verdicts = result.claims
+    predicted = any(verdict.predicted for verdict in verdicts)
     print_stdout(result.summary.replace("difference, ", "difference,\n"))
     for heading, verdict in (
         ("Does not hold here", "does not hold"),
         ("No clear difference", "no clear difference"),
         ("Holds here", "holds"),
     ):
-        _group(heading, [v for v in verdicts if v.verdict == verdict], most)
+        _group(PREDICTED[verdict] if predicted else heading, [v for v in verdicts if v.verdict == verdict], most)
     _untestable([v for v in verdicts if v.verdict == "not testable"], most)
 
 
@@ -76,7 +83,8 @@ def _group(heading: str, verdicts: Sequence[Verdict], most: int) -> None:
 def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
     if not verdicts:
         return
-    print_stdout("\nCan't be tested here")
+    predicted = any(verdict.predicted for verdict in verdicts)
+    print_stdout("\nCan't be tested on these predictions" if predicted else "\nCan't be tested here")
     if len(verdicts) <= most:
         for verdict in verdicts:
             _print(_claim(verdict), "  ", "    ")
@@ -84,12 +92,19 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
             if verdict.command:
                 print_stdout(f"    {verdict.command}")
         return
-    reasons = Counter(verdict.why.partition(": no two")[0] for verdict in verdicts)
+    reasons = Counter(_reason(verdict).partition(": no two")[0] for verdict in verdicts)
     for reason, n in reasons.most_common(_MOST_REASONS):
         _print(f"{n:3} {reason}", "  ", "      ")
     if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
         print_stdout(f"  {more:3} for other reasons")
     print_stdout("  --all names them, with the commands that measure what is missing.")
+
+
+def _reason(verdict: Verdict) -> str:
+    """Why a claim can't be tested, without what is said above all of them."""
+    from firsttouch.text import caption
+
+    return verdict.why.removeprefix(f"{caption(verdict.predicted)}: ")
 
 
 def _claim(verdict: Verdict) -> str:

@@ -18,6 +18,7 @@ from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
 from firsttouch.errors import UsageError
+from firsttouch.records.predicted import is_predicted
 from firsttouch.text import count, join_names
 
 Regression: TypeAlias = Difference | ExperimentDifference | PlaceDifference | Missing | MissingDevices
@@ -112,6 +113,8 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))
+    if len(sides.sides) >= FLEET and len(set(map(is_of_predictions, sides.sides))) > 1:
+        raise UsageError(f"from {FLEET} sides on, all are measured or all predicted, since each is compared with all")
     few = _few(sides)
     differences = find(table, few, [i for i, side in enumerate(sides.sides) if side.stated])
     if sides.of_devices:
@@ -119,6 +122,8 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
     else:
         wholes = [] if differences.fleet else pairs_as_a_whole(table, few)
         places = places_of(sides.sides, table, differences, wholes)
+    if any(map(is_of_predictions, sides.sides)):
+        return _with_predictions(sides, table, differences, few, limit)
     missing = unusable(sides.sides) if sides.of_devices else missing_devices(sides.sides, fleet=differences.fleet)
     # The first of few machines is what the others should be.
     lacking = [some for some in missing if some.side or differences.fleet or sides.of_devices]
@@ -135,6 +140,19 @@ def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison
         _by_phase(sides, few),
         places,
         missing,
+    )
+
+
+def is_of_predictions(side: Side) -> bool:
+    return any(is_predicted(device.name) for run in side.runs for device in run.devices)
+
+
+def _with_predictions(
+    sides: Sides, table: AlignedPoints, differences: Differences, few: list[int], limit: float | None
+) -> ResultsComparison:
+    """A comparison in which sides are predictions: nothing of it is a change, and no device is missing."""
+    return ResultsComparison(
+        sides.sides, sides.unreadable, table, differences, [], sides.of_devices, few, limit, [], _by_phase(sides, few)
     )
 
 

@@ -13,6 +13,7 @@ from firsttouch.comparison.differences import Difference, ExperimentDifference, 
 from firsttouch.comparison.headline import place_text
 from firsttouch.comparison.missing import MissingDevices
 from firsttouch.comparison.places import PlaceDifference
+from firsttouch.comparison.predictions import prediction
 from firsttouch.comparison.runs import Definition, factors_of
 from firsttouch.comparison.words import answers, phase_answers, what_to_type
 from firsttouch.outputs import Output
@@ -23,12 +24,13 @@ from firsttouch.records.schema import Scalar
 class SideOutput(msgspec.Struct, kw_only=True):
     """One side. devices: the title of each. points: how many it has. renamed: the name on the first side of devices
     that have another name here. without_counterpart: points that no other side has, by experiment. published: the
-    values of a paper.
+    values of a paper. predicted: 'predicted for gh200' if nothing of it was measured, '' otherwise.
     """
 
     name: str
     directories: list[str]
     host: str
+    predicted: str
     published: Sequence[PublishedValue]
     devices: dict[str, str]
     points: int
@@ -241,6 +243,7 @@ def _side(comparison: ResultsComparison, i: int) -> SideOutput:
         name=side.name,
         directories=[run.name for run in side.runs],
         host=side.runs[0].host if side.runs else "",
+        predicted=prediction(side),
         published=list(side.stated),
         devices={d.name: d.title for run in side.runs for d in run.devices},
         points=sum(len(run.points) for run in side.runs),

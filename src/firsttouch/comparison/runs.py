@@ -270,7 +270,7 @@ def _command(request: Request) -> str:
 def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
-    return s.median, s.ci_low, s.ci_high, s.n
+    return s.median, s.ci_low, s.ci_high, s.n if record.modelled is None else 2  # its range counts as an interval
 
 
 def _flow(record: Record) -> str:

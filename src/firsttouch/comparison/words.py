@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from firsttouch.comparison import predictions
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.conditions import EQUAL, WARNING
 from firsttouch.comparison.differences import (
@@ -86,6 +87,8 @@ def headline(comparison: ResultsComparison, side: int) -> str:
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
     what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
+    if said := predictions.headline(comparison, side, what):
+        return said
     if side in comparison.few:
         seen, apart = ratios_seen(comparison, side), furthest_apart(comparison, side)
         missing = "".join(f"{lacking.text}; " for lacking in comparison.missing if lacking.side == side)
@@ -139,8 +142,8 @@ def _without_phase(column: Column) -> str:
 
 def what_to_type(comparison: ResultsComparison) -> list[str]:
     """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
-    if not comparison.few:
-        return []
+    if not comparison.few or predictions.is_about_predictions(comparison):
+        return []  # no further run of a prediction differs
     sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.few))]
     names = [side.runs[0].name.rstrip("/") for side in sides]
     free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
@@ -179,8 +182,10 @@ def short_names(comparison: ResultsComparison, *, runs: bool = True) -> dict[str
     )
     short = {}
     for side, path in zip(comparison.sides, paths, strict=True):
+        said = predictions.prediction(side)
         several = f" ({len(side.runs)} runs)" if runs and len(side.runs) > 1 else ""
-        short[side.name] = "/".join(path[-parts:]) + several if parts else side.name
+        several = f" ({'predicted' if comparison.of_devices else said})" if said else several
+        short[side.name] = ("/".join(path[-parts:]) if parts else side.name) + several
     return {comparison.base: comparison.base, **short}
 
 
@@ -356,6 +361,7 @@ def notes(comparison: ResultsComparison) -> list[str]:
         )
     sentences += _equal_gpus(comparison.sides, names)
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
+    one_run = one_run and not predictions.is_about_predictions(comparison)
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):
         sentences.append("What differs from run to run is in no interval of one run.")
     return sentences
@@ -365,6 +371,8 @@ def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     if comparison.differences.fleet:
         return ""  # a headline says so
+    if predictions.is_about_predictions(comparison):
+        return "Predictions are not judged by the limit."
     short = short_names(comparison)
     sentences = [
         f"{short[comparison.names[side]]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."

@@ -50,6 +50,8 @@ class Beside(Struct, kw_only=True):
     qualifier: str = ""
     note: str = ""
     assumed: str = ""
+    predicted: bool = False
+    """Whether the value of the run is a prediction."""
     conditions: str = ""
     """What a ratio is of, and what the statement leaves open and other points of the run have otherwise, in words."""
 
@@ -179,4 +181,5 @@ def _entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity
         qualifier=stated.qualifier,
         note=row.note,
         assumed=stated.assumed,
+        predicted=record.modelled is not None,
     )

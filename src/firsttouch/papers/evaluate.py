@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.machine.access_counters import why_plain_memory_moves
@@ -28,9 +30,10 @@ from firsttouch.papers.comparisons import (
 from firsttouch.papers.memory import exceeds_memory
 from firsttouch.papers.pooled import CONDITIONS, pooled
 from firsttouch.papers.rows import APPLICATIONS, FactorValues, all_rows
+from firsttouch.records.predicted import of_prediction, predicted_for
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
-from firsttouch.text import count, named
+from firsttouch.text import caption, count, named
 from firsttouch.text import quantity as in_words
 from firsttouch.units import format_number
 from firsttouch.workspace.strategies import STRATEGIES
@@ -45,7 +48,8 @@ class Verdict(Struct, kw_only=True):
 
     why: a sentence: the values that decide, or why the claim can't be tested here. command: the call that measures what
     is missing, or ''. device: whose records were tested. agree, contradict, unclear: how many comparisons do.
-    comparisons: of each kind at most MOST_LISTED, those that decide first.
+    predicted: 'predicted for gh200' if nothing was measured: the verdict is what would be. comparisons: of each kind
+    at most MOST_LISTED, those that decide first.
     """
 
     id: str
@@ -60,6 +64,7 @@ class Verdict(Struct, kw_only=True):
     agree: int = 0
     contradict: int = 0
     unclear: int = 0
+    predicted: str = ""
     comparisons: list[ClaimComparison] = []
 
 
@@ -88,7 +93,14 @@ def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> 
     """As `claims`, of results that are loaded. tested: all claims if None."""
     run = _ClaimTests(results)
     verdicts = [run.verdict(claim) for claim in (all_claims() if tested is None else tested)]
-    return Claims(summary=_summary(verdicts), claims=verdicts)
+    if said := predicted_for(device.name for device in results.machine.devices):
+        verdicts = [_predicted(verdict, said) for verdict in verdicts]
+    return Claims(summary=_summary(verdicts, said), claims=verdicts)
+
+
+def _predicted(verdict: Verdict, said: str) -> Verdict:
+    """A verdict on predictions, which says so in its sentence."""
+    return replace(verdict, why=f"{caption(said)}: {of_prediction(verdict.why)}", predicted=said)
 
 
 _VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
@@ -96,7 +108,12 @@ _VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
 )  # fmt: skip
 
 
-def _summary(verdicts: Sequence[Verdict]) -> str:
+def _summary(verdicts: Sequence[Verdict], predicted: str = "") -> str:
+    text = _summary_here(verdicts)
+    return f"{caption(predicted)}: {text[:1].lower()}{text[1:]}" if predicted else text
+
+
+def _summary_here(verdicts: Sequence[Verdict]) -> str:
     numbers = Counter(verdict.verdict for verdict in verdicts)
     hold, do, show = (verb if numbers[verdict] != 1 else of_one for verdict, verb, of_one in _VERBS)
     return (

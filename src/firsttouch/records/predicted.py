@@ -10,6 +10,8 @@ from firsttouch.records.stored import Integer, Stored
 
 MODEL = "model"
 """With it, and a colon, begin the names of devices that a platform file describes, as model:gh200."""
+_OF_DEVICE = re.compile(r":(cpu|\d+)$")
+"""How the names of a platform's host and of its further devices end."""
 _MEASURING = re.compile(r"\b([Mm])easured\b")
 
 
@@ -20,7 +22,7 @@ def is_predicted(device: str) -> bool:
 
 def predicted_for(devices: Iterable[str]) -> str:
     """'predicted for gh200' of points on these devices; '' if none of them is modelled."""
-    names = dict.fromkeys(name.removeprefix(f"{MODEL}:") for name in devices if is_predicted(name))
+    names = dict.fromkeys(_OF_DEVICE.sub("", name.removeprefix(f"{MODEL}:")) for name in devices if is_predicted(name))
     return f"predicted for {' and '.join(names)}" if names else ""
 
 

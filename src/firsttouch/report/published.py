@@ -35,7 +35,9 @@ def _table(entries: Sequence[Beside]) -> PublishedTable:
     rows = [[entry.says.rstrip("."), _here(entry), _stated(entry), entry.machine, _where(entry)] for entry in entries]
     remarks = dict.fromkeys(remark for e in entries for remark in (e.assumed, e.note) if remark)
     return PublishedTable(
-        ("published statement", "here", "there", "machine there", "source"), rows, [_sentence(r) for r in remarks]
+        ("published statement", "predicted" if entries[0].predicted else "here", "there", "machine there", "source"),
+        rows,
+        [_sentence(r) for r in remarks],
     )
 
 
