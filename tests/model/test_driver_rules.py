@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.model.rules import access_counters, eviction, integrated, kfd, linux, thrashing
+from firsttouch.model.rules import access_counters, ats, eviction, integrated, kfd, linux, thrashing
 from firsttouch.model.rules.access_counters import MovedMemory, Translation
 from firsttouch.model.rules.releases import parse_release
 
@@ -21,6 +21,8 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("access_counters", "BATCH", 256, "UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT (515.43.04 to 595.45.04)"),
     ("access_counters", "NOTIFIED_BYTES", 64 * KIB, "service_virt_notifications_batch (550.54.15)"),
     ("access_counters", "UNSERVED_PAGE", 4 * KIB, "service_virt_notifications, Bug 4299018 (550.54.15)"),
+    ("ats", "WINDOW_BYTES", 2 * MIB, "uvm_va_block_types.h, UVM_VA_BLOCK_SIZE (515.43.04 to 595.45.04)"),
+    ("ats", "TREE_SINCE", ((535, 104, 5),), "uvm_ats_faults.c, uvm_perf_prefetch_compute_ats (absent in 535.98)"),
     ("thrashing", "LAPSE_NS", 500_000, "UVM_PERF_THRASHING_LAPSE_USEC_DEFAULT (515.43.04 to 595.45.04)"),
     ("thrashing", "THRESHOLD", 3, "UVM_PERF_THRASHING_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
     ("thrashing", "MOST_EVENTS", 7, "PAGE_THRASHING_NUM_EVENTS_BITS (515.43.04 to 595.45.04)"),
@@ -200,6 +202,31 @@ def test_caches_of_integrated_chips(
 ) -> None:
     """The rows of the papers' file integrated-2017 that are named."""
     assert integrated.caching(coherence, memory) == cached
+
+
+@pytest.mark.parametrize(
+    ("release", "page", "first", "end", "services"),
+    [
+        ("550.54.15", 4 * KIB, 0, 512, 17),
+        ("550.54.15", 64 * KIB, 0, 32, 6),
+        ("550.54.15", 64 * KIB, 0, 16, 5),
+        ("535.104.05", 64 * KIB, 8, 32, 6),
+        ("535.98", 64 * KIB, 0, 32, 32),
+        ("535.98", 4 * KIB, 100, 512, 412),
+    ],
+)
+def test_first_touches_in_order_by_a_gpu_are_serviced(
+    release: str, page: int, first: int, end: int, services: int
+) -> None:
+    """uvm_ats_faults.c, ats_compute_prefetch; uvm_perf_prefetch.c, compute_prefetch_mask."""
+    assert ats.services(first, end, page, parse_release(release)) == services
+
+
+def test_a_service_makes_only_pages_that_are_absent() -> None:
+    """uvm_ats_faults.c, service_ats_requests (skip_mapped), ats_batch_select_residency."""
+    done = ats.service(0b0100, 0b1001, 4, parse_release("550.54.15"), here=0b1001)
+    assert done == ats.FaultService(made=0b0110, mapped=0b1111, home="gpu")
+    assert ats.service(1, 0, 4, parse_release("580.65.06"), integrated=True).home == "cpu"
 
 
 def turns(count: int, serviced: dict[thrashing.Agent, float], **how: bool) -> list[str]:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from sharing_programs import program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
-from firsttouch.model.terms import Term
-from firsttouch.records.schema import DeviceInfo
-from firsttouch.workload.program import Access, Block, Launch, Program, Repeat
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.strategies import STRATEGIES
-
-SIZE = 1 << 30
 
 
 class TablePrices(NamedPrices):
@@ -24,8 +20,8 @@ class TablePrices(NamedPrices):
 
     page_size = "base"
 
-    def __init__(self, platform: str, rates: Mapping[str, float], **changed: bool) -> None:
-        loaded = load_platform(platform)
+    def __init__(self, platform: str, rates: Mapping[str, float]) -> None:
+        loaded = load_platform(platform).under({"xnack": "1"})
         self.machine, self.device = loaded.machine(), loaded.device
         self.rates = {"host_touch": 0.1, **rates}
 
@@ -37,32 +33,6 @@ class TablePrices(NamedPrices):
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         raise Unmeasured
-
-
-def integrated(prices: TablePrices) -> TablePrices:
-    """The same prices on a device that shares the host's memory."""
-    device = prices.device
-    capabilities = type(device.capabilities)(**{**asdict(device), "shares_host_memory": True, "page_migration": False})
-    fields = {name: getattr(device, name) for name in device.__struct_fields__}
-    prices.device = DeviceInfo(**{**fields, "capabilities": capabilities})
-    return prices
-
-
-def asdict(device: DeviceInfo) -> dict[str, object]:
-    return {name: getattr(device.capabilities, name) for name in device.capabilities.__struct_fields__}
-
-
-def program(writes_first: Agent, passes: int, ends_on: Agent | None = "cpu") -> Program:
-    """An agent writes a buffer, then kernels read and write it."""
-    block = Block("data", SIZE, "inout", "both", starts_on=writes_first, ends_on=ends_on)
-    write = Launch(writes_first, (Access(0, 0, SIZE, False, True),))
-    kernel = Launch("gpu", (Access(0, 0, SIZE, True, True),))
-    return Program("passes", (block,), (write,), (Repeat(passes, (kernel,)),))
-
-
-def used(terms: list[Term], what: str) -> float:
-    """How often all bytes are used so, in all phases."""
-    return sum(term.bytes for term in terms if what in term.what) / SIZE
 
 
 RATES = {"gpu_touch": 0.5, "remote.h2d": 0.01, "remote.d2h": 0.02, "cpu_fault": 0.04}
@@ -97,22 +67,20 @@ def test_what_the_counters_do_not_move_stays_remote() -> None:
 
 @pytest.mark.parametrize(("first", "mapped", "touched"), [("cpu", 1, 0), ("gpu", 0, 1)])
 def test_a_gpu_that_shares_the_memory_faults_once(first: Agent, mapped: float, touched: float) -> None:
-    prices = integrated(TablePrices("gh200", {"gpu_touch": 0.3, "gpu_mapping": 0.03}))
+    prices = TablePrices("mi300a", {"gpu_touch": 0.3, "gpu_fault": 0.03})
     terms = estimate(program(first, 3), STRATEGIES["system"], prices)
     assert used(terms, "not in its page table") == mapped
     assert used(terms, "first touch of new pages by the GPU") == touched
 
 
 def test_a_single_fault_takes_its_own_time() -> None:
-    prices = integrated(TablePrices("gh200", {"gpu_touch": 1e-9, "isolated_fault": 18e3}))
+    prices = TablePrices("mi300a", {"gpu_touch": 1e-9, "isolated_fault": 18e3})
     terms = estimate(program("gpu", 1), STRATEGIES["system"], prices)
     assert [term.ms for term in terms if "first touch" in term.what] == [pytest.approx(18e-3)]
 
 
 def test_uncached_memory_costs_each_agent_every_pass() -> None:
-    prices = integrated(
-        TablePrices("gh200", {"uncached.cpu": 0.2, "uncached.gpu": 0.1, "cache_flush": 0.01, "allocation": 0})
-    )
+    prices = TablePrices("mi300a", {"uncached.cpu": 0.2, "uncached.gpu": 0.1, "cache_flush": 0.01, "allocation": 0})
     terms = estimate(program("cpu", 5), STRATEGIES["pinned"], prices)
     uncached = {agent: used(terms, f"uncached memory by the {agent}") for agent in ("CPU", "GPU")}
     assert uncached == {"CPU": 2, "GPU": 5}

@@ -229,7 +229,8 @@ class Prices(Protocol):
         ...
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
-        """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory.
+        """A kernel's first pass over pages that are on the CPU, beyond a pass over its own memory. Where both share one
+        memory, over pages that the CPU touched and that are not in the GPU's page table.
 
         read_mostly: after this advice, given when the pages are there. touch: as of the experiment migration; if it is
         sparse, the price is still per byte of the pages.
@@ -238,10 +239,6 @@ class Prices(Protocol):
 
     def gpu_touch(self, allocator: str) -> Price:
         """A kernel's first touch of pages that nobody has touched."""
-        ...
-
-    def gpu_mapping(self, allocator: str) -> Price:
-        """A kernel's first use of pages that are in the memory which both agents share, but not in its page table."""
         ...
 
     def cpu_fault(self, allocator: str) -> Price:

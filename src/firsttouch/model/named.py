@@ -92,9 +92,6 @@ class NamedPrices(ABC):
     def gpu_touch(self, allocator: str) -> Price:
         return self.price("gpu_touch", allocator)
 
-    def gpu_mapping(self, allocator: str) -> Price:
-        return self.price("gpu_mapping", allocator)
-
     def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
         return self.price("uncached", agent, allocator)
 

@@ -8,6 +8,7 @@ from firsttouch.allocators.properties import memory_of, role
 from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
+from firsttouch.model.rule_prices import rule_price
 from firsttouch.workspace.guidance import NONE
 
 HUGE_PAGES = "always"
@@ -47,6 +48,8 @@ class PlatformPrices(NamedPrices):
             return self.platform.curve(joined)
         rule = self._rules.get(name[0])
         if rule is not None and (price := rule(*name[1:])) is not None:
+            return price
+        if (price := rule_price(self.platform, self.device, *name)) is not None:
             return price
         missing = MissingValue(self.platform, joined)
         if _has_substitute(*name):

@@ -55,11 +55,15 @@ class OneMemory(InPlace):
             self._touch_by_gpu(step, new)
         there = sum(last - first for first, last in missing) - new
         if there and self.entry.on_demand:
-            with suppress(Unmeasured):
-                price = self.prices.gpu_mapping(self.strategy.allocator)
-                self.terms.add(self.phase, MAPPING, price, there, price.of(there).at_least(self._single_fault()))
+            self._map_by_gpu(step, there)
         mapped.add(step.start, step.end)
         self._use_uncached(step)
+
+    def _map_by_gpu(self, step: steps.Use, there: int) -> None:
+        """Where what it takes to map pages that are there is not known, it is not priced."""
+        with suppress(Unmeasured):
+            price = self.prices.gpu_fault(self.strategy.allocator, reads_only=not step.writes)
+            self.terms.add(self.phase, MAPPING, price, there, price.of(there).at_least(self._single_fault()))
 
     def _touch_by_gpu(self, step: steps.Use, new: int) -> None:
         """Where what a kernel's first touch of new pages takes is not known, it is priced as the CPU's."""
@@ -135,6 +139,12 @@ class FirstTouch(InPlace):
             self.on_gpu[buffer].add(start, last)
             beside = Time(0.0, 0.0, moves.of(last - start).high)
             self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, beside)
+
+    def free_placed(self, step: steps.Free) -> None:
+        with suppress(Unmeasured):
+            price = self.prices.host_free(self.strategy.allocator)
+            touched = self.present[step.buffer].total() + self.on_gpu[step.buffer].total()
+            self.terms.add("free", f"free {self.strategy.allocator} memory", price, touched)
 
     def _pages(self, step: steps.Use) -> tuple[int, int]:
         """The bytes of a use, rounded to whole pages."""

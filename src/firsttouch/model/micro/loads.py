@@ -16,6 +16,7 @@ from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
+from firsttouch.model.rule_prices import rule_price
 from firsttouch.records.schema import DeviceInfo, Scalar
 from firsttouch.units import format_size
 from firsttouch.workspace.least_moves import must_move
@@ -117,6 +118,8 @@ def _stream(
             own = "device.bandwidth"
         elif agent == "gpu" and role(memory) == "page-locked" and not device.capabilities.shares_host_memory:
             return _across(platform, kernel)
+        elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
+            return *rate(nbytes, walked.of(nbytes)), walked.grounds
     curve = platform.curve(own if platform.has(own) or kernel not in TRIADS else name)
     return *rate(nbytes, curve.of(nbytes)), curve.grounds
 

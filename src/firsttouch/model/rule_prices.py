@@ -1,0 +1,215 @@
+"""Prices that follow from the rules of drivers and the values of a platform, where its file has no value for a price.
+
+Each rule names the values that it takes. A value that the file lacks ends the point with its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from firsttouch.allocators.properties import is_plain_host, memory_of, needs_mapping, role
+from firsttouch.model.costs import Price, Time, Unmeasured
+from firsttouch.model.platform import Magnitude, Platform
+from firsttouch.model.rules import ats, kfd
+from firsttouch.model.rules.access_counters import MovedMemory, Translation, counters_migrate
+from firsttouch.model.rules.integrated import CacheCoherence, Caching, SharedMemory, caching
+from firsttouch.model.rules.releases import parse_release
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+
+NOTHING = Price((0.0, 1.0), (Time(), Time()), ())
+"""What costs nothing, because it does not happen."""
+
+
+def rule_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) -> Price | None:
+    """The price of a name by the rules of the platform's driver, or None if they say nothing of it.
+
+    Raises:
+        MissingValue: a value is missing that the rule needs.
+        Unmeasured: what is priced does not happen, where that means something to who asks.
+    """
+    rule = _RULES.get(family)
+    return rule(platform, device, *rest) if rule else None
+
+
+def _line(platform: Platform, names: Mapping[str, float], inverses: Mapping[str, float]) -> Price:
+    """A price in proportion to the bytes: the sum of times, each with how often it is in a byte, and of the inverses of
+    rates or frequencies.
+    """
+    parts = [(known := platform.quantity(name), _time(known).times(part)) for name, part in names.items()]
+    parts += [(known := platform.quantity(name), _inverse(known).times(part)) for name, part in inverses.items()]
+    total = sum((time for _, time in parts), Time())
+    return Price((0.0, 1.0), (Time(), total), tuple(dict.fromkeys(known.ground for known, _ in parts)))
+
+
+def _time(known: Magnitude) -> Time:
+    return Time(known.value, known.low, known.high)
+
+
+def _inverse(known: Magnitude) -> Time:
+    return Time(1 / known.value, 1 / known.high, 1 / known.low)
+
+
+def _family(platform: Platform) -> str:
+    return platform.word("driver.family")
+
+
+def _entry(device: DeviceInfo, allocator: str) -> AllocatorInfo:
+    entry = device.allocator(allocator)
+    assert entry is not None
+    return entry
+
+
+# ---------------------------------------------------------------------------------------------------- the host's pages
+
+
+def _host_touch(platform: Platform, device: DeviceInfo, pages: str, threads: str) -> Price | None:
+    """A fault for each page, and the time to clear it. Several threads share the process's lock."""
+    if not platform.has("host.fault"):
+        return None
+    page = platform.quantity("host.page" if pages == "base" else "host.huge_page").value
+    one = _line(platform, {"host.fault": 1 / page}, {"host.zero": 1})
+    if threads == "one":
+        return one
+    at_once = platform.quantity("host.faults_at_once")
+    most = platform.quantity("host.processors").value
+    t = one.times[-1]
+    parts = [max(1.0, min(most, n)) for n in (at_once.value, at_once.high, at_once.low)]
+    time = Time(t.value / parts[0], t.low / parts[1], t.high / parts[2])
+    return Price((0.0, 1.0), (Time(), time), (*one.grounds, at_once.ground))
+
+
+def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator: str) -> Price | None:
+    """Plain memory is freed page by page, wherever its pages are."""
+    if not is_plain_host(allocator) or not platform.has("host.free_page"):
+        return None
+    return _line(platform, {"host.free_page": 1 / platform.quantity("host.page").value}, {})
+
+
+# ---------------------------------------------------------------------------------------------------- faults of a GPU
+
+
+def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    if _family(platform) == "kfd":
+        return _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
+    if is_plain_host(allocator) and platform.flag("driver.ats"):
+        return _ats_touch(platform)
+    return None
+
+
+def _ats_touch(platform: Platform) -> Price:
+    """Pages are made one by one, in services of a window; each is cleared."""
+    page = int(platform.quantity("host.page").value)
+    services = ats.services(0, ats.WINDOW_BYTES // page, page, parse_release(platform.word("driver.release")))
+    return _line(platform, {"ats.page": 1 / page, "ats.service": services / ats.WINDOW_BYTES}, {"ats.zero": 1})
+
+
+def _gpu_fault(platform: Platform, device: DeviceInfo, *rest: str) -> Price | None:
+    """Pages that the CPU made are mapped where they are, on a chip that shares memory."""
+    if not device.capabilities.shares_host_memory:
+        return None
+    if _family(platform) == "kfd":
+        return _line(platform, {}, {"kfd.minor": 1 / kfd.PAGE_BYTES})
+    return NOTHING if _family(platform) == "none" else None
+
+
+def _isolated_fault(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """One fault alone, where a chip shares memory: a page that nobody has touched."""
+    if not device.capabilities.shares_host_memory:
+        return None
+    if _family(platform) == "none":
+        return NOTHING
+    known = platform.quantity("lone_fault.gpu-major")
+    return Price((1.0,), (_time(known),), (known.ground,))
+
+
+def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: str) -> Price | None:
+    """Host memory that is there at once is made page by page, as a first touch does, but mapped once: a page costs what
+    a fault that makes it takes beyond one that maps it.
+    """
+    entry = _entry(device, allocator)
+    at_once = entry.on_demand is False and memory_of(entry) != "device"
+    if call != "allocate" or not at_once or _family(platform) != "kfd":
+        return None
+    major, minor = platform.quantity("kfd.major"), platform.quantity("kfd.minor")
+    start = platform.quantity("kfd.call")
+    page = _inverse(major).beyond(_inverse(minor))
+    sizes = (float(kfd.PAGE_BYTES), float(1 << 40))
+    times = tuple(_time(start) + page.times(size / kfd.PAGE_BYTES) for size in sizes)
+    return Price(sizes, times, (major.ground, minor.ground, start.ground))
+
+
+# ---------------------------------------------------------------------------------------------------- use where it is
+
+
+def _cpu_fault(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """The CPU reads the GPU's memory across the link, where pages stay."""
+    if not (is_plain_host(allocator) and platform.flag("driver.ats")):
+        return None
+    across, own = platform.curve("stream.cpu.device.read"), platform.curve("stream.cpu.malloc.read")
+    return Price((0.0, 1.0), (Time(), across.of(1).beyond(own.of(1))), (*across.grounds, *own.grounds))
+
+
+def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """Raises Unmeasured where the driver moves no such pages by counters."""
+    if not (platform.flag("driver.ats") and platform.flag("driver.counters")):
+        raise Unmeasured("access counters move no pages here")
+    release, page = parse_release(platform.word("driver.release")), int(platform.quantity("host.page").value)
+    memory: MovedMemory = "system" if is_plain_host(allocator) else "managed"
+    if not counters_migrate(release, cast(Translation, platform.word("driver.translation")), page, memory):
+        raise Unmeasured("this release moves no pages by access counters")
+    return platform.curve("ats.counter_moves")
+
+
+def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
+    """What an integrated chip takes memory for."""
+    if needs_mapping(entry) or memory_of(entry) == "device":
+        return "device"
+    if entry.managed:
+        return "moving"
+    if role(entry.name) == "page-locked":
+        return "locked"
+    return "coherent" if is_plain_host(entry.name) or not entry.concurrent else "atomic"
+
+
+def _caching(platform: Platform, device: DeviceInfo, allocator: str) -> Caching:
+    if platform.word("device.coherence") == "full":
+        return Caching(cpu=True, gpu=True)
+    return caching(cast(CacheCoherence, platform.word("device.coherence")), _memory_kind(_entry(device, allocator)))
+
+
+def _uncached(platform: Platform, device: DeviceInfo, agent: str, allocator: str) -> Price | None:
+    cached = _caching(platform, device, allocator)
+    return NOTHING if (cached.cpu if agent == "cpu" else cached.gpu) else platform.curve(f"uncached.{agent}")
+
+
+def _cache_flush(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    return platform.curve("cache_flush") if _caching(platform, device, allocator).flushed else NOTHING
+
+
+def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, *kernel: str) -> Price | None:
+    """A kernel that streams waits for a walk of the page table at each translation, which is the larger the better
+    pages follow each other in memory.
+    """
+    name = f"fragment.{allocator}"
+    if agent != "gpu" or not platform.has(name):
+        return None
+    order, walk, rate = (platform.quantity(n) for n in (name, "device.walk", "device.bandwidth"))
+    ends = ((order.value, walk.value, rate.value), (order.high, walk.low, rate.high), (order.low, walk.high, rate.low))
+    times = [1 / r + w / (kfd.PAGE_BYTES * 2**o) for o, w, r in ends]
+    return Price((0.0, 1.0), (Time(), Time(*times)), (order.ground, walk.ground, rate.ground))
+
+
+_RULES: Mapping[str, Callable[..., Price | None]] = {
+    "host_touch": _host_touch,
+    "touched_free": _touched_free,
+    "gpu_touch": _gpu_touch,
+    "gpu_fault": _gpu_fault,
+    "isolated_fault": _isolated_fault,
+    "allocation": _allocation,
+    "cpu_fault": _cpu_fault,
+    "counter_moves": _counter_moves,
+    "uncached": _uncached,
+    "cache_flush": _cache_flush,
+    "stream": _stream,
+}

@@ -1,0 +1,24 @@
+"""Programs of one buffer that both agents use, and how often the terms of an estimate say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firsttouch.model.terms import Term
+from firsttouch.workload.program import Access, Block, Launch, Program, Repeat
+from firsttouch.workspace.declarations import Agent
+
+SIZE = 1 << 30
+
+
+def program(writes_first: Agent, passes: int, ends_on: Agent | None = "cpu") -> Program:
+    """An agent writes a buffer, then kernels read and write it."""
+    block = Block("data", SIZE, "inout", "both", starts_on=writes_first, ends_on=ends_on)
+    write = Launch(writes_first, (Access(0, 0, SIZE, False, True),))
+    kernel = Launch("gpu", (Access(0, 0, SIZE, True, True),))
+    return Program("passes", (block,), (write,), (Repeat(passes, (kernel,)),))
+
+
+def used(terms: Iterable[Term], what: str) -> float:
+    """How often all bytes are used so, in all phases."""
+    return sum(term.bytes for term in terms if what in term.what) / SIZE

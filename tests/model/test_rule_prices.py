@@ -1,0 +1,78 @@
+"""Prices that follow from rules of drivers and the values of a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from sharing_programs import program, used
+
+from firsttouch.model.costs import PlatformValue, Unmeasured
+from firsttouch.model.estimate import estimate
+from firsttouch.model.platform import MissingValue, load_platform
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.workspace.strategies import STRATEGIES
+
+GIB, NS_PER_MS = 1 << 30, 1e6
+
+
+def prices(platform: str, changes: Mapping[str, str] | None = None, **factors: str) -> PlatformPrices:
+    return PlatformPrices(load_platform(platform).changed(changes or {}).under(factors))
+
+
+def test_16_small_pages_take_almost_4_times_what_one_large_page_does() -> None:
+    """Grace Hopper, Sec. 5.2: the GPU's first touch of system memory."""
+    large, small = (
+        prices("gh200", {"host.page": page}).gpu_touch("malloc").of(GIB).value for page in ("64KiB", "4KiB")
+    )
+    assert 3.5 <= small / large <= 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "moves"),
+    [
+        ({}, True),
+        ({"host.page": "4KiB"}, False),
+        ({"driver.counters": "off"}, False),
+        ({"driver.release": "550.40.07"}, False),
+        ({"driver.release": "595.45.04", "host.page": "4KiB"}, False),
+    ],
+)
+def test_counters_move_pages_as_release_and_page_size_let_them(changes: Mapping[str, str], moves: bool) -> None:
+    """With pages of 4 KiB they move nothing: every pass is remote."""
+    terms = estimate(program("cpu", 4, None), STRATEGIES["system"], prices("gh200", changes))
+    assert (used(terms, "access counters") > 0) == moves
+    assert (used(terms, "use of malloc memory across the link") == 4) != moves
+
+
+def test_a_price_by_a_rule_rests_on_the_values_that_it_takes() -> None:
+    names = [g.name for g in prices("gh200").gpu_touch("malloc").grounds if isinstance(g, PlatformValue)]
+    assert names == ["ats.page", "ats.service", "ats.zero"]
+
+
+def test_a_value_that_a_rule_needs_has_no_default() -> None:
+    with pytest.raises(MissingValue, match=r"kfd\.major"):
+        prices("mi250x", xnack="1").gpu_touch("malloc")
+    with pytest.raises(Unmeasured):
+        prices("mi300a").counter_moves("malloc")
+
+
+@pytest.mark.parametrize("allocator", ["pinned", "managed"])
+def test_host_memory_that_is_there_at_once_takes_200_to_400_ms_a_gib(allocator: str) -> None:
+    """MI300A, Sec. V-A. With XNACK, managed memory is made on demand, by a call that takes microseconds."""
+    assert 200 <= prices("mi300a").allocation(allocator, "allocate").of(GIB).value / NS_PER_MS <= 400
+    assert prices("mi300a", xnack="1").allocation("managed", "allocate").of(GIB).value < 1e5
+
+
+def test_pages_that_cores_make_and_the_gpu_maps_come_twice_as_fast_as_its_own() -> None:
+    """MI300A, Sec. V-B: up to 2.2 times."""
+    known = prices("mi300a", xnack="1")
+    major, minor = known.gpu_touch("mmap"), known.gpu_fault("mmap", reads_only=True)
+    both = known.host_touch(parallel=True, pages="base").of(GIB).value + minor.of(GIB).value
+    assert major.of(GIB).value / both == pytest.approx(2.2, rel=0.15)
+
+
+def test_the_first_touch_of_an_apu_is_priced_once() -> None:
+    terms = estimate(program("cpu", 3), STRATEGIES["system"], prices("mi300a", xnack="1"))
+    assert used(terms, "not in its page table") == 1
+    assert used(terms, "first touch of new pages by the GPU") == 0
