@@ -25,6 +25,7 @@ from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
 from firsttouch.units import format_size
 from firsttouch.validation.judged import CLEARLY, Case, Judgement, estimator_of, exceptions, in_order, judge
+from kernels import in_place
 from records import Directory, digits, exact, number_of, table
 
 MANAGED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
@@ -520,6 +521,7 @@ TEXTS: Mapping[str, Text] = {
     "by-iteration": by_iteration,
     "first-touches": first_touches,
     "sharing": sharing,
+    "in-place": in_place,
     "means": of_each_once(means),
     "findings": of_each_once(findings),
     "kernels": of_each_once(kernels),

@@ -6,7 +6,10 @@ python docs/recompute/kernels.py --check    says whether it is out of date; exit
 
 from __future__ import annotations
 
+import math
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +18,10 @@ from firsttouch.apps import all_apps
 from firsttouch.model.kernel_records import KernelRun, profiles_from
 from firsttouch.model.kernels import FILE, KernelProfiles
 from firsttouch.records.reading import load_results
+from firsttouch.text import count
+from firsttouch.units import format_size
+from firsttouch.validation.in_place import judged_in_place
+from records import Directory, digits, table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 DEVICE = "cuda:0"
@@ -24,6 +31,7 @@ RUNS = {
                             "h100-apps-1gib-2")),
 }  # fmt: skip
 """By device: the directory of micro-measurements, and those of applications."""
+FAR = 1.25
 CHANGED = {"halo", "transport", "fft_conv_c2c", "fft_conv_fused", "fft_conv_r2c"}
 """Applications whose kernels have changed since, which no record says."""
 
@@ -38,6 +46,24 @@ def made() -> KernelProfiles:
         applications = {f"results/{path}": load_results(RESULTS / path).records for path in directories}
         runs.append(KernelRun(name, run.machine, device, f"results/{micro}", run.records, applications))
     return profiles_from(runs, apps)
+
+
+def in_place(directories: Sequence[Directory]) -> str:
+    """How right profiles are about runs in the host's memory."""
+    judged = judged_in_place()
+    runs = sorted(judged.runs, key=lambda run: abs(math.log(run.ratio)))
+    off = [run for run in runs if abs(math.log(run.ratio)) > math.log(FAR)]
+    rows = [
+        [f"`{r.application}`", format_size(r.footprint), r.title, digits(r.measured / 1e6), digits(r.ratio)]
+        for r in off
+    ]
+    text = (
+        f"{count(len(runs), 'run')} of {count(len({r.application for r in runs}), 'application')}: the median error is "
+        f"{100 * judged.error:.0f} %, {100 * judged.within:.0f} % are right within a factor of two, and "
+        f"{100 * judged.held:.0f} % lie in the interval. More than a factor of {FAR} off are:"
+    )
+    head = ["application", "size", "GPU", "measured, ms", "predicted / measured"]
+    return textwrap.fill(text, 120) + "\n\n" + table(head, rows)
 
 
 def generated() -> bytes:

@@ -2,20 +2,21 @@
 take across the link from memory of the host, and what the CPU computes between them.
 
 Kernels are never predicted. A profile holds what they took at one or several sizes, as time for each byte that the
-application declares its kernels to use (`Access.passes`). At another size the rates are interpolated. On another device
-times are scaled by the rates of the memories, or by the cycles of all processors if the memory was not what limited
-them (Williams et al., CACM 2009, roofline), and the interval has both. How many bytes cross the link is a property of
-the program, and is not scaled.
+application declares its kernels to use (`Access.passes`). At another size there is a fixed time, and one for each byte,
+that two known sizes have. On another device times are scaled by the rates of the memories, or by the cycles of all
+processors if the memory was not what limited them (Williams et al., CACM 2009, roofline), and the interval has both.
+How many bytes cross the link is a property of the program, and is not scaled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
+from statistics import median_low
 from typing import Literal, TypeVar
 
 import msgspec
@@ -33,6 +34,7 @@ FILE = files("firsttouch.model") / "data" / "kernels.json"
 BANDWIDTH = "device.bandwidth"
 BUSY = 0.5
 """Kernels that take declared bytes at less than this part of the memory's rate are limited by something else."""
+HARDLY_LONGER = 1.25
 T = TypeVar("T")
 
 
@@ -108,8 +110,8 @@ class Kernels:
 
     per_byte: ns of a kernel in the device's own memory, for each byte that it declares. cpu_per_byte: ns of the CPU's
     code in the phase compute for each byte that it declares, where the memory is its own and there. rounds: the
-    iterations of a loop that ends when data say so, where they were measured; or 0. sources: the directories of the
-    records.
+    iterations that were measured at the nearest size, for loops that end when data say so. sources: the directories of
+    the records.
     """
 
     name: str
@@ -126,11 +128,14 @@ class Kernels:
 
     def time_in_place(self, launch: Launch, blocks: Sequence[Block], link: Price) -> Time:
         """ns of a kernel whose buffers are in memory of the host. Raises NoProfile if what crosses was not measured."""
+        return self.in_place(kernel_bytes(launch), link_bytes(launch, blocks), link)
+
+    def in_place(self, of_kernels: float, of_the_link: float, link: Price) -> Time:
+        """ns of kernels that declare so many bytes, and so many of them in memory of the host."""
         cross = _known(self.crossings, f"what kernels of {self.name} take across the link")
-        declared = link_bytes(launch, blocks)
-        low, value, high = (link.of(declared * n) for n in (cross.low, cross.value, cross.high))
+        low, value, high = (link.of(of_the_link * n) for n in (cross.low, cross.value, cross.high))
         crossing = Time(value.value, low.low, high.high)
-        return crossing if self.per_byte is None else crossing.at_least(self.time(launch))
+        return crossing if self.per_byte is None else crossing.at_least(self.per_byte.times(of_kernels))
 
     def cpu_time(self, launch: Launch) -> Time:
         """ns of the CPU's code. Raises NoProfile if that was not measured."""
@@ -213,28 +218,30 @@ def known_profiles() -> KernelProfiles:
     return msgspec.json.decode(FILE.read_bytes(), type=KernelProfiles)
 
 
-def kernels_for(
-    app: type[Declares], program: Program, platform: Platform, profiles: KernelProfiles | None = None
-) -> Kernels:
-    """What the kernels of an application take on a platform.
-
-    profiles: by default those of the directory that the platform's value `kernels` names, or this program's.
+def kernels_for(app: type[Declares], program: Program, platform: Platform) -> Kernels:
+    """What the kernels of an application take on a platform: by the runs in the directory that the platform's value
+    `kernels` names, or by the records of this program.
 
     Raises:
         NoProfile: they were not measured, or the application has changed since.
         MissingValue: the platform has no bandwidth of the device, by which times are scaled.
     """
-    if profiles is None and platform.has(KERNELS):
+    profiles = known_profiles()
+    if platform.has(KERNELS):
         from firsttouch.model.kernel_records import profiles_of
 
         profiles = profiles_of(platform.word(KERNELS), app)
-    profiles = profiles or known_profiles()
+    return kernels_at(app, program.nbytes, platform, profiles)
+
+
+def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: KernelProfiles) -> Kernels:
+    """What the kernels of an application of so many bytes take by given profiles. Raises what kernels_for does."""
     profile = profiles.applications.get(app.name)
-    if profile is None:
+    if profile is None or not profile.points:
         raise NoProfile(f"the kernels of {app.name} were not measured: what it computes is not in the times")
     if profile.digest != digest_of(app):
         raise NoProfile(f"{app.name} has changed since its kernels were measured: what it computes is not in the times")
-    return _On(platform, profiles, profile).kernels(app.name, program)
+    return _On(platform, profiles, profile).kernels(app.name, nbytes)
 
 
 @dataclass(frozen=True)
@@ -254,10 +261,14 @@ class _On:
         self.platform, self.profiles, self.profile = platform, profiles, profile
 
     @cached_property
-    def _scales(self) -> dict[str, _Scale]:
+    def _order(self) -> list[str]:
+        """The devices of the profile: first those like the platform's, then those whose memory is most like its."""
+        own = self.platform.quantity(BANDWIDTH).value if self.platform.has(BANDWIDTH) else None
         used = {p.device: self.profiles.devices[p.device] for p in self.profile.points}
-        same = {name: device for name, device in used.items() if device.title == self.platform.device.title}
-        return {name: self._scale(device) for name, device in (same or used).items()}
+        title = self.platform.device.title
+        return sorted(
+            used, key=lambda name: (used[name].title != title, abs(math.log(used[name].memory / own)) if own else 0.0)
+        )
 
     def _scale(self, device: ProfiledDevice) -> _Scale:
         if device.title == self.platform.device.title:
@@ -267,92 +278,109 @@ class _On:
         cycles = cycles_of(self.platform.device.facts)
         return _Scale(memory, device.cycles / cycles if cycles and device.cycles else None)
 
-    def kernels(self, name: str, program: Program) -> Kernels:
-        size = program.nbytes
-        per_byte = self._rate(size, lambda p: (p.kernels, p.kernel_bytes), self._time)
-        crossing = self._rate(size, lambda p: (p.link, p.link_bytes), self._crossing)
-        cpu = self._rate(size, lambda p: (p.cpu, p.cpu_bytes), lambda p, rate: Time(rate, rate, rate))
+    def kernels(self, name: str, size: int) -> Kernels:
+        own = self._points(lambda p: p.kernels)
+        across = self._points(lambda p: p.link)
+        between = self._points(lambda p: p.cpu)
+        per_byte = self._rate(size, own, self._time)
+        crossing = self._rate(size, across, self._crossing)
+        cpu = self._rate(size, between, lambda p: _exactly((p.cpu or 0.0) / p.cpu_bytes))
         crossings = None
         if crossing is not None:
-            at_most = self._hides_link(size)
+            at_most = _hides_link(_near(size, across))
             crossings = Crossings(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
-        nearest = min(self._points, key=lambda p: abs(math.log(p.footprint / size)))
-        rounds = nearest.rounds if program.rounds else 0
-        points = self._near(size, self._points)
+        points = _near(size, own) or _near(size, across)
+        rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
         return Kernels(name, per_byte, crossings, cpu, rounds, sources, self._grounds(name, points))
 
+    def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
+        """The points of the first device that has what is measured."""
+        known = [p for p in self.profile.points if measured(p)]
+        first = next((name for name in self._order if any(p.device == name for p in known)), None)
+        return [p for p in known if p.device == first]
+
     def _grounds(self, name: str, points: Sequence[KernelPoint]) -> tuple[Ground, ...]:
-        titles = " and ".join(dict.fromkeys(self.profiles.devices[p.device].title for p in points))
-        sources = ", ".join(dict.fromkeys(p.source for p in points))
-        measured = Assumption(f"the kernels of {name} take what they took on an {titles} ({sources})")
-        if all(self._scales[p.device].memory.value == 1 for p in points):
+        titles = [self.profiles.devices[p.device].title for p in points]
+        where = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
+        measured = Assumption(f"the kernels of {name} take what they took on an {where}")
+        if set(titles) <= {self.platform.device.title}:
             return (measured,)
         scaled = Assumption("times of kernels are scaled by the rates of the devices' memories or processors")
         return (measured, scaled, self.platform.quantity(BANDWIDTH).ground)
 
-    @cached_property
-    def _points(self) -> list[KernelPoint]:
-        """Those of the device whose memory is most like the platform's."""
-        nearest = min(self._scales, key=lambda name: abs(math.log(self._scales[name].memory.value)))
-        return sorted((p for p in self.profile.points if p.device == nearest), key=lambda p: p.footprint)
-
-    def _near(self, size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
-        """The points of the nearest size on either side."""
-        below = max((p.footprint for p in points if p.footprint <= size), default=None)
-        above = min((p.footprint for p in points if p.footprint >= size), default=None)
-        return [p for p in points if p.footprint in (below, above)]
-
-    def _rate(
-        self,
-        size: int,
-        measured: Callable[[KernelPoint], tuple[float | None, float]],
-        scaled: Callable[[KernelPoint, float], Time],
-    ) -> Time | None:
+    def _rate(self, size: int, points: Sequence[KernelPoint], rate_of: Callable[[KernelPoint], Time]) -> Time | None:
         """What is measured, for each byte that is declared, at a size between the known ones or beyond them."""
-        known = [p for p in self._points if (m := measured(p))[0] is not None and m[1] > 0]
-        if not known:
+        rates: dict[int, Time] = {}
+        for footprint in _nearest_two(size, {p.footprint for p in points}):
+            same = [rate_of(p) for p in points if p.footprint == footprint]
+            value = median_low(t.value for t in same)
+            rates[footprint] = Time(value, min(t.low for t in same), max(t.high for t in same))
+        if not rates:
             return None
-        near = self._near(size, known)
-        rates = {p.footprint: Time() for p in near}
-        for footprint in rates:
-            same = [scaled(p, (measured(p)[0] or 0.0) / measured(p)[1]) for p in near if p.footprint == footprint]
-            values = sorted(t.value for t in same)
-            rates[footprint] = Time(values[len(values) // 2], min(t.low for t in same), max(t.high for t in same))
-        nearest = min(rates, key=lambda footprint: abs(math.log(footprint / size)))
-        away = self.profiles.sizes ** abs(math.log2(size / nearest))
-        wide = self.profiles.repeats * (away if len(rates) == 1 else 1.0)
-        value = _between(size, {f: rate.value for f, rate in rates.items()})
-        return Time(value, min(r.low for r in rates.values()) / wide, max(r.high for r in rates.values()) * wide)
+        value = _between(size, {footprint: rate.value for footprint, rate in rates.items()})
+        beyond = 0.0 if min(rates) <= size <= max(rates) else min(abs(math.log2(size / f)) for f in rates)
+        wide = self.profiles.repeats * self.profiles.sizes**beyond
+        low, high = min(value, *(r.low for r in rates.values())), max(value, *(r.high for r in rates.values()))
+        return Time(value, low / wide, high * wide)
 
-    def _time(self, point: KernelPoint, rate: float) -> Time:
+    def _time(self, point: KernelPoint) -> Time:
         """The time for a byte on the platform: what limits it there is what did elsewhere, or the memory."""
-        scale, memory = self._scales[point.device], self.profiles.devices[point.device].memory
+        device, rate = self.profiles.devices[point.device], (point.kernels or 0.0) / point.kernel_bytes
+        scale = self._scale(device)
         other = 1.0 if scale.processors is None else scale.processors
         bounds = (other, scale.memory.low, scale.memory.high)
         value = scale.memory.value
-        if rate * memory * BUSY > 1 and scale.processors is not None:
-            value = max(value / (rate * memory), scale.processors)
+        if rate * device.memory * BUSY > 1 and scale.processors is not None:
+            value = max(value / (rate * device.memory), scale.processors)
         return Time(value, min(bounds), max(bounds)).times(rate)
 
-    def _crossing(self, point: KernelPoint, rate: float) -> Time:
+    def _crossing(self, point: KernelPoint) -> Time:
         """The bytes that cross for each that is declared."""
-        ratio = rate * self.profiles.devices[point.device].link
-        return Time(ratio, ratio, ratio)
+        return _exactly((point.link or 0.0) * self.profiles.devices[point.device].link / point.link_bytes)
 
-    def _hides_link(self, size: int) -> bool:
-        """Whether kernels took hardly longer with all their buffers across the link."""
-        pairs = [(p.link, p.kernels) for p in self._near(size, [p for p in self._points if p.link and p.kernels])]
-        return any(link is not None and own is not None and link < 1.25 * own for link, own in pairs)
+
+def _exactly(value: float) -> Time:
+    return Time(value, value, value)
+
+
+def _near(size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
+    """The points of the nearest size on either side."""
+    below = max((p.footprint for p in points if p.footprint <= size), default=None)
+    above = min((p.footprint for p in points if p.footprint >= size), default=None)
+    return [p for p in points if p.footprint in (below, above)]
+
+
+def _hides_link(points: Sequence[KernelPoint]) -> bool:
+    """Whether kernels took hardly longer with all their buffers across the link."""
+    return any(p.link < HARDLY_LONGER * p.kernels for p in points if p.link and p.kernels)
+
+
+def _nearest_two(size: int, known: Collection[int]) -> list[int]:
+    """The sizes on either side; or an equal one; or, if all are on one side, the nearest, and the next that differs by
+    half or more, so that noise matters little.
+    """
+    if size in known:
+        return [size]
+    nearest = sorted(known, key=lambda n: abs(math.log(n / size)))
+    below, above = [n for n in nearest if n < size], [n for n in nearest if n > size]
+    if below and above:
+        return [below[0], above[0]]
+    return nearest[:1] + [n for n in nearest if abs(math.log(n / nearest[0])) >= math.log(1.5)][:1]
 
 
 def _between(size: int, rates: Mapping[int, float]) -> float:
-    """The rate at a size, in proportion to the logarithms of the sizes; beyond them that of the nearest."""
+    """The rate at a size where a fixed time, and one for each byte, are those of two sizes. Beyond them, if that would
+    be a fixed time below zero: the rate of the nearest.
+    """
     (first, low), (last, high) = min(rates.items()), max(rates.items())
     if first == last:
         return low
-    part = min(1.0, max(0.0, math.log(size / first) / math.log(last / first)))
-    return low + part * (high - low)
+    slope = (last * high - first * low) / (last - first)
+    fixed = first * (low - slope)
+    if not first <= size <= last and (fixed < 0 or slope < 0):
+        return low if size < first else high
+    return slope + fixed / size
 
 
 def cycles_of(facts: Mapping[str, object]) -> float:
