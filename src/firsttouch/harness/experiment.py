@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from statistics import mean, stdev
+from typing import TYPE_CHECKING
 
 from firsttouch import _core
 from firsttouch.allocators.properties import may_migrate
@@ -41,6 +42,9 @@ from firsttouch.session import Session
 from firsttouch.workspace.ballast import why_not_oversubscribed
 from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from firsttouch.model.platform import Platform
 
 REPEATS = 3
 SETTINGS = {
@@ -238,6 +242,11 @@ class Application(Applications):
 
     def why_not_counted(self, factors: Factors) -> str:
         return counting.why_not(self.app, factors, self.requested)
+
+    def predict(self, point: Point, platform: Platform) -> Measurement:
+        from firsttouch.harness.predicting import predict_application
+
+        return predict_application(self.app, self.params(point.factors), point.factors, platform)
 
     # ---------------------------------------------------------------------------------------------- measurement
 

@@ -8,10 +8,12 @@ Freeing memory that moves is estimated only where the run has measured it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from firsttouch.errors import Unsupported
 from firsttouch.model.costs import Prices
 from firsttouch.model.platform import MissingValue
+from firsttouch.model.pricing import Pricing
 from firsttouch.model.sharing import moves, pricing_kind
 from firsttouch.model.terms import Term
 from firsttouch.workload.program import Program
@@ -48,6 +50,11 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
         NotEstimated: the model does not cover this program under this strategy.
         Impossible: the strategy cannot run this program.
     """
+    return priced(program, strategy, prices, copy_control=copy_control).terms.terms()
+
+
+def priced(program: Program, strategy: Strategy, prices: Prices, **how: Any) -> Pricing:
+    """A strategy whose steps were priced. how: as of Pricing. Raises what `estimate` raises."""
     device = prices.device
     entry = device.allocator(strategy.allocator)
     assert entry is not None
@@ -59,16 +66,16 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
     reason = why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has", 3)
     if reason and not (moves(entry, device) or (strategy.duplicated and program.tiled)):
         raise Impossible(reason)
-    pricing = kind(program, strategy, prices, entry, copy_control=copy_control)
+    pricing = kind(program, strategy, prices, entry, **how)
     try:
         pricing.run()
     except MissingValue:
         raise
     except Unsupported:
         raise Impossible("the CPU cannot use its buffers while a kernel runs, which this program needs") from None
-    terms, counts = pricing.terms.terms(), pricing.terms.counts
+    counts = pricing.terms.counts
     if reason:
-        raise NotEstimated(f"{reason}, so that data may move more than once", terms)
+        raise NotEstimated(f"{reason}, so that data may move more than once", pricing.terms.terms())
     if counts["used_at_once"] > SHARED_AT_ONCE * max(1, counts["used_by_gpu"]):
-        raise NotEstimated(AT_ONCE, terms)
-    return terms
+        raise NotEstimated(AT_ONCE, pricing.terms.terms())
+    return pricing

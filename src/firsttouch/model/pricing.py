@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
@@ -14,7 +14,7 @@ from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
 from firsttouch.workspace.declarations import Agent, placement
-from firsttouch.workspace.guidance import READ_MOSTLY
+from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
@@ -37,11 +37,26 @@ NO_LAUNCH = Launch("cpu", ())
 NO_ACCESS = Access(0, 0, 0, False, False)
 
 
+class Computing(Protocol):
+    """What the kernels and the CPU's code of a program take, beside what its memory does."""
+
+    def launch(self, pricing: Pricing, launch: Launch) -> None:
+        """Add the terms of a launch, after those of its accesses."""
+        ...
+
+    def crossing(self, access: Access) -> tuple[float, float, float] | None:
+        """How often each byte that a kernel uses in memory of the host crosses the link, with bounds; None if that was
+        not measured.
+        """
+        ...
+
+
 class Pricing(Replay):
     """Prices what is common to all strategies: allocation, and the CPU's first touch of plain host memory.
 
-    copy_control: that of the ledger. present: the bytes of each buffer's memory on the CPU's side whose pages are
-    there.
+    copy_control, place_scratch, guidance: those of the ledger. computing: what the program computes, if that is priced
+    too; then also what is common to all strategies. present: the bytes of each buffer's memory on the CPU's side whose
+    pages are there.
     """
 
     def __init__(
@@ -52,14 +67,25 @@ class Pricing(Replay):
         entry: AllocatorInfo,
         *,
         copy_control: bool = False,
+        place_scratch: bool = False,
+        guidance: Placement = BY_ITSELF,
+        computing: Computing | None = None,
     ) -> None:
-        ledger = Ledger(strategy, prices.device, copy_control=copy_control, strict=False)
+        ledger = Ledger(
+            strategy,
+            prices.device,
+            place_scratch=place_scratch,
+            copy_control=copy_control,
+            guidance=guidance,
+            strict=False,
+        )
         super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, prices.device)))
         self.strategy, self.prices, self.entry, self.device = strategy, prices, entry, prices.device
         self.on_apu = prices.device.capabilities.shares_host_memory
         self.places = [
-            placement(d, strategy, place_scratch=False, copy_control=copy_control) for d in program.declarations
+            placement(d, strategy, place_scratch=place_scratch, copy_control=copy_control) for d in program.declarations
         ]
+        self.computing = computing
         self.terms = Terms()
         self.present = [Ranges() for _ in program.blocks]
         self.page_maps: list[list[Ranges]] = [self.present]
@@ -76,6 +102,8 @@ class Pricing(Replay):
             steps.Free: self.free,
         }
         self.current, self.access = NO_LAUNCH, NO_ACCESS
+        self.crossed = Time()
+        """What crossed the link for the current launch."""
 
     # ------------------------------------------------------------------------------------------------ the replay
 
@@ -84,10 +112,12 @@ class Pricing(Replay):
         self._price(wanted)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
-        self.current = launch
+        self.current, self.crossed = launch, Time()
         for access, wanted in prepared:
             self.access = access
             self._price(wanted)
+        if self.computing is not None:
+            self.computing.launch(self, launch)
 
     def _price(self, wanted: Iterable[steps.Step]) -> None:
         for step in wanted:
@@ -118,6 +148,8 @@ class Pricing(Replay):
             self.present[step.buffer].add(0, step.nbytes)
         elif self._is_priced(step.buffer):
             self.allocate_placed(step)
+        elif self.computing is not None and self.is_up_front(step):
+            self.price_call("allocate", step)
 
     def _is_priced(self, buffer: int) -> bool:
         """Whether a buffer is placed by the strategy. Blocks that are copied under any are too small to matter."""
@@ -176,6 +208,8 @@ class Pricing(Replay):
     def free(self, step: steps.Free) -> None:
         if self._is_priced(step.buffer) and not step.file:
             self.free_placed(step)
+        elif self.computing is not None and not step.file and self.is_up_front(step):
+            self.price_call("free", step)
 
     def free_placed(self, step: steps.Free) -> None:
         if self.is_up_front(step):
@@ -196,7 +230,7 @@ class Copies(Pricing):
     on_device: the device memory that is host memory too, and whose pages are there.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
         super().__init__(program, strategy, prices, entry, **how)
         self.host = strategy.host_arrays
         self.on_device = [Ranges() for _ in program.blocks]
@@ -275,11 +309,17 @@ class InPlace(Pricing):
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.
-        price = max(used, key=lambda p: p.of(nbytes * passes).value).assuming(ONE_PASS)
-        all_passes = price.of(nbytes * passes)
-        once = price.of(nbytes) if passes >= 1 else all_passes
-        time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
+        price = max(used, key=lambda p: p.of(nbytes * passes).value)
+        if crossing := self.computing and self.computing.crossing(self.access):
+            value, low, high = (price.of(nbytes * passes * n) for n in crossing)
+            all_passes = time = Time(value.value, low.low, high.high)
+            passes *= crossing[0]
+        else:
+            price, all_passes = price.assuming(ONE_PASS), price.of(nbytes * passes)
+            once = price.of(nbytes) if passes >= 1 else all_passes
+            time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes, time)
+        self.crossed += time
         if updates := self.access.updates:
             with suppress(Unmeasured):
                 plain, by_groups = self.prices.exchange(name), self.prices.exchange(name, by_groups=True)
@@ -296,7 +336,7 @@ class Moving(Pricing):
     the advice read-mostly. queued: the pages that kernels use for which the CPU has not waited.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
         super().__init__(program, strategy, prices, entry, **how)
         self.name = strategy.allocator
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)

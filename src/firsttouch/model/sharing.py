@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
 from firsttouch.model.costs import Prices, Time, Unmeasured
@@ -31,7 +32,7 @@ class OneMemory(InPlace):
     back.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
         super().__init__(program, strategy, prices, entry, **how)
         self.mapped = [Ranges() for _ in program.blocks]
         self.page_maps.append(self.mapped)
@@ -96,7 +97,7 @@ class FirstTouch(InPlace):
     on_gpu: the bytes of each buffer whose pages are in the GPU's memory.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: bool) -> None:
+    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
         super().__init__(program, strategy, prices, entry, **how)
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
         self.on_gpu = [Ranges() for _ in program.blocks]

@@ -1,0 +1,92 @@
+"""Predicts a point of an application on a machine that a platform describes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from firsttouch.errors import NotModelled
+from firsttouch.experiment.base import Measurement
+from firsttouch.harness.app import App, Params
+from firsttouch.harness.placements import placement_of
+from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak, places_scratch
+from firsttouch.records.schema import PARAMETER, Factors, Scalar
+from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.program import Program
+from firsttouch.workspace.strategies import STRATEGIES
+
+if TYPE_CHECKING:
+    from firsttouch.model.kernels import Kernels
+    from firsttouch.model.platform import Platform
+
+NOT_MODELLED = ("kernel_times", "timeline", "pages", "budget")
+"""Settings of a point that no prediction follows."""
+
+
+def predict_application(app: type[App], params: Params, factors: Factors, platform: Platform) -> Measurement:
+    """The prediction of a point. Raises NotModelled, MissingValue and Unsupported."""
+    from firsttouch.model.prediction import PredictionSettings, predict
+
+    if app.exchanges:
+        raise NotModelled(f"{app.name} exchanges messages between processes")
+    if app.divided:
+        raise NotModelled(f"in {app.name} both agents work on the same data at once")
+    for name in NOT_MODELLED:
+        if factors.get(name, "off") not in ("off", "policy"):
+            raise NotModelled(f"{name}={factors[name]}")
+    strategy = STRATEGIES[factors.text("strategy")]
+    options = tuple((name, factors.text(name)) for name in app.options if name in factors)
+    program = _program(app, tuple(params.items()), options, 0)
+    kernels, note = _kernels(app, program, platform)
+    if kernels and kernels.rounds and program.rounds and kernels.rounds != program.rounds:
+        program = _program(app, tuple(params.items()), options, kernels.rounds)
+    settings = PredictionSettings(
+        placement_of(app, factors),
+        places_scratch(factors),
+        factors.get("control") == "copied",
+        1 if factors.get("initialise") == "single" else 0,
+        bytes_left_by_ballast(declared_peak(app, params, factors), strategy, factors, platform.device),
+    )
+    prediction = predict(program, strategy, platform, settings, kernels, [note] if note else [])
+    counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
+    counters["footprint_bytes"] = app.footprint(params)
+    counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
+    recorded = factors.get("events") == "on"
+    counters |= {n: v for n, v in prediction.counters.items() if recorded or not n.startswith("um_")}
+    if isinstance(size := factors["size"], int):
+        counters["size_reached"] = app.footprint(params) / size
+    total = prediction.total
+    return Measurement.predicted(total.value, total.low, total.high, terms=prediction.terms, counters=counters)
+
+
+def _kernels(app: type[App], program: Program, platform: Platform) -> tuple[Kernels | None, str]:
+    """What its kernels take, or why that is not known."""
+    from firsttouch.model.kernels import NoProfile, kernels_for
+
+    try:
+        return kernels_for(app, program, platform), ""
+    except NoProfile as missing:
+        return None, str(missing)
+
+
+_PROGRAMS: dict[tuple[type[App], tuple[tuple[str, int], ...], tuple[tuple[str, str], ...], int], Program] = {}
+
+
+def _program(
+    app: type[App], params: tuple[tuple[str, int], ...], options: tuple[tuple[str, str], ...], rounds: int
+) -> Program:
+    """The program of an application, made once for each point's parameters."""
+    key = (app, params, options, rounds)
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = program_of(_WithOptions(app, options), dict(params), rounds)
+    return _PROGRAMS[key]
+
+
+class _WithOptions:
+    """Makes an application with options, for a dry run."""
+
+    def __init__(self, app: type[App], options: tuple[tuple[str, str], ...]) -> None:
+        self.name, self.expected_rounds = app.name, app.expected_rounds
+        self._app, self._options = app, dict(options)
+
+    def __call__(self, params: Params) -> App:
+        return self._app(params, options=self._options)

@@ -1,0 +1,70 @@
+"""What a program computes, as terms of a prediction: its kernels by their profile, and its CPU code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from firsttouch.model.costs import Price, Time
+from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
+from firsttouch.model.platform import Platform
+from firsttouch.model.pricing import Pricing
+from firsttouch.workload.program import Access, Launch
+
+KERNELS = "kernels"
+CPU_CODE = "code of the CPU"
+STREAMS = "the CPU's code in initialise streams through the bytes that it declares"
+
+
+class ProfiledComputing:
+    """Kernels that were measured elsewhere, and a CPU that streams, or takes what was measured elsewhere.
+
+    kernels: None if they were not measured. notes: what is not in the times, in sentences.
+    """
+
+    def __init__(self, platform: Platform, kernels: Kernels | None, notes: Iterable[str] = ()) -> None:
+        self.kernels, self.notes = kernels, dict.fromkeys(notes)
+        self._stream = platform.curve("host.bandwidth").assuming(STREAMS)
+        known = kernels.grounds if kernels else ()
+        self._profile = Price((0.0, 1.0), (Time(), Time()), known)
+
+    def crossing(self, access: Access) -> tuple[float, float, float] | None:
+        cross = self.kernels and self.kernels.crossings
+        return (cross.value, cross.low, cross.high) if cross else None
+
+    def launch(self, pricing: Pricing, launch: Launch) -> None:
+        declared = kernel_bytes(launch)
+        if not declared:
+            return
+        if launch.agent == "gpu":
+            time = self._measured(launch, pricing.crossed)
+            if time is not None and time.high > 0:
+                pricing.terms.add(pricing.phase, KERNELS, self._profile, declared, time)
+        elif pricing.phase == "initialise":
+            pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared)
+        elif launch.by == "kernel":
+            self._cpu_code(pricing, launch, declared)
+
+    def _measured(self, launch: Launch, crossed: Time) -> Time | None:
+        """The time of a kernel beyond that of the bytes that cross the link for it."""
+        if self.kernels is None:
+            return None
+        try:
+            own = self.kernels.time(launch)
+        except NoProfile as missing:
+            self.notes[str(missing)] = None
+            return None
+        whole = own.at_least(crossed)
+        return Time(*(max(0.0, a - b) for a, b in zip(_of(whole), _of(crossed), strict=True)))
+
+    def _cpu_code(self, pricing: Pricing, launch: Launch, declared: float) -> None:
+        if self.kernels is None:
+            return
+        try:
+            pricing.terms.add(pricing.phase, CPU_CODE, self._profile, declared, self.kernels.cpu_time(launch))
+        except NoProfile as missing:
+            self.notes[str(missing)] = None
+            pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared)
+
+
+def _of(time: Time) -> tuple[float, float, float]:
+    return time.value, time.low, time.high

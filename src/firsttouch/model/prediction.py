@@ -1,0 +1,123 @@
+"""Predicts a program under a strategy on a machine of a platform file: its phases, what they consist of, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from firsttouch.allocators.properties import memory_of
+from firsttouch.errors import Unsupported
+from firsttouch.model.computing import ProfiledComputing
+from firsttouch.model.costs import Assumption, Time, Unmeasured
+from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.estimate import Impossible, NotEstimated, priced
+from firsttouch.model.kernels import Kernels
+from firsttouch.model.pages import Kind
+from firsttouch.model.platform import Platform
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.terms import Term
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.workload.program import Program
+from firsttouch.workspace.guidance import BY_ITSELF, Placement
+from firsttouch.workspace.strategies import Strategy
+
+LEFT_OUT = "assumed of the program, or not in its times"
+PHASES = ("allocate", "initialise", "compute", "readback", "free")
+
+
+@dataclass(frozen=True)
+class PredictionSettings:
+    """What decides besides program, strategy and platform, as a point sets it.
+
+    initialise_threads: of the CPU in the phase initialise; 0: all. left: bytes of device memory that managed pages may
+    have; None: all that the device has.
+    """
+
+    guidance: Placement = BY_ITSELF
+    place_scratch: bool = False
+    copy_control: bool = False
+    initialise_threads: int = 0
+    left: int | None = None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a program does and takes. phases: ms of each. terms: what they consist of, and last, without time, what is
+    assumed of the program, and what is not in it. counters: under the names of measured records.
+    """
+
+    phases: Mapping[str, Time]
+    terms: Sequence[Term]
+    counters: Mapping[str, int]
+
+    @property
+    def total(self) -> Time:
+        """ms from the first allocation to the last free."""
+        whole = Time()
+        for phase in self.phases.values():
+            whole += phase
+        return whole
+
+
+def predict(
+    program: Program,
+    strategy: Strategy,
+    platform: Platform,
+    settings: PredictionSettings = PredictionSettings(),
+    kernels: Kernels | None = None,
+    notes: Sequence[str] = (),
+) -> Prediction:
+    """Predict a program. kernels: what its kernels take; None: not known, which `notes` say.
+
+    Raises:
+        MissingValue: the platform lacks a value that the prediction needs.
+        Unsupported: the strategy cannot run this program there, or the model does not cover it.
+    """
+    computing = ProfiledComputing(platform, kernels, notes)
+    try:
+        pricing = priced(
+            program,
+            strategy,
+            PlatformPrices(platform),
+            copy_control=settings.copy_control,
+            place_scratch=settings.place_scratch,
+            guidance=settings.guidance,
+            computing=computing,
+        )
+    except (Impossible, NotEstimated, Unmeasured) as error:
+        raise Unsupported(str(error)) from None
+    terms = pricing.terms.terms()
+    phases = {phase: Time() for phase in PHASES}
+    for term in terms:
+        phases[term.phase] += Time(term.ms, term.low, term.high)
+    counted = CountedReplay(program, strategy, platform.device, counting_settings(platform, settings))
+    counted.run()
+    if notes := [*program.assumptions, *computing.notes]:
+        terms.append(Term("compute", LEFT_OUT, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, notes))))
+    return Prediction(phases, terms, counted.counters())
+
+
+def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:
+    """What decides counts on a platform."""
+    device = platform.device
+    managed = any(a.managed and a.available and memory_of(a) == "migrating" for a in device.allocators)
+    release = parse_release(platform.word("driver.release")) if managed and _is_uvm(platform) else ()
+    return CountingSettings(
+        int(platform.quantity("host.processors").value),
+        Kind(int(platform.quantity("host.page").value), release, coherent=_is_coherent(device)),
+        capacity=settings.left,
+        guidance=settings.guidance,
+        place_scratch=settings.place_scratch,
+        copy_control=settings.copy_control,
+        initialise_threads=settings.initialise_threads,
+    )
+
+
+def _is_uvm(platform: Platform) -> bool:
+    return platform.word("driver.family") == "uvm"
+
+
+def _is_coherent(device: DeviceInfo) -> bool:
+    """Whether the CPU can access the GPU's memory where it is."""
+    return device.facts.get("directManagedMemAccessFromHost") is True

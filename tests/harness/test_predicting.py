@@ -1,0 +1,55 @@
+"""Applications on a modelled machine: phases, counts, and what is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from firsttouch.apps import all_apps
+from firsttouch.errors import Unsupported
+from firsttouch.experiment.base import Measurement, Point
+from firsttouch.harness.experiment import Application
+from firsttouch.model.platform import load_platform
+from firsttouch.records.schema import Factors
+
+
+def predicted(app: str, strategy: str, events: str = "off", **factors: object) -> Measurement:
+    """The prediction of a point."""
+    platform = load_platform("h200-pcie")
+    values = {"app": app, "strategy": strategy, "size": 256 << 20, "events": events, **factors}
+    return Application(all_apps()[app]).predict(Point(app, platform.device_name, Factors(values)), platform)
+
+
+@pytest.mark.parametrize("strategy", ["explicit", "managed", "managed+both", "pinned"])
+def test_the_phases_add_up_to_the_total(strategy: str) -> None:
+    prediction = predicted("hotspot", strategy)
+    phases = sum(float(v) for name, v in prediction.counters.items() if name.startswith("phase_"))
+    assert phases == pytest.approx(prediction.samples[0])
+    assert sum(term.ms for term in prediction.terms) == pytest.approx(phases)
+    assert prediction.low <= prediction.samples[0] <= prediction.high
+
+
+def test_events_count_what_the_page_map_counts() -> None:
+    counters = predicted("hotspot", "managed+prefetch", "on").counters
+    n = counters["param_n"]
+    pages = -(-n * n * 4 // 4096)
+    assert counters["um_h2d_prefetch_bytes"] == 2 * pages * 4096  # temp and power
+    assert counters["um_d2h_prefetch_bytes"] == pages * 4096
+    assert counters["um_gpu_fault_groups"] == 0
+    assert not any(name.startswith("um_") for name in predicted("hotspot", "managed").counters)
+
+
+def test_explicit_copies_in_and_back() -> None:
+    counters = predicted("hotspot", "explicit").counters
+    n = counters["param_n"]
+    assert (counters["copied_h2d_bytes"], counters["copied_d2h_bytes"]) == (8 * n * n, 4 * n * n)
+
+
+def test_what_is_assumed_of_a_program_is_said() -> None:
+    last = predicted("kmeans", "managed").terms[-1]
+    assert (last.ms, "iterations depends on the data" in last.grounds[0].text) == (0, True)
+
+
+@pytest.mark.parametrize(("app", "says"), [("halo", "messages"), ("bfs_concurrent", "at once")])
+def test_what_is_not_modelled_is_refused_with_the_reason(app: str, says: str) -> None:
+    with pytest.raises(Unsupported, match=says):
+        predicted(app, "managed", size="tiny")
