@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import PARALLEL, Kind, shares
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 
@@ -14,10 +14,10 @@ KIND = Kind(4096, (580, 142))
 SIZES = (5 * BLOCK_BYTES + 12_288, 40_960, 3 * BLOCK_BYTES)
 
 
-def played(seed: int, capacity: int | None) -> tuple[ManagedMemory, Moves]:
+def played(seed: int, capacity: int | None) -> tuple[ManagedMemory, PageMoves]:
     """Random touches, prefetches and advice on three buffers."""
     random_ = random.Random(seed)
-    memory, moves = ManagedMemory(KIND, capacity), Moves(KIND.page)
+    memory, moves = ManagedMemory(KIND, capacity), PageMoves(KIND.page)
     for buffer, nbytes in enumerate(SIZES):
         memory.allocate(buffer, nbytes)
     for _ in range(60):
@@ -59,9 +59,9 @@ def test_pages_are_conserved_and_never_more_than_fit(seed: int, capacity: int | 
 
 def test_sweeps_over_more_than_fits_miss_always() -> None:
     # uvm_pmm_gpu.c: what became resident first leaves first, so that nothing is there when its turn comes.
-    memory, touched, evicted = ManagedMemory(KIND, 8), Moves(4096), Moves(4096)
+    memory, touched, evicted = ManagedMemory(KIND, 8), PageMoves(4096), PageMoves(4096)
     memory.allocate(0, 10 * BLOCK_BYTES)
-    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], Moves(4096), evicted, writes=True)
+    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], PageMoves(4096), evicted, writes=True)
     for _ in range(5):
         memory.touch(0, "gpu", [(0, 10 * BLOCK_BYTES)], touched, evicted, writes=True)
     assert touched.counts.to_gpu == 5 * 10 * 512
@@ -69,16 +69,16 @@ def test_sweeps_over_more_than_fits_miss_always() -> None:
 
 
 def test_an_access_within_what_fits_moves_it_once() -> None:
-    memory, touched, evicted = ManagedMemory(KIND, 10), Moves(4096), Moves(4096)
+    memory, touched, evicted = ManagedMemory(KIND, 10), PageMoves(4096), PageMoves(4096)
     memory.allocate(0, 10 * BLOCK_BYTES)
-    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], Moves(4096), evicted, writes=True)
+    memory.touch(0, "cpu", [(0, 10 * BLOCK_BYTES)], PageMoves(4096), evicted, writes=True)
     for _ in range(5):
         memory.touch(0, "gpu", [(0, 10 * BLOCK_BYTES)], touched, evicted, writes=True)
     assert (touched.counts.to_gpu, evicted.counts.to_cpu) == (10 * 512, 0)
 
 
 def test_a_write_ends_the_copies_of_duplicated_pages() -> None:
-    memory, moves = ManagedMemory(KIND), Moves(4096)
+    memory, moves = ManagedMemory(KIND), PageMoves(4096)
     memory.allocate(0, BLOCK_BYTES)
     memory.touch(0, "cpu", [(0, BLOCK_BYTES)], moves, moves, writes=True)
     memory.advise(0, "read-mostly", moves)

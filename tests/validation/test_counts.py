@@ -11,7 +11,7 @@ import pytest
 from firsttouch.apps import all_apps
 from firsttouch.experiments.migration import TOUCHES
 from firsttouch.model.pages import Kind
-from firsttouch.model.passes import Passes, event_counters, moves_by_step
+from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Machine, Record
@@ -90,7 +90,7 @@ def test_the_peak_of_device_memory_is_that_of_the_buffers() -> None:
 def counted_passes(record: Record, threads: int, release: str) -> dict[str, int]:
     factors = record.factors
     touch, advice = TOUCHES[str(factors["touch"])], str(factors["advice"])
-    passes = Passes(
+    passes = BufferPasses(
         int(factors["size"]),
         touch.stride,
         factors["order"] == "sequential",

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from firsttouch.allocators.properties import memory_of, moves_pages
-from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Counts, Kind, shares
-from firsttouch.model.rules.uvm import BLOCK_BYTES, COUNTED_STEP, Place
+from firsttouch.model.rules.uvm import BLOCK_BYTES, COUNTED_STEP
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.units import parse_size
 from firsttouch.workload.program import Access, Launch, Program
@@ -25,7 +25,7 @@ from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
-Cause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
+MoveCause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
 RANDOM = "random"
 """A touch of all bytes in no order (experiment migration)."""
 SPARSE = "per-"
@@ -69,11 +69,11 @@ class CountedReplay(Replay):
         self.strategy, self.device, self.settings = strategy, device, settings
         capacity = settings.capacity
         self.managed = ManagedMemory(settings.kind, None if capacity is None else capacity // BLOCK_BYTES)
-        self.moves: dict[tuple[str, Cause], Moves] = {}
+        self.moves: dict[tuple[str, MoveCause], PageMoves] = {}
         self.device_bytes = 0
         self.most_on_device = 0
         self.by_phase: dict[str, int] = {}
-        self._rounds: list[tuple[dict[tuple[str, Cause], Moves], dict[Agent, int]]] = []
+        self._rounds: list[tuple[dict[tuple[str, MoveCause], PageMoves], dict[Agent, int]]] = []
         self._last = self._copy()
         self._launch_now = Launch("cpu", ())
         self._access: Access | None = None
@@ -107,19 +107,19 @@ class CountedReplay(Replay):
     def add_again(self, times: int) -> None:
         moves, transferred = self._last
         for key, now in self.moves.items():
-            was = moves.get(key, Moves(now.page))
+            was = moves.get(key, PageMoves(now.page))
             now.counts = now.counts.plus(now.counts.plus(was.counts, -1), times)
             now.blocks += times * (now.blocks - was.blocks)
         for agent, nbytes in self.ledger.transferred.items():
             self.ledger.transferred[agent] += times * (nbytes - transferred[agent])
 
-    def _copy(self) -> tuple[dict[tuple[str, Cause], Moves], dict[Agent, int]]:
+    def _copy(self) -> tuple[dict[tuple[str, MoveCause], PageMoves], dict[Agent, int]]:
         return {key: replace(moves) for key, moves in self.moves.items()}, dict(self.ledger.transferred)
 
     # ------------------------------------------------------------------------------------------------ steps
 
-    def _of(self, cause: Cause) -> Moves:
-        return self.moves.setdefault((self.phase, cause), Moves(self.settings.kind.page))
+    def _of(self, cause: MoveCause) -> PageMoves:
+        return self.moves.setdefault((self.phase, cause), PageMoves(self.settings.kind.page))
 
     def _play(self, step: steps.Step) -> None:
         if isinstance(step, steps.Allocate):
@@ -148,8 +148,8 @@ class CountedReplay(Replay):
         elif isinstance(step, steps.Use) and self.phase != "readback":
             self._use(step, evicted)
 
-    def _use(self, step: steps.Use, evicted: Moves) -> None:
-        agent: Place = step.agent
+    def _use(self, step: steps.Use, evicted: PageMoves) -> None:
+        agent: Agent = step.agent
         if agent == "cpu" and self._launch_now.by == "file":
             return
         spread = self._access.spread if self._access else ""
@@ -202,7 +202,7 @@ class CountedReplay(Replay):
 
     # ------------------------------------------------------------------------------------------------ results
 
-    def total(self, *causes: Cause, phases: Sequence[str] = ()) -> Counts:
+    def total(self, *causes: MoveCause, phases: Sequence[str] = ()) -> Counts:
         """The counts of causes in phases; of all if none is named."""
         total = Counts()
         for (phase, cause), moves in self.moves.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from firsttouch.model.pages import (
     IN_ORDER,
@@ -24,14 +24,12 @@ from firsttouch.model.pages import (
     touch_alike,
     touch_parts,
 )
-from firsttouch.model.rules.uvm import Place, filled, span
-
-Cause = Literal["fault", "prefetch", "eviction"]
-"""Why pages move."""
+from firsttouch.model.rules.uvm import filled, span
+from firsttouch.workspace.declarations import Agent
 
 
 @dataclass
-class Moves:
+class PageMoves:
     """What moved for one cause, and what the faults were: `counts` added up over blocks, with the bytes of a page.
 
     blocks: how many blocks it happened to.
@@ -46,12 +44,12 @@ class Moves:
         self.blocks += blocks
 
 
-_Stretch = tuple[int, int, int]
+_Blocks = tuple[int, int, int]
 """Blocks of a buffer: its number, the first block, and the end."""
 
 
 class _Touch(NamedTuple):
-    agent: Place
+    agent: Agent
     writes: bool
     order: Order
 
@@ -70,8 +68,8 @@ class ManagedMemory:
     buffers: dict[int, BufferPages] = field(default_factory=dict)
     held: int = 0
     gpu_bytes: int = 0
-    _used: deque[_Stretch] = field(default_factory=deque)
-    _unused: deque[_Stretch] = field(default_factory=deque)
+    _used: deque[_Blocks] = field(default_factory=deque)
+    _unused: deque[_Blocks] = field(default_factory=deque)
 
     def allocate(self, buffer: int, nbytes: int) -> None:
         self.buffers[buffer] = BufferPages(nbytes, self.kind)
@@ -95,11 +93,11 @@ class ManagedMemory:
         pages = ((n, tuple(b.starts), tuple(b.states), b.kind) for n, b in sorted(self.buffers.items()))
         return (*pages, tuple(self._used), tuple(self._unused))
 
-    def advise(self, buffer: int, hint: str, moves: Moves) -> None:
+    def advise(self, buffer: int, hint: str, moves: PageMoves) -> None:
         """Give advice about a buffer: preferred-AGENT, accessed-by-AGENT or read-mostly."""
         pages, policy = self.buffers[buffer], self.buffers[buffer].kind.policy
         word, _, agent = hint.rpartition("-")
-        place: Place = "gpu" if agent == "gpu" else "cpu"
+        place: Agent = "gpu" if agent == "gpu" else "cpu"
         if word == "preferred":
             policy = policy._replace(preferred=place)
         elif word == "accessed-by":
@@ -109,7 +107,7 @@ class ManagedMemory:
             policy = policy._replace(read_mostly=True)
         pages.kind = pages.kind._replace(policy=policy)
 
-    def _map(self, pages: BufferPages, agent: Place, moves: Moves) -> None:
+    def _map(self, pages: BufferPages, agent: Agent, moves: PageMoves) -> None:
         """Map for an agent what it reaches in the other's memory."""
         if "gpu" not in pages.kind.reaches(agent) or "cpu" not in pages.kind.reaches(agent):
             return
@@ -125,10 +123,10 @@ class ManagedMemory:
     def touch(
         self,
         buffer: int,
-        agent: Place,
+        agent: Agent,
         parts: Sequence[tuple[int, int]],
-        moves: Moves,
-        evicted: Moves,
+        moves: PageMoves,
+        evicted: PageMoves,
         *,
         writes: bool,
         order: Order = IN_ORDER,
@@ -163,7 +161,7 @@ class ManagedMemory:
         return next(pages.pieces(block, block + 1))[2]
 
     def _sweep(
-        self, buffer: int, first: int, end: int, access: _Touch, wanted: int, moves: Moves, evicted: Moves
+        self, buffer: int, first: int, end: int, access: _Touch, wanted: int, moves: PageMoves, evicted: PageMoves
     ) -> None:
         """Touch blocks [first, end), of each the wanted pages."""
         pages, (agent, writes, order) = self.buffers[buffer], access
@@ -177,7 +175,7 @@ class ManagedMemory:
             moves.blocks += until - first - 1
             first = until
 
-    def prefetch(self, buffer: int, to: Place, moves: Moves, evicted: Moves) -> None:
+    def prefetch(self, buffer: int, to: Agent, moves: PageMoves, evicted: PageMoves) -> None:
         """A call moves a whole buffer to a memory."""
         pages, first = self.buffers[buffer], 0
         while first < pages.blocks:
@@ -187,7 +185,9 @@ class ManagedMemory:
             moves.add(counts, until - first)
             first = until
 
-    def _settle(self, buffer: int, first: int, end: int, before: BlockState, after: BlockState, evicted: Moves) -> int:
+    def _settle(
+        self, buffer: int, first: int, end: int, before: BlockState, after: BlockState, evicted: PageMoves
+    ) -> int:
         """Give blocks [first, end) their new state, and the GPU's memory that it needs. Returns the end of those that
         have it: where others must leave first, as many as the next ones to leave make room for.
         """
@@ -206,7 +206,7 @@ class ManagedMemory:
             pages.assign(first, end, after)
         return end
 
-    def _make_room(self, first: int, end: int, evicted: Moves) -> int:
+    def _make_room(self, first: int, end: int, evicted: PageMoves) -> int:
         assert self.capacity is not None
         if (free := self.capacity - self.held) > 0:
             return min(end, first + free)
@@ -225,9 +225,9 @@ class ManagedMemory:
         return first + count
 
 
-def _without(stretches: deque[_Stretch], buffer: int, first: int, end: int) -> deque[_Stretch]:
+def _without(stretches: deque[_Blocks], buffer: int, first: int, end: int) -> deque[_Blocks]:
     """The stretches without blocks [first, end) of a buffer."""
-    kept: deque[_Stretch] = deque()
+    kept: deque[_Blocks] = deque()
     for number, a, b in stretches:
         if number != buffer or b <= first or a >= end:
             kept.append((number, a, b))

@@ -20,7 +20,6 @@ from firsttouch.model.rules.uvm import (
     BLOCK_BYTES,
     THRESHOLD,
     Destination,
-    Place,
     Policy,
     copies,
     density_prefetch,
@@ -30,8 +29,9 @@ from firsttouch.model.rules.uvm import (
     span,
     takes_along,
 )
+from firsttouch.workspace.declarations import Agent
 
-Segment = tuple[int, int, int]
+PagesOfThread = tuple[int, int, int]
 """A part of an access within a block: pages [first, end), and when it begins, in pages that its thread took before."""
 
 
@@ -79,7 +79,7 @@ class Kind(NamedTuple):
     coherent: bool = False
     threshold: int = THRESHOLD
 
-    def reaches(self, agent: Place) -> tuple[Place, ...]:
+    def reaches(self, agent: Agent) -> tuple[Agent, ...]:
         return ("cpu", "gpu") if agent == "gpu" or self.coherent else ("cpu",)
 
     @property
@@ -113,12 +113,12 @@ class Counts(NamedTuple):
         return Counts(*(a + b * times for a, b in zip(self, other, strict=True)))
 
 
-def _opposite(agent: Place) -> Place:
+def _opposite(agent: Agent) -> Agent:
     return "gpu" if agent == "cpu" else "cpu"
 
 
 def _moved(
-    state: BlockState, to: Place, wanted: int, faulted: int, *, duplicate: bool, map_for: Place | None
+    state: BlockState, to: Agent, wanted: int, faulted: int, *, duplicate: bool, map_for: Agent | None
 ) -> tuple[BlockState, Counts]:
     """A block after pages arrived at a memory. wanted: all pages, of which some faulted, and of which those that are
     nowhere are populated. map_for: the agent that can access them then.
@@ -145,12 +145,12 @@ def _moved(
 
 
 def serve(
-    state: BlockState, agent: Place, faulted: int, leaves: int, kind: Kind, writes: bool
+    state: BlockState, agent: Agent, faulted: int, leaves: int, kind: Kind, writes: bool
 ) -> tuple[BlockState, Counts]:
     """A block after one service of an agent's faults on a set of pages."""
     policy, total = kind.policy, Counts(services=1, faults=faulted.bit_count())
     mine, theirs = (state.cpu, state.gpu) if agent == "cpu" else (state.gpu, state.cpu)
-    groups: tuple[tuple[int, Place | None], ...] = (
+    groups: tuple[tuple[int, Agent | None], ...] = (
         (faulted & mine, agent),
         (faulted & theirs & ~mine, _opposite(agent)),
         (faulted & ~theirs & ~mine, None),
@@ -178,7 +178,7 @@ def serve(
     return state, total
 
 
-def _missing(state: BlockState, agent: Place, pages: int, writes: bool) -> int:
+def _missing(state: BlockState, agent: Agent, pages: int, writes: bool) -> int:
     """The pages of a set on which an agent faults: those it has no access to, and if it writes, duplicated ones."""
     accessible = state.cpu_maps if agent == "cpu" else state.gpu_maps
     return pages & ~(accessible & ~(state.cpu & state.gpu) if writes else accessible)
@@ -186,7 +186,7 @@ def _missing(state: BlockState, agent: Place, pages: int, writes: bool) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def touch(
-    state: BlockState, agent: Place, pages: int, leaves: int, kind: Kind, writes: bool, order: Order = IN_ORDER
+    state: BlockState, agent: Agent, pages: int, leaves: int, kind: Kind, writes: bool, order: Order = IN_ORDER
 ) -> tuple[BlockState, Counts]:
     """A block after an agent touched a set of its pages."""
     total = Counts()
@@ -198,7 +198,7 @@ def touch(
 
 
 def touch_alike(
-    state: BlockState, agent: Place, pages: int, leaves: int, kind: Kind, writes: bool, order: Order, blocks: int
+    state: BlockState, agent: Agent, pages: int, leaves: int, kind: Kind, writes: bool, order: Order, blocks: int
 ) -> tuple[BlockState, Counts]:
     """So many blocks in one state after an agent touched the same set of pages in each, and their counts together.
     Those that are touched in no order differ in where it begins, but hardly in where it ends.
@@ -233,7 +233,7 @@ def _scattered(missing: int, order: Order, leaves: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def touch_parts(
-    state: BlockState, agent: Place, segments: tuple[Segment, ...], leaves: int, kind: Kind, writes: bool
+    state: BlockState, agent: Agent, segments: tuple[PagesOfThread, ...], leaves: int, kind: Kind, writes: bool
 ) -> tuple[BlockState, Counts]:
     """A block after several threads touched parts of it, each in order. The thread that begins in the block comes
     before the one that arrives there.
@@ -246,7 +246,7 @@ def touch_parts(
 
 
 @lru_cache(maxsize=1 << 14)
-def migrate(state: BlockState, to: Place, leaves: int, kind: Kind) -> tuple[BlockState, Counts]:
+def migrate(state: BlockState, to: Agent, leaves: int, kind: Kind) -> tuple[BlockState, Counts]:
     """A block after a call that moves all of it to a memory, where pages that nobody has touched are populated.
 
     Source: uvm_va_block.c, uvm_va_block_migrate_locked.
@@ -318,7 +318,7 @@ class BufferPages:
             if self.states[i] == self.states[i - 1]:
                 del self.starts[i], self.states[i]
 
-    def pages_in(self, place: Place) -> int:
+    def pages_in(self, place: Agent) -> int:
         """Pages in a memory."""
         total = 0
         for first, end, state in self.pieces(0, self.blocks):
@@ -344,13 +344,13 @@ def shares(nbytes: int, threads: int, item: int = 1) -> list[tuple[int, int]]:
 
 def split_blocks(
     parts: Iterable[tuple[int, int]], kind: Kind
-) -> tuple[list[tuple[int, int]], dict[int, tuple[Segment, ...]]]:
+) -> tuple[list[tuple[int, int]], dict[int, tuple[PagesOfThread, ...]]]:
     """What parts of a buffer, in order, each touched in order by a thread, do to its blocks: stretches of blocks that
     one thread alone touches whole, and the segments of every other block.
     """
     size = kind.leaves
     pages = [(start // kind.page, -(-end // kind.page)) for start, end in parts]
-    segments: dict[int, list[Segment]] = {}
+    segments: dict[int, list[PagesOfThread]] = {}
     reached = -1
     for first, end in pages:
         low, high = first // size, (end - 1) // size

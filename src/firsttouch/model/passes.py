@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, Counts, Kind, shares
-from firsttouch.model.rules.uvm import Place
+from firsttouch.workspace.declarations import Agent
 
 WORD = 8
 """Bytes of the words in which the CPU's threads share the buffer (kernels/migration.c)."""
 
 
 @dataclass(frozen=True)
-class Passes:
-    """Passes of a kernel over a buffer, and what comes before and after them.
+class BufferPasses:
+    """BufferPasses of a kernel over a buffer, and what comes before and after them.
 
     stride: bytes of which one page is touched. in_order: by one thread. advice: given when the pages are there.
     prefetch: none, whole, iteration or back, as of the experiment. threads: of the CPU.
@@ -27,19 +27,19 @@ class Passes:
     writes: bool
     advice: Sequence[str]
     prefetch: str
-    starts_on: Place
+    starts_on: Agent
     iterations: int
     threads: int
 
 
-def moves_by_step(passes: Passes, kind: Kind) -> dict[str, Moves]:
+def moves_by_step(passes: BufferPasses, kind: Kind) -> dict[str, PageMoves]:
     """What moves in each step of a repetition, by its name in the records of migration."""
     memory, parts = ManagedMemory(kind), shares(passes.nbytes, passes.threads, WORD)
     order = IN_ORDER if passes.in_order else PARALLEL
-    moves: dict[str, Moves] = {}
+    moves: dict[str, PageMoves] = {}
 
-    def step(name: str) -> Moves:
-        return moves.setdefault(name, Moves(kind.page))
+    def step(name: str) -> PageMoves:
+        return moves.setdefault(name, PageMoves(kind.page))
 
     memory.allocate(0, passes.nbytes)
     if passes.starts_on == "cpu":
@@ -70,7 +70,7 @@ def moves_by_step(passes: Passes, kind: Kind) -> dict[str, Moves]:
     return moves
 
 
-def event_counters(moves: dict[str, Moves]) -> dict[str, int]:
+def event_counters(moves: dict[str, PageMoves]) -> dict[str, int]:
     """The counters that migration has of a repetition's events, but for the times (events/steps.py)."""
     counters: dict[str, int] = {}
     compute = Counts()

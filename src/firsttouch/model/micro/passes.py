@@ -1,4 +1,4 @@
-"""Passes over data that began on the other side: what `migration` would measure."""
+"""BufferPasses over data that began on the other side: what `migration` would measure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.micro.answers import Answer, Sum, optional
 from firsttouch.model.pages import Kind
-from firsttouch.model.passes import Passes, event_counters, moves_by_step
+from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
 from firsttouch.model.rules.releases import parse_release
-from firsttouch.model.rules.uvm import Place
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.units import KiB, MiB
+from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.guidance import READ_MOSTLY
 from firsttouch.workspace.least_moves import IN_PLACE
 
@@ -66,11 +66,11 @@ class MigrationPasses:
         touch = TOUCHES[self.touch]
         return min(self.nbytes, touch.places(self.nbytes) * max(touch.run, LINE))
 
-    def steps(self, threads: int) -> Passes:
+    def steps(self, threads: int) -> BufferPasses:
         """The same for the page map. threads: of the CPU."""
         touch = TOUCHES[self.touch]
-        start: Place = "cpu" if self.starts_on == "cpu" else "gpu"
-        return Passes(
+        start: Agent = "cpu" if self.starts_on == "cpu" else "gpu"
+        return BufferPasses(
             self.nbytes, touch.stride, self.in_order, self.updates, self.advice, self.prefetch, start, self.iterations,
             threads,
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import cast
 from firsttouch.allocators.properties import memory_of, requested_pages
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
-from firsttouch.model.managed import ManagedMemory, Moves
+from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
 from firsttouch.model.pages import IN_ORDER, PARALLEL, Kind, shares
 from firsttouch.model.passes import WORD
@@ -106,7 +106,7 @@ def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes
     if platform.word("driver.family") != "uvm":
         raise NotModelled("the CPU's faults on memory that this driver moves")
     kind = Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
-    memory, touched, streamed = ManagedMemory(kind), Moves(kind.page), Moves(kind.page)
+    memory, touched, streamed = ManagedMemory(kind), PageMoves(kind.page), PageMoves(kind.page)
     parts = shares(nbytes, int(platform.quantity("host.processors").value), WORD)
     for array in range(3):
         memory.allocate(array, nbytes)
@@ -117,7 +117,7 @@ def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes
                 "cpu" if agent == "cpu" else "gpu",
                 parts if agent == "cpu" else [(0, nbytes)],
                 moves,
-                Moves(kind.page),
+                PageMoves(kind.page),
                 writes=writes,
                 order=order,
             )

@@ -7,9 +7,9 @@ manages at once: up to 2 MiB of virtual memory, aligned to that. Sets of its pag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Place = Literal["cpu", "gpu"]
+from firsttouch.workspace.declarations import Agent
 
 BLOCK_BYTES: Final = 2 << 20
 """UVM_VA_BLOCK_SIZE (uvm_va_block_types.h)."""
@@ -98,20 +98,20 @@ def _largest_dense(there: int, page: int, leaves: int, threshold: int) -> tuple[
 class Policy(NamedTuple):
     """What the driver was advised about a range. accessed_by: the agents that get mappings of it wherever it is."""
 
-    preferred: Place | None = None
-    accessed_by: tuple[Place, ...] = ()
+    preferred: Agent | None = None
+    accessed_by: tuple[Agent, ...] = ()
     read_mostly: bool = False
 
 
 class Destination(NamedTuple):
     """Where pages go that an agent faulted on. duplicated: the other agent keeps its copy."""
 
-    place: Place
+    place: Agent
     duplicated: bool = False
 
 
 def residency(
-    agent: Place, *, writes: bool, resident: Place | None, policy: Policy, reaches: tuple[Place, ...]
+    agent: Agent, *, writes: bool, resident: Agent | None, policy: Policy, reaches: tuple[Agent, ...]
 ) -> Destination:
     """Where a page goes on which an agent faulted.
 
@@ -135,7 +135,7 @@ def residency(
     return Destination(agent)
 
 
-def takes_along(destination: Place, policy: Policy, release: tuple[int, ...]) -> bool:
+def takes_along(destination: Agent, policy: Policy, release: tuple[int, ...]) -> bool:
     """Whether faults take other pages along: since 590.44.01 not out of the preferred location.
 
     Source: uvm_perf_prefetch.c, should_apply_prefetch_logic, without confidential computing; releases to 580.142 have
@@ -144,7 +144,7 @@ def takes_along(destination: Place, policy: Policy, release: tuple[int, ...]) ->
     return release < STAYS_PREFERRED or policy.preferred in (None, destination)
 
 
-def fills_block(destination: Place, policy: Policy, populated: int) -> bool:
+def fills_block(destination: Agent, policy: Policy, populated: int) -> bool:
     """Whether the first touch of a block brings all of it: at the preferred location, if nothing of it is anywhere.
 
     Source: uvm_perf_prefetch.c, uvm_perf_prefetch_prenotify_fault_migrations.
