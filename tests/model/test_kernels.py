@@ -89,6 +89,9 @@ def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.Monk
     app, platform = all_apps()["hotspot"], load_platform("h200-pcie")
     program = program_of(app, solve(app, GIB))
     kernels.kernels_for(app, program, platform)
+    fft = all_apps()["fft_conv_fused"]
+    with pytest.raises(NoProfile, match="not measured with library=own"):
+        kernels.kernels_for(fft, program_of(fft, fft.sizes["tiny"]), platform, {"library": "own"})
     kernels.digest_of.cache_clear()
     monkeypatch.setattr(app, "kernel_files", lambda self: [self.kernels, self.kernels])
     with pytest.raises(NoProfile, match="hotspot has changed since its kernels were measured"):

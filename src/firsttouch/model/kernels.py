@@ -218,14 +218,22 @@ def known_profiles() -> KernelProfiles:
     return msgspec.json.decode(FILE.read_bytes(), type=KernelProfiles)
 
 
-def kernels_for(app: type[Declares], program: Program, platform: Platform) -> Kernels:
+def kernels_for(
+    app: type[Declares], program: Program, platform: Platform, options: Mapping[str, str] | None = None
+) -> Kernels:
     """What the kernels of an application take on a platform: by the runs in the directory that the platform's value
-    `kernels` names, or by the records of this program.
+    `kernels` names, or by the records of this program. options: those of the application that are set.
 
     Raises:
-        NoProfile: they were not measured, or the application has changed since.
+        NoProfile: they were not measured, not with these options, or the application has changed since.
         MissingValue: the platform has no bandwidth of the device, by which times are scaled.
     """
+    usual: Mapping[str, Sequence[str]] = getattr(app, "options", {})
+    for name, value in (options or {}).items():
+        if name in usual and value != usual[name][0]:
+            raise NoProfile(
+                f"the kernels of {app.name} were not measured with {name}={value}, and are not in the times"
+            )
     profiles = known_profiles()
     if platform.has(KERNELS):
         from firsttouch.model.kernel_records import profiles_of
@@ -238,9 +246,9 @@ def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: K
     """What the kernels of an application of so many bytes take by given profiles. Raises what kernels_for does."""
     profile = profiles.applications.get(app.name)
     if profile is None or not profile.points:
-        raise NoProfile(f"the kernels of {app.name} were not measured: what it computes is not in the times")
+        raise NoProfile(f"the kernels of {app.name} were not measured, and are not in the times")
     if profile.digest != digest_of(app):
-        raise NoProfile(f"{app.name} has changed since its kernels were measured: what it computes is not in the times")
+        raise NoProfile(f"{app.name} has changed since its kernels were measured, which are not in the times")
     return _On(platform, profiles, profile).kernels(app.name, nbytes)
 
 
