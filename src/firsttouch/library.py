@@ -53,7 +53,9 @@ class Points(Sequence[Data]):
         return self._rows[index]
 
     def __repr__(self) -> str:
-        return f"<{count(len(self), 'point')} of {', '.join(self._results)}: {', '.join(self.experiments)}>"
+        predicted = sum(row["modelled"] is not None for row in self._rows)
+        said = f", {predicted} of them predicted" if predicted else ""
+        return f"<{count(len(self), 'point')} of {', '.join(self._results)}{said}: {', '.join(self.experiments)}>"
 
     def _repr_html_(self) -> str:
         """The first rows, with the factors that any of them has. All text is escaped."""
@@ -64,6 +66,7 @@ class Points(Sequence[Data]):
             name for name in self.columns if name.startswith("factors.") and any(r[name] is not None for r in shown)
         ]
         heads = [*(["run"] if len(self._results) > 1 else []), "experiment", "device", *factors]
+        heads += ["modelled"] if any(row["modelled"] is not None for row in self._rows) else []
         cells = [
             [*("" if row[n] is None else str(row[n]) for n in heads), _median(row), row["status"]] for row in shown
         ]

@@ -21,9 +21,11 @@ from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
-from firsttouch.model.platform import MissingValue
+from firsttouch.model.platform import MissingValue, platform_of
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
 from firsttouch.model.terms import Term
+from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import caption, count, quantity
@@ -60,7 +62,8 @@ def advise(
 
     Args:
         directories: what `firsttouch run` and `firsttouch app` wrote; without any, the newest in firsttouch-results.
-        device: the device whose records count; without it, the first that has a memory of its own.
+        device: the device whose records count; without it, the first that has a memory of its own. One of a platform,
+            such as model:gh200, needs no directories: its prices are those of the file.
         app, size: an application, and its size in bytes, or 'tiny' or 'default'.
         pattern: one of workload.patterns, instead of an application.
         sets: settings of the pattern, such as {"kernels": 100, "out": "64MiB"}.
@@ -73,22 +76,52 @@ def advise(
         raise UsageError("give an application or a pattern, not both")
     if app is not None and sets:
         raise UsageError(f"an application says itself what it does; {', '.join(sets)} is set for patterns")
+    if device is not None and is_predicted(device):
+        return _on_platform(device, directories, app, size, pattern, sets, apps or {})
     results = sorted(map(load_results, map(Path, directories or [newest()])), key=_age)
+    if any(d.modelled for result in results for d in result.machine.devices):
+        raise UsageError("predictions are no source of prices; --device model:PLATFORM, without a directory, predicts")
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
     if app is not None:
         kind = _known("application", app, apps or {})
         params, nbytes = _params(kind, size, records, info)
-        advice = _for_app(kind, params, nbytes, results, info, records)
+        advice = _for_app(kind, params, nbytes, MeasuredPrices(results[0].machine, records, info), records)
     else:
-        name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
-        chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
-        workload = patterns.program_for(name, settings=chosen)
-        program, nbytes = f"a program that {patterns.PATTERNS[name].meaning(chosen)}", workload.nbytes
-        advice = ranked(workload, program, nbytes, MeasuredPrices(results[0].machine, records, info))
-        advice.pattern = PatternAsked(name, chosen)
+        advice = _for_pattern(pattern, size, sets, MeasuredPrices(results[0].machine, records, info))
     if held := measured_on(for_device(records, info.name)):
         advice.assumptions.append(f"{caption(held)}.")
+    return advice
+
+
+def _on_platform(
+    device: str,
+    directories: Sequence[str | Path],
+    app: str | None,
+    size: int | str | None,
+    pattern: str | None,
+    sets: Mapping[str, object] | None,
+    apps: Mapping[str, type[App]],
+) -> Advice:
+    """Advice for a machine that a platform file describes, by its prices."""
+    if directories:
+        raise UsageError(f"{device} has its own prices; leave out the directory, or --device to take those of its run")
+    prices = PlatformPrices(platform_of(device))
+    if app is None:
+        return _for_pattern(pattern, size, sets, prices)
+    kind = _known("application", app, apps)
+    return _for_app(kind, *_params(kind, size, [], prices.device), prices, [])
+
+
+def _for_pattern(
+    pattern: str | None, size: int | str | None, sets: Mapping[str, object] | None, prices: Prices
+) -> Advice:
+    name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
+    chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
+    workload = patterns.program_for(name, settings=chosen)
+    program = f"a program that {patterns.PATTERNS[name].meaning(chosen)}"
+    advice = ranked(workload, program, workload.nbytes, prices)
+    advice.pattern = PatternAsked(name, chosen)
     return advice
 
 
@@ -207,10 +240,10 @@ def _for_app(
     app: type[App],
     params: Params,
     size: int | str,
-    results: Sequence[Results],
-    device: DeviceInfo,
+    prices: Prices,
     records: Sequence[Record],
 ) -> Advice:
+    device = prices.device
     workload = program_of(app, params)
     others = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
@@ -221,7 +254,7 @@ def _for_app(
         workload,
         app.name,
         size if isinstance(size, int) and footprint > 0.99 * size else footprint,
-        MeasuredPrices(results[0].machine, records, device),
+        prices,
         app=app,
         runs={str(r.factors.get("strategy")): r for r in runs},
         measure=measure,
@@ -304,7 +337,10 @@ def ranked(
     if not runs and (turned := _turned_by_rounds(advice.take, workload, others, prices, app, measure)):
         advice.fastest_known = False
         advice.turns.insert(0, turned)
+    advice.predicted = predicted_for([device.name])
     advice.sentences = sentences_of(advice, on_processor(device))
+    if said := advice.predicted:
+        advice.sentences = [f"{caption(said)}: {of_prediction(sentence)}" for sentence in advice.sentences]
     return advice
 
 

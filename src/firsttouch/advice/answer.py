@@ -63,7 +63,8 @@ class Advice:
 
     program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
     be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
-    is the first, or the first that was measured.
+    is the first, or the first that was measured. predicted: 'predicted for gh200' if the prices are a platform's,
+    '' if they were measured.
     """
 
     device: str
@@ -80,6 +81,7 @@ class Advice:
     settings: Settings = field(default_factory=Settings)
     take: str = ""
     pattern: PatternAsked | None = None
+    predicted: str = ""
 
     def output(self) -> AdviceOutput:
         """The answer for --json and Python."""
@@ -103,3 +105,4 @@ class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1")
     settings: Settings
     take: str
     pattern: PatternAsked | None
+    predicted: str

@@ -54,10 +54,15 @@ def command(
     allocations in the results, and from what the application declares that it accesses. If the
     application was measured there, the measured times are shown and decide.
 
+    With --device model:PLATFORM, the prices are those of a platform file, and an application is named alone.
+
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     """
     from firsttouch.engine.values import parse_sets
+    from firsttouch.records.predicted import is_predicted
 
+    if device is not None and is_predicted(device) and app is None and len(directories or []) == 1:
+        app, directories = str(directories[0]) if directories else None, []
     files = [str(file.absolute()) for file in module or []]
     with code_of_modules(files):
         result = commands.advise(
@@ -94,19 +99,20 @@ def show(advice: Advice) -> None:
     table.add_column("largest part", overflow="fold")
     for row in advice.strategies:
         part, ms = next(iter(parts_of(row).items()), ("", 0.0))
-        kind = "measured" if row.measured else "estimated"
+        kind = "measured" if row.measured else "predicted" if advice.predicted else "estimated"
         if row.estimated_ms is not None:
             kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
         what = f"{part}, {quantity(ms, 'ms')}" if ms else ""
         table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
     console = Console()
     console.print(table)
-    print_stdout(f"Times on {advice.title}: {advice.scale}.")
+    print_stdout(f"Times {advice.predicted and 'predicted '}on {advice.title}: {advice.scale}.")
     for line in absent_lines(advice):
         print_stdout(line)
     print_stdout("")
     if advice.settings.named():
-        print_stdout("What these records say in general:")
+        what = "this platform says" if advice.predicted else "these records say"
+        print_stdout(f"What {what} in general:")
     for setting in advice.settings.named().values():
         print_stdout(f"- {caption(setting.text)}.")
     for assumption in advice.assumptions:

@@ -37,6 +37,11 @@ def pooled(runs: Mapping[str, Results]) -> Results:
     """
     (first_name, first), *others = runs.items()
     for name, results in others:
+        if _is_predicted(first) != _is_predicted(results):
+            raise UsageError(
+                f"of {first_name} and {name} one was measured and the other predicted; name either kind, or compare "
+                "two with `firsttouch compare`"
+            )
         if what := _unlike(first.machine, results.machine):
             raise UsageError(
                 f"{first_name} and {name} are of different machines ({what}); name runs of one machine, or compare two "
@@ -55,6 +60,10 @@ def pooled(runs: Mapping[str, Results]) -> Results:
     machine = replace(first.machine, devices=list(devices.values()))
     warnings = [warning for results in runs.values() for warning in results.warnings]
     return Results(machine, first.request, [_joined(records) for records in points.values()], warnings)
+
+
+def _is_predicted(results: Results) -> bool:
+    return any(device.modelled for device in results.machine.devices)
 
 
 def _problem(record: Record) -> tuple[object, ...]:

@@ -234,7 +234,9 @@ def flat_rows(results: Mapping[str, Results]) -> list[dict[str, Any]]:
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in record.items():
-        if name in _FLATTENED:
+        if name == "modelled":
+            row |= {name: value and value["platform"], "modelled.digest": value and value["digest"]}
+        elif name in _FLATTENED:
             row |= {f"{name}.{key}": item for key, item in (value or {}).items()}
         else:
             row[name] = value

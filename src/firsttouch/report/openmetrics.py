@@ -15,6 +15,7 @@ from math import isfinite
 from firsttouch.analysis.findings import Condition, Quantity
 from firsttouch.encoding import valid_text
 from firsttouch.experiment.base import Experiment
+from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.answers import answered
@@ -73,7 +74,9 @@ def openmetrics(results: Mapping[str, Results], experiments: Mapping[str, Experi
     """The metrics of one or several directories; those of several have the label `run`."""
     metrics = _Metrics()
     for run, held in results.items():
+        predicted = predicted_for(device.name for device in held.machine.devices)
         common = {"host": held.machine.host} | ({"run": run} if len(results) > 1 else {})
+        common |= {"predicted": predicted.removeprefix("predicted for ")} if predicted else {}
         answers = list(answered(held.records, held.machine.devices, experiments))
         _add_run(metrics, held, first_screen(held, answers), common, experiments)
     return metrics.text()
@@ -87,7 +90,7 @@ def _add_run(
     experiments: Mapping[str, Experiment],
 ) -> None:
     about = {"firsttouch": held.machine.firsttouch, "hardware": screen.title}
-    metrics.add("run_info", "", "The build that measured, and the hardware.", {**common, **about}, 1)
+    metrics.add("run_info", "", "The build that measured or predicted, and the hardware.", {**common, **about}, 1)
     if (when := _time(held.machine.created)) is not None:
         metrics.add("run_start", "seconds", "When the run began, since 1970.", common, when)
     statuses = [("suspect" if r.suspect else "wrong" if r.verified is False else r.status) for r in held.records]

@@ -1,0 +1,131 @@
+"""No output lets a prediction pass for a measurement: every command is asked about a directory with predictions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.calls import call
+from tests.predicted import write_predicted
+
+import firsttouch
+from firsttouch.records.reading import load_results
+
+RESULTS = Path(__file__).parent.parent / "results"
+MEASURED = re.compile(r"\bmeasured\b")
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few experiments of a run, and those whose data move between devices."""
+    folder = tmp_path_factory.mktemp("told-apart")
+    return write_predicted(RESULTS / "h200-x2-quick", folder / "run", experiments=("p2p-copy", "transfer", "bandwidth"))
+
+
+def shown(*words: object) -> str:
+    done = call(*words)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+def found(*words: object) -> Any:
+    return json.loads(call(*words, "--json").stdout)
+
+
+def says_so(text: str) -> None:
+    assert "redicted for h200-pcie" in text
+    assert not MEASURED.search(text.replace("not measured", ""))
+
+
+@pytest.mark.parametrize("command", ["claims", "interfaces"])
+def test_in_words_and_as_data(predicted: Path, command: str):
+    says_so(shown(command, predicted))
+    assert found(command, predicted)["summary"].startswith("Predicted for h200-pcie: ")
+
+
+def test_claims_have_it_each(predicted: Path):
+    verdicts = found("claims", predicted)["claims"]
+    assert {verdict["predicted"] for verdict in verdicts} == {"predicted for h200-pcie"}
+    assert all(verdict["why"].startswith("Predicted for h200-pcie: ") for verdict in verdicts)
+
+
+def test_a_comparison_labels_the_side(predicted: Path):
+    data = found("compare", RESULTS / "h200-x2-quick", predicted)
+    assert [side["predicted"] for side in data["sides"]] == ["", "predicted for h200-pcie"]
+    assert "predicted over measured" in data["summary"]
+    assert data["to_tell"] == data["missing"] == []
+    assert "(predicted for h200-pcie)" in shown("compare", predicted, RESULTS / "h200-x2-quick")
+
+
+def test_two_predictions_are_compared_as_such(predicted: Path, tmp_path: Path):
+    other = write_predicted(
+        RESULTS / "h200-x2-quick",
+        tmp_path / "other",
+        replace(load_results(predicted).machine.devices[-1].modelled, changes={"host.page": "4KiB"}),
+        ("bandwidth",),
+    )
+    assert "two predictions" in found("compare", predicted, other)["summary"]
+
+
+def refused(*words: object) -> str:
+    done = call(*words)
+    assert done.returncode == 2
+    return done.stderr
+
+
+def test_predictions_are_no_source_of_prices_and_are_not_joined_with_measurements(predicted: Path, tmp_path: Path):
+    assert "predictions are no source of prices" in refused("advise", predicted)
+    assert "was predicted, not measured" in refused("fit", predicted, "--out", tmp_path / "mine.json")
+    assert "one was measured and the other predicted" in refused("claims", predicted, RESULTS / "h200-x2-quick")
+    assert "measured" in refused("validate", "--measured", predicted)
+
+
+def test_advice_from_a_platform_says_so():
+    text = shown("advise", "srad", "--device", "model:h200-pcie", "--size", "64MiB")
+    says_so(text)
+    data = found("advise", "--device", "model:h200-pcie")
+    assert data["predicted"] == "predicted for h200-pcie"
+    assert all(sentence.startswith("Predicted for h200-pcie: ") for sentence in data["sentences"])
+
+
+def rows_of_csv(folder: Path) -> list[str]:
+    with (folder / "points.csv").open() as file:
+        return [row["modelled"] for row in csv.DictReader(file)]
+
+
+def labels(folder: Path) -> list[str]:
+    lines = (folder / "headlines.prom").read_text().splitlines()
+    return [re.search(r'predicted="([^"]*)"', line)[1] for line in lines if not line.startswith("#")]  # type: ignore[index]
+
+
+def images(folder: Path) -> list[str]:
+    texts = [path.read_text() for path in folder.glob("*.svg")]
+    return [re.search(r"Predicted for ([a-z0-9-]+)<", text)[1] for text in texts]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("form", "read"), [("csv", rows_of_csv), ("openmetrics", labels), ("svg", images)])
+def test_what_is_exported(predicted: Path, tmp_path: Path, form: str, read: Callable[[Path], list[str]]):
+    assert call("report", predicted, "--format", form, "-o", tmp_path).returncode == 0
+    assert set(read(tmp_path)) == {"h200-pcie"}
+
+
+def test_loaded_points_have_a_column(predicted: Path):
+    points = firsttouch.load(predicted, RESULTS / "h200-gpu-share")
+    assert {row["modelled"] for row in points[:]} == {"h200-pcie", None}
+    assert f"{len(points) - 2} of them predicted" in repr(points)
+    assert "<th>modelled</th>" in points._repr_html_()
+
+
+def test_rules_of_plausibility_judge_predictions_too(tmp_path: Path):
+    copied = write_predicted(RESULTS / "h200-x2-quick", tmp_path / "run", experiments=("transfer",))
+    lines = (copied / "results.jsonl").read_text().splitlines()
+    record = next(r for r in map(json.loads, lines) if r["status"] == "ok" and r["factors"]["direction"] == "h2d")
+    record["samples"], record["summary"] = [1e9], {name: 1 if name == "n" else 1e9 for name in record["summary"]}
+    (copied / "results.jsonl").write_text(json.dumps(record) + "\n")
+    assert load_results(copied).records[0].suspect
