@@ -237,12 +237,16 @@ class Prices(Protocol):
         """
         ...
 
-    def gpu_touch(self, allocator: str) -> Price:
-        """A kernel's first touch of pages that nobody has touched."""
+    def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
+        """A kernel's first touch of pages that nobody has touched. whole_blocks: a fault brings all pages of a block of
+        the driver, as after advice to keep them on the GPU.
+        """
         ...
 
-    def cpu_fault(self, allocator: str) -> Price:
-        """The CPU's read of pages that are on the GPU, beyond a read of its own memory."""
+    def cpu_fault(self, allocator: str, *, each_page: bool = False) -> Price:
+        """The CPU's read of pages that are on the GPU, beyond a read of its own memory. each_page: it reads one byte of
+        each page, which takes no time in its own memory.
+        """
         ...
 
     def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:

@@ -18,7 +18,7 @@ import msgspec
 from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.errors import UsageError
 from firsttouch.machine.access_counters import why_plain_memory_moves
-from firsttouch.model.costs import Direction, MeasuredPoint, Price, Time, Unmeasured
+from firsttouch.model.costs import Direction, ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
 from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
 from firsttouch.model.named import AGENTS, CALLS
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
@@ -34,8 +34,8 @@ _NOT_STATED = ("verified", "reason")
 _INCOMPLETE = ("stream.<agent>.<allocator>",)
 """Names of prices that others of the file say more exactly."""
 _OF_MOVING_PAGES = (
-    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "isolated_fault", "own_pass", "prefetch", "prefetch_back",
-    "advise", "placements",
+    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "cpu_return", "isolated_fault", "own_pass", "prefetch",
+    "prefetch_back", "advise", "placements",
 )  # fmt: skip
 """Families of prices that say something of memory whose pages move."""
 
@@ -58,6 +58,7 @@ def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str 
             f"taken; run: firsttouch run --device {device.name}"
         )
     first, machine = next((name, run.machine) for name, run in runs.items())
+    fitted |= _updates(prices, device)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     return {
         "title": title or device.title,
@@ -108,6 +109,21 @@ def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[
         for name in _names(known, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
             if prices := _known(runs, name.split(".")):
                 yield name, _entry(prices)
+
+
+def _updates(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> dict[str, dict[str, Any]]:
+    """The updates in turns of which the price is by atomics."""
+    counts = {}
+    for allocator in (entry.name for entry in device.allocators):
+        known: dict[str, ExchangePrice] = {}
+        for run, prices in runs.items():
+            with suppress(Unmeasured):
+                known[run] = prices.exchange(allocator, by_groups=True)
+        if known:
+            value = median(price.updates for price in known.values())
+            source = _source({run: price.turns for run, price in known.items()})
+            counts[f"exchange_updates.{allocator}"] = {"value": _rounded(value), **source}
+    return counts
 
 
 def _rates(runs: Mapping[str, MeasuredPrices]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -49,8 +49,8 @@ def _sources() -> Mapping[str, tuple[str, PriceSource]]:
 
 FAMILIES = (
     "host_touch", "host_copy", "copy", "lone_copy", "copy_into_new", "remote", "allocation", "touched_free",
-    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "isolated_fault", "own_pass", "prefetch", "prefetch_back",
-    "advise", "placements", "exchange", "exchange_gap", "stream",
+    "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "cpu_return", "isolated_fault", "own_pass", "prefetch",
+    "prefetch_back", "advise", "placements", "exchange", "exchange_gap", "stream",
 )  # fmt: skip
 """The first parts of the names of all prices that experiments measure."""
 
@@ -89,6 +89,7 @@ class MeasuredPrices(NamedPrices):
             "gpu_fault": self._gpu_fault,
             "gpu_touch": self._gpu_touch,
             "cpu_fault": self._cpu_fault,
+            "cpu_return": lambda allocator: self._call("cpu_fault", allocator),
             "prefetch": partial(self._call, "prefetch"),
             "prefetch_back": partial(self._call, "prefetch_back"),
             "advise": lambda advice, allocator: self._call("advise", allocator, advice=advice),

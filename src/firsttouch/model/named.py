@@ -16,6 +16,9 @@ from firsttouch.model.costs import Direction, ExchangePrice, Ground, Price, Time
 from firsttouch.records.schema import DeviceInfo, Machine
 from firsttouch.workspace.guidance import ADVICE, NONE, READ_MOSTLY
 
+ONE_A_BLOCK = "per-2MiB"
+"""What a pass of migration touches that faults once in each block of the driver."""
+WHOLE_BLOCKS = "new pages that were advised to be on the GPU come by one fault for each block of 2 MiB"
 CALLS = ("allocate", "free")
 AGENTS = ("cpu", "gpu")
 
@@ -89,7 +92,10 @@ class NamedPrices(ABC):
         advice, operation = wanted[-1]
         return self.price("gpu_fault", operation, touch, advice, allocator)
 
-    def gpu_touch(self, allocator: str) -> Price:
+    def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
+        if whole_blocks:
+            with suppress(Unmeasured):
+                return self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator).assuming(WHOLE_BLOCKS)
         return self.price("gpu_touch", allocator)
 
     def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
@@ -101,7 +107,10 @@ class NamedPrices(ABC):
     def counter_moves(self, allocator: str) -> Price:
         return self.price("counter_moves", allocator)
 
-    def cpu_fault(self, allocator: str) -> Price:
+    def cpu_fault(self, allocator: str, *, each_page: bool = False) -> Price:
+        if each_page:
+            with suppress(Unmeasured):
+                return self.price("cpu_return", allocator)
         return self.price("cpu_fault", allocator)
 
     def isolated_fault(self, allocator: str) -> Time:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from firsttouch.allocators.properties import memory_of, role
 from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
-from firsttouch.model.named import NamedPrices
+from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
 from firsttouch.workspace.guidance import NONE
@@ -15,11 +15,11 @@ HUGE_PAGES = "always"
 """The value of host.thp with which plain memory gets huge pages without asking."""
 
 
-def sum_of(first: Price, second: Price) -> Price:
-    """What two things together take that follow each other."""
-    sizes = sorted({*first.sizes, *second.sizes})
-    times = tuple(first.of(size) + second.of(size) for size in sizes)
-    return Price(tuple(sizes), times, tuple(dict.fromkeys((*first.grounds, *second.grounds))))
+_WITH_SUBSTITUTE = (
+    "lone_copy", "copy_into_new", "prefetch_back", "cpu_return", "exchange", "placements",
+    "gpu_mapping", "uncached", "cache_flush", "counter_moves",
+)  # fmt: skip
+"""Families of prices without which the model prices something else, or that a platform has only if it happens there."""
 
 
 class PlatformPrices(NamedPrices):
@@ -66,6 +66,8 @@ class PlatformPrices(NamedPrices):
             curve, most = self.platform.curve(name), turns.times[-1].value / turns.sizes[-1]
             gaps = [(gap, time.value / most) for gap, time in zip(curve.sizes, curve.times, strict=True)]
         updates = f"exchange_updates.{allocator}"
+        if by_groups and not self.platform.has(updates):
+            raise Unmeasured(str(MissingValue(self.platform, updates)))
         count = self.platform.quantity(updates).value if by_groups else 0
         return ExchangePrice(turns, tuple(gaps), count)
 
@@ -94,6 +96,6 @@ class PlatformPrices(NamedPrices):
 def _has_substitute(family: str, *rest: str) -> bool:
     """Whether the model prices something else where it has no price of this name."""
     if family == "gpu_fault":
-        operation, _touch, advice, _allocator = rest
-        return (operation, advice) != ("update", NONE)
-    return family in ("lone_copy", "copy_into_new", "prefetch_back", "exchange", "placements")
+        operation, touch, advice, _allocator = rest
+        return (operation, advice) != ("update", NONE) or touch == ONE_A_BLOCK
+    return family in _WITH_SUBSTITUTE

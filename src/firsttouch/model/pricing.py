@@ -14,7 +14,7 @@ from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
 from firsttouch.workspace.declarations import Agent, placement
-from firsttouch.workspace.guidance import BY_ITSELF, READ_MOSTLY, Placement
+from firsttouch.workspace.guidance import BY_ITSELF, PREFERRED_GPU, READ_MOSTLY, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
@@ -333,7 +333,8 @@ class Moving(Pricing):
     """Memory whose pages the driver moves to the agent that touches them.
 
     on_gpu: the bytes of each buffer whose pages are on the GPU. copied: those of which both agents have a copy, after
-    the advice read-mostly. queued: the pages that kernels use for which the CPU has not waited.
+    the advice read-mostly. queued: the pages that kernels use for which the CPU has not waited. preferred: the bytes
+    that were advised to be on the GPU.
     """
 
     def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
@@ -341,7 +342,8 @@ class Moving(Pricing):
         self.name = strategy.allocator
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
         self.on_gpu, self.copied, self.queued, self.read_mostly = ([Ranges() for _ in program.blocks] for _ in range(4))
-        self.page_maps += [self.on_gpu, self.copied, self.queued, self.read_mostly]
+        self.preferred = [Ranges() for _ in program.blocks]
+        self.page_maps += [self.on_gpu, self.copied, self.queued, self.read_mostly, self.preferred]
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         """Where the CPU does not wait for kernels, both agents run at once, and pages of which both use bytes move as
@@ -410,8 +412,11 @@ class Moving(Pricing):
         self.use_by_cpu(steps.Use(step.buffer, "cpu", 0, step.nbytes, reads=False, writes=True))
 
     def advise(self, step: steps.Advise) -> None:
+        nbytes = self.program.blocks[step.buffer].nbytes
+        if step.hint == PREFERRED_GPU:
+            self.preferred[step.buffer].add(0, nbytes)
         if step.hint == READ_MOSTLY:
-            self.read_mostly[step.buffer].add(0, self.program.blocks[step.buffer].nbytes)
+            self.read_mostly[step.buffer].add(0, nbytes)
             if populated := self.present[step.buffer].total():
                 price = self.prices.advise(self.name, READ_MOSTLY)
                 self.terms.add(self.phase, f"advice {READ_MOSTLY}", price, populated)
@@ -451,7 +456,7 @@ class Moving(Pricing):
         if moved > 0 and self._is_small(buffer):
             self.terms.counts["turns", buffer] += 1
         elif moved > 0:
-            price = self.prices.cpu_fault(self.name)
+            price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
             time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
             self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
         on_cpu.add(start, end)
@@ -468,7 +473,7 @@ class Moving(Pricing):
         moved = (end - start) - on_gpu.bytes_in(start, end) - new
         duplicates = bool(self.read_mostly[buffer]) and not step.writes
         if new:
-            price = self.prices.gpu_touch(self.name)
+            price = self.prices.gpu_touch(self.name, whole_blocks=bool(self.preferred[buffer]))
             self.terms.add(self.phase, "first touch of new pages by the GPU", price, new)
         self.terms.counts["updates", buffer] += self.access.updates
         if moved and self._is_small(buffer):

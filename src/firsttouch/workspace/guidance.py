@@ -19,7 +19,8 @@ NONE = "none"
 READ_MOSTLY = "read-mostly"
 """The advice that is given after the initialisation, because writes to such memory are slow. Other advice is given when
 the buffer is allocated."""
-SINGLE_ADVICE = (READ_MOSTLY, "preferred-gpu", "preferred-cpu", "accessed-by-gpu", "accessed-by-cpu")
+PREFERRED_GPU = "preferred-gpu"
+SINGLE_ADVICE = (READ_MOSTLY, PREFERRED_GPU, "preferred-cpu", "accessed-by-gpu", "accessed-by-cpu")
 ADVICE_PAIRS = ("preferred-cpu+accessed-by-gpu", "preferred-gpu+accessed-by-cpu", "read-mostly+preferred-gpu")
 ADVICE = (NONE, *SINGLE_ADVICE, *ADVICE_PAIRS, "preferred-gpu+accessed-by-cpu+read-mostly")
 """The words for the advice of one buffer."""
