@@ -67,7 +67,12 @@ class OneMemory(InPlace):
             self.terms.add(self.phase, MAPPING, price, there, price.of(there).at_least(self._single_fault()))
 
     def _touch_by_gpu(self, step: steps.Use, new: int) -> None:
-        """Where what a kernel's first touch of new pages takes is not known, it is priced as the CPU's."""
+        """Where what a kernel's first touch of new pages takes is not known, or the CPU runs the kernels, it is priced
+        as the CPU's.
+        """
+        if self.device.capabilities.on_host_processor:
+            self.touch_host(step.buffer, step.start, step.end)
+            return
         try:
             price = self.prices.gpu_touch(self.strategy.allocator)
         except Unmeasured:
