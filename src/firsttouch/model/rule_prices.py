@@ -13,7 +13,7 @@ from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.platform import Magnitude, Platform
 from firsttouch.model.rules import ats, kfd
 from firsttouch.model.rules.access_counters import MovedMemory, Translation, counters_migrate
-from firsttouch.model.rules.integrated import CacheCoherence, Caching, SharedMemory, caching
+from firsttouch.model.rules.integrated import CacheCoherence, MemoryCaching, SharedMemory, caching
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
@@ -172,9 +172,9 @@ def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
     return "coherent" if is_plain_host(entry.name) or not entry.concurrent else "atomic"
 
 
-def _caching(platform: Platform, device: DeviceInfo, allocator: str) -> Caching:
+def _caching(platform: Platform, device: DeviceInfo, allocator: str) -> MemoryCaching:
     if platform.word("device.coherence") == "full":
-        return Caching(cpu=True, gpu=True)
+        return MemoryCaching(cpu=True, gpu=True)
     return caching(cast(CacheCoherence, platform.word("device.coherence")), _memory_kind(_entry(device, allocator)))
 
 

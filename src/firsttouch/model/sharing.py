@@ -25,7 +25,7 @@ MAPPING = "faults of the GPU on pages that are there and not in its page table"
 FLUSHES = "caches written back around kernels"
 
 
-class OneMemory(InPlace):
+class OneMemoryPricing(InPlace):
     """Memory of a chip that CPU and GPU share.
 
     mapped: the bytes of each buffer whose pages are in the GPU's page table. used: by kernels since caches were written
@@ -95,7 +95,7 @@ class OneMemory(InPlace):
             self.terms.add(self.phase, f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
 
 
-class FirstTouch(InPlace):
+class FirstTouchPricing(InPlace):
     """Memory of the host's page tables, which a GPU with memory of its own uses too: a page is in the memory of the
     agent that touched it first, and the other agent uses it across the link. Access counters may move it to the GPU.
 
@@ -169,7 +169,7 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
     if strategy.duplicated:
         return Copies
     if device.capabilities.shares_host_memory:
-        return OneMemory
+        return OneMemoryPricing
     if moves(entry, device):
         return Moving
-    return FirstTouch if is_plain_host(entry.name) and not entry.migrates_on_fault else InPlace
+    return FirstTouchPricing if is_plain_host(entry.name) and not entry.migrates_on_fault else InPlace

@@ -19,7 +19,7 @@ is. moving: managed. coherent: fine-grained. atomic: fine-grained, coherent whil
 """
 
 
-class Caching(NamedTuple):
+class MemoryCaching(NamedTuple):
     """Which agents' caches hold memory. flushed: the driver writes them back when a kernel begins and ends."""
 
     cpu: bool
@@ -27,7 +27,7 @@ class Caching(NamedTuple):
     flushed: bool = False
 
 
-def caching(coherence: CacheCoherence, memory: SharedMemory) -> Caching:
+def caching(coherence: CacheCoherence, memory: SharedMemory) -> MemoryCaching:
     """How memory is cached on a chip.
 
     Without hardware, page-locked memory is coherent because neither agent caches it, and managed memory because the
@@ -35,9 +35,9 @@ def caching(coherence: CacheCoherence, memory: SharedMemory) -> Caching:
     not in the GPU's caches.
     """
     if memory == "device":
-        return Caching(cpu=True, gpu=True)
+        return MemoryCaching(cpu=True, gpu=True)
     if memory == "locked" and coherence == "none":
-        return Caching(cpu=False, gpu=False)
+        return MemoryCaching(cpu=False, gpu=False)
     if memory == "atomic" and coherence == "bus":
-        return Caching(cpu=True, gpu=False)
-    return Caching(cpu=True, gpu=True, flushed=True)
+        return MemoryCaching(cpu=True, gpu=False)
+    return MemoryCaching(cpu=True, gpu=True, flushed=True)
