@@ -41,7 +41,7 @@ from firsttouch.experiment.modelled import device_of, predicted
 from firsttouch.experiment.presets import QUICK, STANDARD, leave_out, take
 from firsttouch.figures import Bar, Table
 from firsttouch.model.micro import touches
-from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -109,6 +109,9 @@ class FaultCount(Experiment):
             CounterEntry(name="allocate|touch|triad|tlb_shootdowns", unit=""),
             CounterEntry(name="contiguous_pages", unit=""),
             CounterEntry(name="page_bytes", unit="B"),
+        ),
+        prices=(
+            PriceSource(price="faults", by={"allocator": "allocator"}, names={"bytes": "size", "count": "allocate"}),
         ),
     )
     figures = (

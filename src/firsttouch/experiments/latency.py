@@ -42,7 +42,7 @@ from firsttouch.experiment.presets import (
 )
 from firsttouch.figures import Line
 from firsttouch.model.micro import loads
-from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime
+from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.session import Session
 from firsttouch.units import format_size
@@ -86,6 +86,14 @@ class Latency(Experiment):
         },
         counters=(*CHASE, CounterEntry(name="stride", unit="B")),
         load=LoadTime(agent="agent", size="size"),
+        prices=(
+            PriceSource(
+                price="load",
+                where={"order": "random", "first_touch": "self"},
+                by={"agent": "agent", "allocator": "allocator"},
+                names={"bytes": "size"},
+            ),
+        ),
     )
     figures = (
         Line(x="size", colour="allocator", dash="agent", log_x=True, log_y=True, where={"order": "random"},

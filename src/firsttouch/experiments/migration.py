@@ -45,7 +45,7 @@ from firsttouch.experiment.presets import (
     take_only,
 )
 from firsttouch.figures import Bar, Figure, Line, Table
-from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, passes, recorded_moves
+from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, managed_kind, passes, recorded_moves
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
@@ -95,6 +95,7 @@ _PRICES = (
     _price("prefetch_back", names={"ms": "prefetch_back_ms"}, prefetch="back", operation=None),
     _price("advise", {"advice": "advice"}, {"ms": "advise_ms"}, operation=None),
     _price("isolated_fault", names=_COUNTED, touch="per-2MiB", order="sequential", operation=None),
+    _price("in_order_touch", {"touch": "touch"}, _COUNTED, order="sequential", operation=None),
     _price("placements", names={"advice": "advice"}, advice=None),
     _price("pages_there", names={"moving_touch": "initialise_ms", "cpu_fault": "cpu_read_ms"}, operation=None),
 )
@@ -419,7 +420,7 @@ class Migration(Experiment):
             updates=point["operation"] == "update",
             iterations=point.count("iterations"),
         )
-        measurement = predicted(passes(PlatformPrices(platform), asked))
+        measurement = predicted(passes(PlatformPrices(platform), asked, managed_kind(platform)))
         measurement.counters |= _described(point.factors, device)
         if point["events"] == "on":
             measurement.counters |= recorded_moves(platform, asked)

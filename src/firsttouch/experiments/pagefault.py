@@ -143,6 +143,12 @@ class PageFault(Experiment):
                 by={"allocator": "allocator", "page_size": "page_size", "threads": "threads"},
                 names={"count": "pages", "bytes": "page_bytes"},
             ),
+            PriceSource(
+                price="lone_fault",
+                where={"pages": 1, "access": "store", "page_size": "base"},
+                by={"allocator": "allocator", "scenario": "scenario"},
+                names={"mean": "mean_ns", "p95": "p95_ns"},
+            ),
         ),
     )
     figures = (

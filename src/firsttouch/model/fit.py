@@ -35,7 +35,7 @@ _INCOMPLETE = ("stream.<agent>.<allocator>",)
 """Names of prices that others of the file say more exactly."""
 _OF_MOVING_PAGES = (
     "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "cpu_return", "isolated_fault", "own_pass", "prefetch",
-    "prefetch_back", "advise", "placements",
+    "prefetch_back", "advise", "placements", "in_order_touch",
 )  # fmt: skip
 """Families of prices that say something of memory whose pages move."""
 
@@ -99,6 +99,7 @@ def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[
         "turn": ("store", ATOMIC),
         "advice": ADVICE,
         "touch": words_of("gpu_fault", "touch"),
+        "scenario": ("cpu", "gpu-major", "gpu-minor"),
         "allocator": [entry.name for entry in device.allocators],
     }
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating" or moves_pages(entry)]
@@ -108,7 +109,7 @@ def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[
             continue
         for name in _names(known, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
             if prices := _known(runs, name.split(".")):
-                yield name, _entry(prices)
+                yield name, _entry(prices) if known.dimension != "count" else _count(prices)
 
 
 def _updates(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> dict[str, dict[str, Any]]:
@@ -135,6 +136,7 @@ def _rates(runs: Mapping[str, MeasuredPrices]) -> Iterator[tuple[str, dict[str, 
         "link.d2h": ("copy", "d2h", locked),
         "device.bandwidth": ("stream", "gpu", own, "read"),
         "host.bandwidth": ("stream", "cpu", host, "read"),
+        "host.thread_bandwidth": ("stream", "cpu", host, "triad", 1),
     }
     for name, of in names.items():
         if prices := _known(runs, of):
@@ -172,6 +174,11 @@ def _entry(prices: Mapping[str, Price]) -> dict[str, Any]:
         for size, time in zip(price.sizes, price.times, strict=True)
     ]
     return {"points": points, "unit": "ns", **_source(prices)}
+
+
+def _count(prices: Mapping[str, Price]) -> dict[str, Any]:
+    """A value without a unit."""
+    return {**_number(merged([*prices.values()]).times[-1]), **_source(prices)}
 
 
 def _source(prices: Mapping[str, Price]) -> dict[str, str]:

@@ -36,6 +36,7 @@ HUGE_PAGES = "always"
 """The setting of transparent huge pages with which plain memory gets huge pages without asking."""
 ATOMIC = "atomic"
 """The kernel of turns in which each thread group updates a word."""
+MIB = 1 << 20
 BASE_PAGE = 4096
 """Bytes of a page where a record does not say."""
 
@@ -51,6 +52,7 @@ FAMILIES = (
     "host_touch", "host_copy", "copy", "lone_copy", "copy_into_new", "remote", "allocation", "touched_free",
     "moving_touch", "gpu_fault", "gpu_touch", "cpu_fault", "cpu_return", "isolated_fault", "own_pass", "prefetch",
     "prefetch_back", "advise", "placements", "exchange", "exchange_gap", "stream",
+    "load", "in_order_touch", "lone_fault", "faults",
 )  # fmt: skip
 """The first parts of the names of all prices that experiments measure."""
 
@@ -99,6 +101,10 @@ class MeasuredPrices(NamedPrices):
             "exchange": lambda kernel, allocator: self.exchange(allocator, by_groups=kernel == ATOMIC).turns,
             "exchange_gap": self._exchange_gap,
             "stream": self._stream,
+            "load": self._load,
+            "in_order_touch": self._in_order_touch,
+            "lone_fault": self._lone_fault,
+            "faults": self._faults,
         }
 
     def price(self, *name: str) -> Price:
@@ -158,6 +164,30 @@ class MeasuredPrices(NamedPrices):
         if rows := self._find("stream", device, **given):
             return _by_size("stream", rows, lambda r, rate: _amount("stream", r, "bytes") / rate)
         raise self._missing("stream", device, agent=agent, allocator=allocator, kernel=kernel)
+
+    def _load(self, agent: str, allocator: str) -> Price:
+        """A dependent load, by the bytes of the buffer."""
+        device = self.host if agent == "cpu" and is_plain_host(allocator) else self.device.name
+        if rows := self._find("load", device, agent=agent, allocator=allocator):
+            return _by_size("load", rows, lambda r, ns: ns)
+        raise self._missing("load", device, agent=agent, allocator=allocator)
+
+    def _lone_fault(self, scenario: str, which: str = "mean") -> Price:
+        """A first touch of one page alone, which is the same for any memory of the kind that has it."""
+        for device in (self.host, self.device.name):
+            rows = [r for r in self._records.get((_sources()["lone_fault"][0], device), ()) if _is_lone(r, scenario)]
+            if times := [ns for r in rows if (ns := _value("lone_fault", r, which)) is not None]:
+                return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
+        raise self._missing("lone_fault", scenario=scenario)
+
+    def _faults(self, allocator: str) -> Price:
+        """CPU faults of the call that allocates, for each MiB, of memory whose pages are there then."""
+        rows = self._find("faults", allocator=allocator)
+        entry = self.device.allocator(allocator)
+        counts = [_amount("faults", r, "count") / (3 * _amount("faults", r, "bytes") / MIB) for r in rows]
+        if not counts or entry is None or entry.on_demand is not False or entry.cpu == "none":
+            raise self._missing("faults", allocator=allocator)
+        return Price((1.0,), (Time(median(counts), min(counts), max(counts)),), _keys(rows))
 
     # ------------------------------------------------------------------------------------------------ copies
 
@@ -262,6 +292,23 @@ class MeasuredPrices(NamedPrices):
             raise self._missing("isolated_fault", allocator=allocator)
         return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
 
+    def _in_order_touch(self, allocator: str) -> Price:
+        """A touch by a single thread of a kernel of its own memory: from the pass with the most touches."""
+
+        def touched(r: Record) -> float:
+            return _amount("in_order_touch", r, "count")
+
+        touches = words_of("in_order_touch", "touch")
+        rows = [r for touch in touches for r in self._find("in_order_touch", allocator=allocator, touch=touch)]
+        if not rows:
+            raise self._missing("in_order_touch", allocator=allocator)
+        most = max(map(touched, rows))
+        times = []
+        for r in (r for r in rows if touched(r) == most):
+            last = _value("in_order_touch", r, "later_ms", int(_amount("in_order_touch", r, "passes")) - 1) or 0.0
+            times.append(last * 1e6 / most)
+        return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
+
     def _own_pass(self, allocator: str) -> Price:
         """From the last passes of migration."""
 
@@ -347,6 +394,13 @@ def _per_page(rows: Sequence[Record]) -> Price:
         assert r.summary is not None
         rates.append((median_of(r) / page, r.summary.ci_low / page, r.summary.ci_high / page))
     return per_byte(rates, _keys(rows))
+
+
+def _is_lone(record: Record, scenario: str) -> bool:
+    """Whether a record is of a single page that is touched so."""
+    _, source = _sources()["lone_fault"]
+    wanted = source.factors(scenario=scenario).items()
+    return all(record.factors.get(name) == value for name, value in wanted)
 
 
 def _pass(price: str, record: Record, least: int = 1) -> float | None:

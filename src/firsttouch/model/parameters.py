@@ -236,6 +236,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("cpu_fault.<allocator>", "price", "the CPU's read of pages that are on the GPU, beyond a later read"),
     _P("cpu_return.<allocator>", "price", "the CPU's read of pages that are on the GPU"),
     _P("isolated_fault.<allocator>", "price", "one fault of a kernel, which moves at most 2 MiB"),
+    _P("in_order_touch.<allocator>", "price", "a touch by one thread of a kernel of its own memory"),
     _P("own_pass.<allocator>", "price", "a kernel's pass over its own memory, in which it reads and writes every byte"),
     _P("prefetch.<allocator>", "price", "prefetch of pages from the CPU to the GPU"),
     _P("prefetch_back.<allocator>", "price", "prefetch of pages from the GPU to the CPU"),

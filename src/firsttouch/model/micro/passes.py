@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.errors import NotModelled
-from firsttouch.model.costs import Price, Prices, Time
+from firsttouch.model.costs import Price, Time
 from firsttouch.model.micro.answers import Answer, Sum, optional
+from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
@@ -76,17 +77,26 @@ class MigrationPasses:
         )  # fmt: skip
 
 
-def passes(prices: Prices, asked: MigrationPasses) -> Answer:
-    """All passes of a repetition with what prepares them, in ms, with the time of each as a counter."""
+def passes(prices: NamedPrices, asked: MigrationPasses, kind: Kind | None = None) -> Answer:
+    """All passes of a repetition with what prepares them, in ms, with the time of each as a counter. kind: of managed
+    memory, where its driver's rules are known.
+    """
     entry = prices.device.allocator(asked.allocator)
     assert entry is not None
     if prices.device.capabilities.shares_host_memory:
-        return _PassSum(prices, asked).where_it_is()
+        return _PassSum(prices, asked, kind).where_it_is()
     if memory_of(entry) == "device":
-        return _PassSum(prices, asked).copied()
+        return _PassSum(prices, asked, kind).copied()
     if _moves(entry):
-        return _PassSum(prices, asked).moving()
-    return _PassSum(prices, asked).across()
+        return _PassSum(prices, asked, kind).moving()
+    return _PassSum(prices, asked, kind).across()
+
+
+def managed_kind(platform: Platform) -> Kind | None:
+    """What decides what managed memory does, besides its pages; None if the driver's rules are not known."""
+    if not platform.has("driver.family") or platform.word("driver.family") != "uvm":
+        return None
+    return Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
 
 
 def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]:
@@ -94,10 +104,9 @@ def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]
 
     Raises NotModelled: the memory is not managed, or its driver is another.
     """
-    entry = platform.device.allocator(asked.allocator)
-    if entry is None or not entry.managed or platform.word("driver.family") != "uvm":
+    entry, kind = platform.device.allocator(asked.allocator), managed_kind(platform)
+    if entry is None or not entry.managed or kind is None:
         raise NotModelled("events of memory that this driver does not move")
-    kind = Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
     threads = int(platform.quantity("host.processors").value)
     return event_counters(moves_by_step(asked.steps(threads), kind))
 
@@ -107,8 +116,8 @@ def _moves(entry: AllocatorInfo) -> bool:
 
 
 class _PassSum:
-    def __init__(self, prices: Prices, asked: MigrationPasses) -> None:
-        self.prices, self.asked, self.sum = prices, asked, Sum()
+    def __init__(self, prices: NamedPrices, asked: MigrationPasses, kind: Kind | None) -> None:
+        self.prices, self.asked, self.kind, self.sum = prices, asked, kind, Sum()
         self.counters: dict[str, Scalar] = {}
 
     # ------------------------------------------------------------------------------------------------ kinds of memory
@@ -162,7 +171,8 @@ class _PassSum:
         if TOUCHES[self.asked.touch].shuffled:
             raise NotModelled("the time of passes in random order")
         if self.asked.in_order:
-            raise NotModelled("the time of passes by a single thread")
+            touch = self.prices.price("in_order_touch", self.asked.allocator)
+            return touch, touch.of(1).times(TOUCHES[self.asked.touch].places(self.asked.nbytes))
         price = self.prices.own_pass(self.asked.allocator)
         part = 1.0 if self.asked.updates else 0.5  # the price is of bytes that are read and written
         return price, price.of(self.asked.lines_bytes).times(part)
@@ -202,11 +212,25 @@ class _PassSum:
     def _faults(self, duplicates: bool) -> Time:
         """What the first pass takes beyond a later one."""
         asked = self.asked
+        if asked.in_order:
+            return self._faults_in_order()
         price = self.prices.gpu_fault(
             asked.allocator, reads_only=not asked.updates, read_mostly=duplicates, touch=asked.touch
         )
         time = price.of(asked.nbytes).at_least(self.prices.isolated_fault(asked.allocator))
         self.sum.add("passes", "faults of the GPU on pages that are on the CPU", price, asked.nbytes, time)
+        return time
+
+    def _faults_in_order(self) -> Time:
+        """One service after another, and the copy of what they bring. How many there are follows from the rules."""
+        asked = self.asked
+        if asked.advice or self.kind is None:
+            raise NotModelled("faults in order on memory that was advised, or that another driver moves")
+        counts = moves_by_step(asked.steps(1), self.kind)["iteration_0"].counts
+        link = self.prices.copy("h2d", common_allocator("page-locked"))
+        moved = counts.to_gpu * self.kind.page
+        time = self.prices.isolated_fault(asked.allocator).times(counts.services) + link.of(moved)
+        self.sum.add("passes", "faults of the GPU, one after another", link, moved, time, counts.services)
         return time
 
     def _answer(self, own: tuple[Price, Time], first: Time) -> Answer:

@@ -9,11 +9,11 @@ from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
-from firsttouch.model.pages import IN_ORDER, PARALLEL, Kind, shares
+from firsttouch.model.micro.passes import managed_kind
+from firsttouch.model.pages import IN_ORDER, PARALLEL, shares
 from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
 from firsttouch.model.rules import linux
-from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.least_moves import must_move
 
@@ -103,9 +103,8 @@ def faults_per_mib(
 
 def _moved_faults(platform: Platform, first_touch: str, streamed_by: str, nbytes: int) -> Answer:
     """By the driver's rules: the CPU faults on pages that are nowhere or on the GPU."""
-    if platform.word("driver.family") != "uvm":
+    if (kind := managed_kind(platform)) is None:
         raise NotModelled("the CPU's faults on memory that this driver moves")
-    kind = Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
     memory, touched, streamed = ManagedMemory(kind), PageMoves(kind.page), PageMoves(kind.page)
     parts = shares(nbytes, int(platform.quantity("host.processors").value), WORD)
     for array in range(3):
