@@ -215,6 +215,7 @@ def run_app(
     relative_to: str = "",
     device: str | Iterable[str] | None = None,
     what_if: Mapping[str, Any] | None = None,
+    kernels: str | os.PathLike[str] | None = None,
     set: Mapping[str, Any] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -236,8 +237,8 @@ def run_app(
 
     Without names, all applications. set: further factors and parameters, such as {"pages": "huge"}. timeline: sample
     host and device memory over time. relative_to: the strategy that ratios are to, by default explicit. placements: try
-    other advice and prefetches of single buffers. explain: say where predicted time goes. what_if, counters, ranks,
-    trust_verified, wait: as of `run`.
+    other advice and prefetches of single buffers. explain: say where predicted time goes. kernels: a directory of runs
+    that say what kernels take, for predictions. what_if, counters, ranks, trust_verified, wait: as of `run`.
 
     Raises:
         UsageError: the call was wrong.
@@ -251,6 +252,7 @@ def run_app(
         names,
         device=device,
         what_if=what_if,
+        kernels=kernels,
         sets={**{name: value for name, value in named.items() if value is not None}, **(set or {})},
         out=out,
         resume=resume,

@@ -167,6 +167,7 @@ def measure(
     trust_verified: PathLike | None,
     placements: bool = False,
     explain: bool = False,
+    kernels: PathLike | None = None,
     **options: Any,
 ) -> Data:
     """Carries out `firsttouch run` or `firsttouch app`."""
@@ -174,14 +175,15 @@ def measure(
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import run
     from firsttouch.harness.placements import with_search
-    from firsttouch.model.what_if import with_changes
+    from firsttouch.model.what_if import with_changes, with_kernels
     from firsttouch.work import KINDS
 
     work: Work = KINDS[kind]
     chosen = {name: _values(values) for name, values in (sets or {}).items()}
+    changes = [f"{n}={','.join(_values(v))}" for n, v in (what_if or {}).items()]
     given = RunOptions(
         experiments=list(names),
-        devices=with_changes(_words(device), [f"{n}={','.join(_values(v))}" for n, v in (what_if or {}).items()]),
+        devices=with_kernels(with_changes(_words(device), changes), None if kernels is None else str(kernels)),
         set=with_search(chosen) if placements else chosen,
         out=None if out is None else Path(out),
         modules=_paths(modules),

@@ -97,6 +97,12 @@ def command(
             help="Run each point once more under the vendor's profiler (ncu, rocprofv3): bytes by iteration and tier.",
         ),
     ] = False,
+    kernels: Annotated[
+        str | None,
+        typer.Option(
+            "--kernels", metavar="DIR", help="Predict with what kernels took in your own runs of explicit and pinned."
+        ),
+    ] = None,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
@@ -152,7 +158,7 @@ def command(
         chosen = with_search(chosen)
     options = RunOptions(
         experiments=names or [],
-        devices=changed_devices(device, what_if),
+        devices=changed_devices(device, what_if, kernels),
         set=chosen,
         out=out,
         resume=resume,

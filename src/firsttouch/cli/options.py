@@ -67,13 +67,13 @@ def minutes(text: str) -> float:
     return value
 
 
-def changed_devices(devices: list[str] | None, what_if: list[str] | None) -> list[str]:
-    """The devices of a call, with those that --what-if adds."""
-    if not what_if:
+def changed_devices(devices: list[str] | None, what_if: list[str] | None, kernels: str | None = None) -> list[str]:
+    """The devices of a call, with those that --what-if adds, and with --kernels."""
+    if not what_if and kernels is None:
         return devices or []
-    from firsttouch.model.what_if import with_changes
+    from firsttouch.model.what_if import with_changes, with_kernels
 
-    return with_changes(devices or [], what_if)
+    return with_kernels(with_changes(devices or [], what_if or []), kernels)
 
 
 class WaitingCommand(TyperCommand):
