@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
 from firsttouch.errors import did_you_mean
@@ -87,6 +87,7 @@ _PLACES = {
     "call": "allocate|free",
     "pages": "base|huge",
     "allocator": "[a-z][a-z-]*",
+    "hint": "preferred|accessed-by|read-mostly",
     "advice": "[a-z][a-z+-]*",
     "operation": "read|write|update",
     "threads": "one|all",
@@ -245,9 +246,20 @@ PARAMETERS: Sequence[Parameter] = (
     _P("exchange.<turn>.<allocator>", "price", "turns of a kernel and the CPU over a small block, by their number"),
     _P("exchange_gap.<turn>.<allocator>", "price", "one of many turns, by the ns from one to the next"),
     _P("exchange_updates.<allocator>", "count", "updates by atomics in each turn of these turns"),
+    _P("uvm.batch", "time", "a batch of faults, beside its services", 0, 1e9),
+    _P("uvm.service", "time", "one service of a GPU's faults in a block, without copies", 0, 1e9),
+    _P("uvm.map", "time", "one service of a GPU's faults that maps pages where they are", 0, 1e9),
+    _P("uvm.copy", "time", "one copy by the driver for a fault, without its bytes", 0, 1e9),
+    _P("uvm.cpu_fault", "time", "one CPU fault on managed memory among those of all threads, without copies", 0, 1e9),
+    _P("uvm.new_pages", "rate", "rate at which first touches by all threads of the CPU make managed pages", 1e-3, 1e5),
+    _P("uvm.prefetch", "time", "a prefetch of a block to the GPU, without its bytes", 0, 1e9),
+    _P("uvm.prefetch_back", "time", "a prefetch of a block to the CPU, without its bytes", 0, 1e9),
+    _P("uvm.advice.<hint>", "time", "one kind of advice about a block", 0, 1e9),
+    _P("uvm.free", "time", "freeing a managed block that was touched", 0, 1e9),
 )
 
 
+@lru_cache(4096)
 def parameter(name: str) -> Parameter | None:
     """The entry of the catalogue that a name has, or None."""
     return next((p for p in PARAMETERS if p.takes(name)), None)

@@ -28,8 +28,8 @@ from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceI
 DEEPEST = 4
 """Most files that a file may extend, one through the other."""
 _FOLDER = Path(str(files("firsttouch.model") / "platforms"))
-COMMON = "./common/"
-"""Where the platforms of the program find what several have in common."""
+COMMON = _FOLDER / "common"
+"""Has what several platforms of the program have in common."""
 _OWN_KEYS = ("name", "peers", "available", "reason", "environment")
 """Fields of a device that a file does not state, since they follow from the machine and the call."""
 
@@ -80,7 +80,9 @@ class Conditional:
 
 @dataclass(frozen=True)
 class Description:
-    """What a file and those that it extends say. digest: of their content."""
+    """What a file and those that it extends say. digest: of their content. is_machine: whether it describes a machine,
+    not what several have in common.
+    """
 
     title: str
     notes: Sequence[str]
@@ -91,6 +93,7 @@ class Description:
     values: Mapping[str, Value]
     when: Sequence[Conditional]
     bases: Sequence[str]
+    is_machine: bool
     digest: str
 
 
@@ -178,9 +181,9 @@ def _load(name: str, path: Path, above: Sequence[Path]) -> Description:
     return _Loader(name, json_file, file, _base(file, json_file, path, above)).description()
 
 
-def _is_machine(name: str) -> bool:
-    """Whether a base is a machine of its own, not what several platforms of the program have in common."""
-    return not name.startswith(COMMON)
+def _is_machine(path: Path) -> bool:
+    """Whether a file is a machine of its own, not what several platforms of the program have in common."""
+    return path.parent.resolve() != COMMON.resolve()
 
 
 def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[Path]) -> Description | None:
@@ -196,11 +199,11 @@ def _base(file: PlatformFile, json_file: JsonFile, path: Path, above: Sequence[P
     chain = [*above, path.resolve()]
     if base.resolve() in chain:
         json_file.fail(("extends",), f"'{file.extends}' extends this file in turn, in a circle")
-    if len(chain) > DEEPEST and _is_machine(file.extends):
+    if len(chain) > DEEPEST and _is_machine(base):
         json_file.fail(("extends",), f"one file extends another more than {DEEPEST} deep; state it in fewer")
     if not base.is_file():
         json_file.fail(("extends",), f"there is no file '{file.extends}'")
-    return _load(file.extends, base, chain)
+    return _load(file.extends if _is_machine(base) else f"common/{base.stem}", base, chain)
 
 
 class _Loader:
@@ -233,14 +236,15 @@ class _Loader:
         content = encode_json(self._json.value, order="sorted")
         return Description(
             title=file.title or (base.title if base else ""),
-            notes=[*(base.notes if base and _is_machine(file.extends) else ()), *filter(None, [file.note])],
+            notes=[*(base.notes if base and base.is_machine else ()), *filter(None, [file.note])],
             device=device,
             host=host,
             peer=peer,
             devices=file.devices or (base.devices if base else 1),
             values={name: value for name, value in values.items() if value is not None},
             when=[*(base.when if base else ()), *parts],
-            bases=[*([file.extends] if _is_machine(file.extends) else []), *base.bases] if base else (),
+            bases=[*([file.extends] if base.is_machine else []), *base.bases] if base else (),
+            is_machine=_is_machine(self._json.path),
             digest=hashlib.sha256((base.digest.encode() if base else b"") + content).hexdigest(),
         )
 

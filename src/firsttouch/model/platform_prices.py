@@ -9,6 +9,7 @@ from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
+from firsttouch.model.uvm_prices import uvm_price
 from firsttouch.workspace.guidance import NONE
 
 HUGE_PAGES = "always"
@@ -49,8 +50,9 @@ class PlatformPrices(NamedPrices):
         rule = self._rules.get(name[0])
         if rule is not None and (price := rule(*name[1:])) is not None:
             return price
-        if (price := rule_price(self.platform, self.device, *name)) is not None:
-            return price
+        for rules in (rule_price, uvm_price):
+            if (price := rules(self.platform, self.device, *name)) is not None:
+                return price
         missing = MissingValue(self.platform, joined)
         if _has_substitute(*name):
             raise Unmeasured(str(missing))
