@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from firsttouch.analysis.predictions import ratio_bounds
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.outputs import Unbounded
 from firsttouch.records.reading import key_of
@@ -173,9 +174,27 @@ def ratio_of(a: Quantity, b: Quantity) -> Quantity:
 def compare(mine: Record | Quantity, against: Record) -> Comparison:
     """Compares one record's median, or another value, with the median of `against`."""
     value, reference = mine if isinstance(mine, Quantity) else quantity(mine), quantity(against)
-    return Comparison(
-        reference, ratio_of(value, reference), are_apart(value, reference), shared([against]), keys([against])
-    )
+    ratio, apart = ratio_of(value, reference), are_apart(value, reference)
+    if isinstance(mine, Record):
+        ratio, apart = ratio_of_points(mine, against), points_are_apart(mine, against)
+    return Comparison(reference, ratio, apart, shared([against]), keys([against]))
+
+
+def ratio_of_points(of: Record, to: Record) -> Quantity:
+    """The ratio of two medians, with the bounds that follow from both intervals; of predictions for one platform, with
+    those over the ranges of the values that both rest on.
+    """
+    ratio, bounds = ratio_of(quantity(of), quantity(to)), ratio_bounds(of, to)
+    return ratio if bounds is None else Quantity(ratio.value, "", *bounds)
+
+
+def points_are_apart(a: Record, b: Record) -> bool:
+    """True if the intervals of two medians do not overlap; of predictions for one platform, if one of them is the lower
+    whatever the values are that both rest on.
+    """
+    if (bounds := ratio_bounds(a, b)) is not None:
+        return bounds[1] < 1 or bounds[0] > 1
+    return are_apart(quantity(a), quantity(b))
 
 
 def are_apart(a: Quantity, b: Quantity) -> bool:

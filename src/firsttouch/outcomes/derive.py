@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of
+from firsttouch.analysis.findings import Quantity, counter, is_noisy, quantity, ratio_of, ratio_of_points
 from firsttouch.analysis.statistics import measured, positive
 from firsttouch.outcomes.iterations import with_throughput
 from firsttouch.records.schema import RELATIVE_TO, Record
@@ -163,12 +163,18 @@ def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
     return msgspec.structs.replace(record, counters=counters)
 
 
+def _ratio(record: Record, baseline: Record, source: str) -> Quantity | None:
+    of, base = _compared(record, source), _compared(baseline, source)
+    if of is None or base is None:
+        return None
+    known = source == "median" and record.summary is not None and baseline.summary is not None
+    return ratio_of_points(record, baseline) if known else ratio_of(of, base)
+
+
 def _ratios(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
     relative: dict[str, float] = {}
     for what, sources in RELATIVE.items():
-        pairs = ((_compared(record, source), _compared(baseline, source)) for source in sources)
-        ratios = (ratio_of(of, base) for of, base in pairs if of is not None and base is not None)
-        ratio = next(ratios, Quantity(math.inf))
+        ratio = next(filter(None, (_ratio(record, baseline, source) for source in sources)), Quantity(math.inf))
         if not math.isfinite(ratio.value):
             continue
         relative[f"{prefix}_{what}"] = ratio.value

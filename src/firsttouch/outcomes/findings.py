@@ -16,6 +16,7 @@ from firsttouch.analysis.findings import (
     compare,
     extremes,
     finding,
+    points_are_apart,
     quantity,
 )
 from firsttouch.analysis.statistics import measured, median_of, non_negative, positive, varying
@@ -200,6 +201,8 @@ def fastest(rows: Sequence[Record]) -> list[Record]:
 
 
 def _is_indistinguishable(a: Record, b: Record) -> bool:
+    if a.modelled is not None and b.modelled is not None:
+        return not points_are_apart(a, b)
     x, y = quantity(a), quantity(b)
     return x.value == y.value if x.low is None or y.low is None else not are_apart(x, y)
 

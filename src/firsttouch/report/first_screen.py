@@ -194,7 +194,8 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
 def _of_run(finding: Finding) -> KeyNumber:
     """The time of an application. Names of applications and strategies are not capitalised."""
     number, name = _number(finding), finding.claim.head.format_map(finding.conditions)
-    return replace(number, head=name[:1] + number.head[1:])
+    at = len("Predicted: ") if predicted(finding) else 0
+    return replace(number, head=number.head[:at] + name[:1] + number.head[at + 1 :])
 
 
 def _of_strategy(finding: Finding) -> KeyNumber:

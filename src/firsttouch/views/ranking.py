@@ -12,11 +12,10 @@ from firsttouch.analysis.findings import (
     Comparison,
     Condition,
     Finding,
-    are_apart,
     compare,
     finding,
     number,
-    quantity,
+    points_are_apart,
 )
 from firsttouch.analysis.statistics import distinct, group_by, median_of, varying
 from firsttouch.records.schema import Record
@@ -72,7 +71,7 @@ def rivals(records: Iterable[Record], best: Record, by: str) -> str:
 
 def overlapping(records: Iterable[Record], best: Record) -> list[Record]:
     """The other records whose intervals overlap with that of the best."""
-    return [r for r in records if r is not best and not are_apart(quantity(r), quantity(best))]
+    return [r for r in records if r is not best and not points_are_apart(r, best)]
 
 
 def not_told_apart(names: Sequence[str]) -> str:
