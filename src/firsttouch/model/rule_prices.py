@@ -127,6 +127,8 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
     """Host memory that is there at once is made page by page, as a first touch does, but mapped once: a page costs what
     a fault that makes it takes beyond one that maps it.
     """
+    if role(allocator) == "page-locked" and platform.has("host.lock_page"):
+        return _page_locking(platform, call)
     entry = _entry(device, allocator)
     at_once = entry.on_demand is False and memory_of(entry) != "device"
     if call != "allocate" or not at_once or _family(platform) != "kfd":
@@ -137,6 +139,14 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
     sizes = (float(kfd.PAGE_BYTES), float(1 << 40))
     times = tuple(_time(start) + page.times(size / kfd.PAGE_BYTES) for size in sizes)
     return Price(sizes, times, (major.ground, minor.ground, start.ground))
+
+
+def _page_locking(platform: Platform, call: str) -> Price:
+    """Each of the host's pages is made, cleared, and locked for the device."""
+    page = platform.quantity("host.page").value
+    if call == "free":
+        return _line(platform, {"host.lock_page": 1 / page, "host.free_page": 1 / page}, {})
+    return _line(platform, {"host.fault": 1 / page, "host.lock_page": 1 / page}, {"host.zero": 1})
 
 
 # ---------------------------------------------------------------------------------------------------- use where it is

@@ -130,7 +130,9 @@ class FirstTouchPricing(InPlace):
             self._count(step.buffer, first, last, during)
 
     def _count(self, buffer: int, start: int, end: int, during: Time) -> None:
-        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them."""
+        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. They cross the
+        link once more, and kernels may wait for them.
+        """
         if self.access.passes * RANGE_BYTES / LINE_BYTES < THRESHOLD:
             return
         try:
@@ -143,8 +145,9 @@ class FirstTouchPricing(InPlace):
         if last > start:
             self.present[buffer].remove(start, last)
             self.on_gpu[buffer].add(start, last)
-            beside = Time(0.0, 0.0, moves.of(last - start).high)
-            self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, beside)
+            across = self.prices.remote("h2d", self.strategy.allocator).of(last - start)
+            time = across.at_least(Time(0.0, 0.0, moves.of(last - start).high))
+            self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, time)
 
     def free_placed(self, step: steps.Free) -> None:
         with suppress(Unmeasured):
