@@ -76,3 +76,10 @@ def test_the_first_touch_of_an_apu_is_priced_once() -> None:
     terms = estimate(program("cpu", 3), STRATEGIES["system"], prices("mi300a", xnack="1"))
     assert used(terms, "not in its page table") == 1
     assert used(terms, "first touch of new pages by the GPU") == 0
+
+
+@pytest.mark.parametrize(("strategy", "slower"), [("unified", False), ("managed-static", True), ("pinned", True)])
+def test_kernels_wait_for_memory_with_small_translations(strategy: str, slower: bool) -> None:
+    """MI300A, Sec. IV-B: 3.5 TB/s in memory of hipMalloc, 2.1 to 2.2 in page-locked memory, 0.1 in static variables."""
+    terms = estimate(program("cpu", 3), STRATEGIES[strategy], prices("mi300a"))
+    assert (used(terms, "memory by the GPU") == 3) == slower

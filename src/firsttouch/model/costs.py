@@ -249,6 +249,16 @@ class Prices(Protocol):
         """
         ...
 
+    def slow_pass(self, allocator: str) -> Price:
+        """A kernel's pass over memory, in which it uses every byte once, where that is slower than over the device's
+        usual memory. Raises Unmeasured where it is not, too.
+        """
+        ...
+
+    def usual_pass(self) -> Price:
+        """The same over the device's usual memory."""
+        ...
+
     def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
         """An agent's pass over memory that its caches do not hold, beyond a pass over memory that they do."""
         ...

@@ -98,6 +98,12 @@ class NamedPrices(ABC):
                 return self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator).assuming(WHOLE_BLOCKS)
         return self.price("gpu_touch", allocator)
 
+    def slow_pass(self, allocator: str) -> Price:
+        return self.price("slow_pass", allocator)
+
+    def usual_pass(self) -> Price:
+        return self.price("usual_pass")
+
     def uncached(self, agent: Literal["cpu", "gpu"], allocator: str) -> Price:
         return self.price("uncached", agent, allocator)
 

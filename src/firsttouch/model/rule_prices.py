@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from firsttouch.allocators.properties import is_plain_host, memory_of, needs_mapping, role
+from firsttouch.allocators.properties import is_main_of_device, is_plain_host, memory_of, needs_mapping, role
 from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.platform import Magnitude, Platform
 from firsttouch.model.rules import ats, kfd
@@ -210,6 +210,20 @@ def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, 
     return Price((0.0, 1.0), (Time(), Time(*times)), (order.ground, walk.ground, rate.ground))
 
 
+def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """Raises Unmeasured where kernels use the memory as fast as the device's usual memory."""
+    if device.capabilities.shares_host_memory and not is_main_of_device(allocator):
+        name = f"stream.gpu.{allocator}"
+        known = platform.curve(name) if platform.has(name) else _stream(platform, device, "gpu", allocator)
+        if known is not None and known.of(1 << 30).value > _usual_pass(platform, device).of(1 << 30).value:
+            return known
+    raise Unmeasured("kernels use this memory as fast as the device's usual memory, as far as is known")
+
+
+def _usual_pass(platform: Platform, device: DeviceInfo) -> Price:
+    return platform.curve("device.bandwidth")
+
+
 _RULES: Mapping[str, Callable[..., Price | None]] = {
     "host_touch": _host_touch,
     "touched_free": _touched_free,
@@ -222,4 +236,6 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "uncached": _uncached,
     "cache_flush": _cache_flush,
     "stream": _stream,
+    "slow_pass": _slow_pass,
+    "usual_pass": _usual_pass,
 }

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
-from firsttouch.model.costs import Prices, Time, Unmeasured
+from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Moving, Pricing, missing_in_both
 from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
@@ -42,8 +42,7 @@ class OneMemoryPricing(InPlace):
         if launch.agent == "gpu":
             used = sum(access.end - access.start for access, _ in prepared if self._is_priced(access.block))
             with suppress(Unmeasured):
-                price = self.prices.cache_flush(self.strategy.allocator)
-                self.terms.add(self.phase, FLUSHES, price, used)
+                self._add(FLUSHES, self.prices.cache_flush(self.strategy.allocator), used)
 
     def use_by_cpu(self, step: steps.Use) -> None:
         super().use_by_cpu(step)
@@ -59,12 +58,15 @@ class OneMemoryPricing(InPlace):
             self._map_by_gpu(step, there)
         mapped.add(step.start, step.end)
         self._use_uncached(step)
+        self._use_slow_memory(step)
 
     def _map_by_gpu(self, step: steps.Use, there: int) -> None:
         """Where what it takes to map pages that are there is not known, it is not priced."""
         with suppress(Unmeasured):
             price = self.prices.gpu_fault(self.strategy.allocator, reads_only=not step.writes)
-            self.terms.add(self.phase, MAPPING, price, there, price.of(there).at_least(self._single_fault()))
+            time = price.of(there).at_least(self._single_fault())
+            if time.high:
+                self.terms.add(self.phase, MAPPING, price, there, time)
 
     def _touch_by_gpu(self, step: steps.Use, new: int) -> None:
         """Where what a kernel's first touch of new pages takes is not known, or the CPU runs the kernels, it is priced
@@ -92,7 +94,31 @@ class OneMemoryPricing(InPlace):
         with suppress(Unmeasured):
             price = self.prices.uncached(step.agent, self.strategy.allocator)
             nbytes = (step.end - step.start) * self.access.passes
-            self.terms.add(self.phase, f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
+            self._add(f"use of uncached memory by the {step.agent.upper()}", price, nbytes)
+
+    def _add(self, what: str, price: Price, nbytes: float) -> None:
+        """Add a term, unless it takes no time."""
+        if price.of(nbytes).high:
+            self.terms.add(self.phase, what, price, nbytes)
+
+    def _use_slow_memory(self, step: steps.Use) -> None:
+        """Kernels wait for memory that they use more slowly than the device's usual memory. Without the times of
+        kernels, only what that takes beyond usual memory.
+        """
+        nbytes = (step.end - step.start) * self.access.passes
+        try:
+            price, usual = self.prices.slow_pass(self.strategy.allocator), self.prices.usual_pass()
+        except Unmeasured:
+            return
+        parts = self.computing.crossing(self.access) if self.computing else None
+        value, low, high = (price.of(nbytes * part) for part in parts or (1.0, 1.0, 1.0))
+        time = Time(value.value, low.low, high.high)
+        if self.computing:
+            self.crossed += time
+        else:
+            beyond = time.beyond(usual.of(nbytes))
+            time = Time(beyond.value, 0.0, beyond.high)
+        self.terms.add(self.phase, f"use of {self.strategy.allocator} memory by the GPU", price, nbytes, time)
 
 
 class FirstTouchPricing(InPlace):

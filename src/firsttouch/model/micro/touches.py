@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import cast
 
 from firsttouch.allocators.properties import memory_of, requested_pages
@@ -35,7 +36,7 @@ def first_touch(
     threads: int,
 ) -> Answer:
     """The first touch of a page, in ns. threads: of the CPU; 0 is all. One page alone is a value of its own."""
-    if pages == 1 and platform.has(f"lone_fault.{scenario}"):
+    if pages == 1 and all(platform.has(name) for name in _lone_names(scenario)):
         return _lone(platform, scenario, page_bytes)
     total = Sum()
     nbytes = pages * page_bytes
@@ -67,16 +68,19 @@ def _by_cpu(
     return (one, alone) if at_once == 1 else (every, every.of(nbytes).at_least(alone.times(1 / at_once)))
 
 
+def _lone_names(scenario: str) -> list[str]:
+    """The values of one touch: of the CPU, then of the GPU, where a scenario has both."""
+    parts = {"prefault+minor": ("cpu", "gpu-minor")}.get(scenario, (scenario,))
+    return [f"lone_fault.{part}" for part in parts]
+
+
 def _lone(platform: Platform, scenario: str, page_bytes: int) -> Answer:
-    mean = platform.quantity(f"lone_fault.{scenario}")
-    counters: dict[str, Scalar] = {
-        "page_bytes": page_bytes,
-        "pages_per_s": 1e9 / mean.value,
-        "mean_ns": mean.value,
-    }
+    means = [platform.quantity(name) for name in _lone_names(scenario)]
+    value, low, high = (sum(of(m) for m in means) for of in map(attrgetter, ("value", "low", "high")))
+    counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value, "mean_ns": value}
     if platform.has(slow := f"lone_fault.{scenario}.p95"):
         counters["p95_ns"] = platform.quantity(slow).value
-    return Answer(mean.value, mean.low, mean.high, counters, grounds=(mean.ground,))
+    return Answer(value, low, high, counters, grounds=tuple(m.ground for m in means))
 
 
 def faults_per_mib(
