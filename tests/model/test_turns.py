@@ -11,7 +11,8 @@ from firsttouch.advice.advisor import ranked
 from firsttouch.model.costs import ExchangePrice, MeasuredPoint, Price, Time
 from firsttouch.model.estimate import estimate
 from firsttouch.model.measured import MeasuredPrices
-from firsttouch.model.pricing import SMALL_COPIES, TURNS
+from firsttouch.model.moving import TURNS
+from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.terms import Term
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record, Scalar, Summary

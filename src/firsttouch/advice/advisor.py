@@ -21,9 +21,10 @@ from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.moving import TURNS, UNMEASURED_TURNS
 from firsttouch.model.platform import MissingValue, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.model.pricing import SMALL_COPIES, TURNS, UNMEASURED_TURNS
+from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.terms import Term
 from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results

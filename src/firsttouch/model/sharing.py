@@ -10,7 +10,8 @@ from typing import Any
 
 from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
-from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Moving, Pricing, missing_in_both
+from firsttouch.model.moving import Moving
+from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.workload.program import Launch, Program
