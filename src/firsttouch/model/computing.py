@@ -33,15 +33,13 @@ class ProfiledComputing:
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         declared = kernel_bytes(launch)
-        if not declared:
+        if not declared or launch.by == "file":
             return
         if launch.agent == "gpu":
             time = self._measured(launch, pricing.crossed)
             if time is not None and time.high > 0:
                 pricing.terms.add(pricing.phase, KERNELS, self._profile, declared, time)
-        elif pricing.phase == "initialise":
-            pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared)
-        elif launch.by == "kernel":
+        else:
             self._cpu_code(pricing, launch, declared)
 
     def _measured(self, launch: Launch, crossed: Time) -> Time | None:
@@ -57,12 +55,18 @@ class ProfiledComputing:
         return Time(*(max(0.0, a - b) for a, b in zip(_of(whole), _of(crossed), strict=True)))
 
     def _cpu_code(self, pricing: Pricing, launch: Launch, declared: float) -> None:
-        if self.kernels is None:
-            return
-        try:
-            pricing.terms.add(pricing.phase, CPU_CODE, self._profile, declared, self.kernels.cpu_time(launch))
-        except NoProfile as missing:
-            self.notes[str(missing)] = None
+        """Where it was not measured, the CPU streams through what it declares; views between kernels are not counted
+        then, of which only a few bytes may be used.
+        """
+        if self.kernels is not None:
+            try:
+                time = self.kernels.cpu_time(launch, pricing.phase)
+                pricing.terms.add(pricing.phase, CPU_CODE, self._profile, declared, time)
+                return
+            except NoProfile as missing:
+                if pricing.phase == "compute" and launch.by == "kernel":
+                    self.notes[str(missing)] = None
+        if pricing.phase == "initialise" or (self.kernels is not None and launch.by == "kernel"):
             pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared)
 
 

@@ -26,6 +26,7 @@ from firsttouch.model.kernels import (
     ProfiledDevice,
     cycles_of,
     digest_of,
+    kernel_bytes,
     known_profiles,
     link_bytes,
     of_agent,
@@ -193,7 +194,13 @@ def _found(device: str, source: str, app: Application, records: Sequence[Record]
     kernel, link, cpu = _declared(program)
     idle = cpu < IDLE * kernel
     own_ns, link_ns, cpu_ns = _times(own, host, idle)
-    point = KernelPoint(device, source, program.nbytes, rounds, kernel, link, cpu, own_ns, link_ns, cpu_ns)
+    begin = _short(summed(program.initialise, of_agent("cpu")))
+    others = summed(program.initialise, lambda launch: kernel_bytes(launch) * (launch.by == "file"))
+    others += summed(program.initialise, of_agent("gpu"))
+    begin_ms = _number(host, "phase_initialise_ms") if others < begin else None
+    begin_ns = None if begin_ms is None else _short(begin_ms * 1e6)
+    declared = (kernel, link, cpu, begin)
+    point = KernelPoint(device, source, program.nbytes, rounds, *declared, own_ns, link_ns, cpu_ns, begin_ns)
     return _Found(point, ns if idle else None)
 
 
@@ -236,7 +243,7 @@ def _points(found: Sequence[_Found]) -> list[KernelPoint]:
         else f.point
         for f in found
     ]
-    kept = [p for p in points if p.kernels is not None or p.link is not None]
+    kept = [p for p in points if p.kernels or p.link or p.begin]
     return sorted(kept, key=lambda p: (p.device, p.footprint, p.source))
 
 

@@ -52,11 +52,12 @@ class ProfiledDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KernelPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An application's phase compute at one size, in ns; None: not measured.
+    """What an application took at one size, in ns; None: not measured.
 
     source: the directory of the records. rounds: the iterations that it took, or 0. kernels: of all kernels in the
     device's own memory, which declare `kernel_bytes`. link: of all kernels whose buffers are page-locked memory of the
     host, which declare `link_bytes` of those. cpu: what the CPU computes between them, which declares `cpu_bytes`.
+    begin: what the CPU computes in the phase initialise, in memory that is there, which declares `begin_bytes`.
     """
 
     device: str
@@ -66,9 +67,11 @@ class KernelPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     kernel_bytes: float
     link_bytes: float
     cpu_bytes: float
+    begin_bytes: float
     kernels: float | None = None
     link: float | None = None
     cpu: float | None = None
+    begin: float | None = None
 
 
 class KernelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,8 +111,8 @@ class Crossings:
 class Kernels:
     """What an application's kernels take on a device, at one size. None: not measured.
 
-    per_byte: ns of a kernel in the device's own memory, for each byte that it declares. cpu_per_byte: ns of the CPU's
-    code in the phase compute for each byte that it declares, where the memory is its own and there. rounds: the
+    per_byte: ns of a kernel in the device's own memory, for each byte that it declares. cpu_per_byte, begin_per_byte:
+    ns of the CPU's code in the phases compute and initialise, where the memory is its own and there. rounds: the
     iterations that were measured at the nearest size, for loops that end when data say so. sources: the directories of
     the records.
     """
@@ -118,6 +121,7 @@ class Kernels:
     per_byte: Time | None
     crossings: Crossings | None
     cpu_per_byte: Time | None
+    begin_per_byte: Time | None
     rounds: int
     sources: tuple[str, ...]
     grounds: tuple[Ground, ...]
@@ -137,12 +141,12 @@ class Kernels:
         crossing = Time(value.value, low.low, high.high)
         return crossing if self.per_byte is None else crossing.at_least(self.per_byte.times(of_kernels))
 
-    def cpu_time(self, launch: Launch) -> Time:
-        """ns of the CPU's code. Raises NoProfile if that was not measured."""
-        declared = kernel_bytes(launch)
-        return (
-            _known(self.cpu_per_byte, f"what the CPU computes in {self.name}").times(declared) if declared else Time()
-        )
+    def cpu_time(self, launch: Launch, phase: str) -> Time:
+        """ns of the CPU's code in a phase. Raises NoProfile if that was not measured."""
+        if not (declared := kernel_bytes(launch)):
+            return Time()
+        per_byte = self.begin_per_byte if phase == "initialise" else self.cpu_per_byte
+        return _known(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
 
 
 class NoProfile(Unsupported):
@@ -290,17 +294,19 @@ class _On:
         own = self._points(lambda p: p.kernels)
         across = self._points(lambda p: p.link)
         between = self._points(lambda p: p.cpu)
+        begin = self._points(lambda p: p.begin)
         per_byte = self._rate(size, own, self._time)
         crossing = self._rate(size, across, self._crossing)
         cpu = self._rate(size, between, lambda p: _exactly((p.cpu or 0.0) / p.cpu_bytes))
+        begins = self._rate(size, begin, lambda p: _exactly((p.begin or 0.0) / p.begin_bytes))
         crossings = None
         if crossing is not None:
             at_most = _hides_link(_near(size, across))
             crossings = Crossings(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
-        points = _near(size, own) or _near(size, across)
+        points = next(near for p in (own, across, begin) if (near := _near(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
-        return Kernels(name, per_byte, crossings, cpu, rounds, sources, self._grounds(name, points))
+        return Kernels(name, per_byte, crossings, cpu, begins, rounds, sources, self._grounds(name, points))
 
     def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
         """The points of the first device that has what is measured."""
