@@ -102,7 +102,7 @@ MACHINES: Mapping[str, Machine] = {
     "gh200-64k": _machine("gh200"),
     "tk1": _machine("tk1"),
     "kaveri": _machine("kaveri"),
-    "kaveri-hsa": _machine("kaveri", {"driver.ats": "on"}),
+    "kaveri-hsa": _machine("kaveri", {"driver.release": "ROCm"}),
     "pascal": _machine("intel-pascal"),
     "volta": _machine("intel-volta"),
     "power9": _machine("p9-volta"),

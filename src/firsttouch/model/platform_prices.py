@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from firsttouch.allocators.properties import memory_of, role
+from firsttouch.allocators.properties import is_plain_host, memory_of, role
 from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
@@ -34,7 +34,7 @@ class PlatformPrices(NamedPrices):
         self.platform, self.machine, self.device = platform, platform.machine(), platform.device
         self._rules: Mapping[str, Callable[..., Price | None]] = {
             "copy": self._over_the_link,
-            "remote": self._over_the_link,
+            "remote": self._remote,
             "host_copy": self._host_copy,
             "own_pass": self._own_pass,
         }
@@ -85,6 +85,12 @@ class PlatformPrices(NamedPrices):
     def _over_the_link(self, direction: Direction, allocator: str) -> Price | None:
         """Page-locked memory is copied, and used by kernels, at the rate of the link."""
         return self._rate(f"link.{direction}") if role(allocator) == "page-locked" else None
+
+    def _remote(self, direction: Direction, allocator: str) -> Price | None:
+        """Plain memory too, where the GPU translates by the host's page tables."""
+        if is_plain_host(allocator) and self.platform.flag("driver.ats"):
+            return self._rate(f"link.{direction}")
+        return self._over_the_link(direction, allocator)
 
     def _host_copy(self) -> Price | None:
         """A copy reads each byte and writes it."""

@@ -92,6 +92,8 @@ def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator:
 def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     if _family(platform) == "kfd":
         return _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
+    if _family(platform) == "none":
+        raise Unmeasured("pages are there before a kernel begins, since its faults bring none")
     if is_plain_host(allocator) and platform.flag("driver.ats"):
         return _ats_touch(platform)
     return None
