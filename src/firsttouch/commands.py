@@ -111,7 +111,13 @@ def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> Comma
     from firsttouch.engine.choices import choose_devices
     from firsttouch.engine.discover import find_devices
     from firsttouch.engine.sisters import Sisters
+    from firsttouch.records.predicted import is_predicted
 
+    if modelled := [name for name in names if is_predicted(name)]:
+        raise UsageError(
+            f"methods asks the drivers of this machine, and {modelled[0]} is described by a file; "
+            "firsttouch platforms NAME shows what it says"
+        )
     known = find_devices(names)
     chosen = choose_devices(names, known)
     alike = Sisters.of(d for d in chosen if d.role == "gpu" and not names)

@@ -74,3 +74,32 @@ def test_limits_are_those_of_the_platform(monkeypatch: pytest.MonkeyPatch):
     assert hosts.usable_processors(device) == 72
     assert hosts.managed_limit(device) is None
     assert hosts.may_exceed_device(device)
+
+
+def test_names_in_files_are_text_everywhere(tmp_path: Path):
+    """A title and a path with all that pages, patterns and terminals take for their own."""
+    title = "<script>alert(1)</script> [bold]{x}{0} %s \x1b[31m \u202e"
+    name = "a[b]{c}<d>%s.json"
+    (tmp_path / name).write_text(json.dumps({"extends": "h200-pcie", "title": title, "device": {"title": title}}))
+    words = ("run", "bandwidth", "--set", "kernel=triad", "--device", f"model:./{name}", "--out", "out")
+    done = call(*words, cwd=tmp_path, drawn=True)
+    assert done.returncode == 0, done.stderr
+    assert "Predicted: <script>alert(1)</script> [bold]{x}{0} %s" in done.stdout
+    page = (tmp_path / "out/report.html").read_text()
+    assert "<script>alert" not in page
+    for command in (("claims", "out"), ("compare", "out", "out"), ("report", "out"), ("platforms", f"./{name}")):
+        shown = call(*command, cwd=tmp_path)
+        assert shown.returncode == 0, shown.stderr
+        assert "\x1b[31m" not in shown.stdout
+        assert name in shown.stdout.replace("\n", "")
+
+
+def test_what_asks_the_drivers_of_this_machine_refuses_a_file():
+    refused = call("methods", "--device", MODEL)
+    assert refused.returncode == 2
+    assert f"{MODEL} is described by a file" in refused.stderr
+
+
+def test_repetitions_change_nothing(tmp_path: Path):
+    done = call(*APP, "--device", MODEL, "--repeat", 5, "--out", tmp_path / "out")
+    assert "--repeat changes nothing" in done.stderr

@@ -47,7 +47,7 @@ def applications(given: Given, text: str) -> Candidates:
 
 def devices(given: Given, text: str) -> Candidates:
     """Those of the results that are named, else those that the system lists."""
-    from firsttouch.machine.backends import listed_devices
+    from firsttouch.machine.backends import MODEL, listed_devices
     from firsttouch.machine.tree import Tree
     from firsttouch.records.reading import read_document
     from firsttouch.records.schema import Machine
@@ -57,7 +57,11 @@ def devices(given: Given, text: str) -> Candidates:
         with suppress(UsageError, OSError):
             machine = read_document(Path(directory), "machine.json", Machine)
             stored.update({d.name: d.title for d in machine.devices if d.available} if machine else {})
-    return stored or dict.fromkeys(listed_devices(Tree()), "")
+    if stored:
+        return stored
+    if text.startswith(MODEL):
+        return {f"{MODEL}:{path.stem}": "" for path in sorted((_PACKAGE / "model/platforms").glob("*.json"))}
+    return {**dict.fromkeys(listed_devices(Tree()), ""), f"{MODEL}:": "a machine that a platform file describes"}
 
 
 def allocators(given: Given, text: str) -> Candidates:

@@ -26,6 +26,7 @@ from firsttouch.comparison.missing import MissingDevices
 from firsttouch.comparison.places import ComparedPlace, PlaceDifference, has_several, place_of
 from firsttouch.comparison.runs import PHASE, factors_of
 from firsttouch.comparison.table import Column, Missing, Side, what_differs
+from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
 from firsttouch.text import RATIO, caption, compact, count, first_few, join_names, label, named, quantity
@@ -360,6 +361,8 @@ def notes(comparison: ResultsComparison) -> list[str]:
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)
+    if predictions.is_about_predictions(comparison):
+        sentences.append(f"Predictions do not model: {'; '.join(NOT_MODELLED)}.")
     one_run = all(len(side.runs) <= 1 for side in comparison.sides)
     one_run = one_run and not predictions.is_about_predictions(comparison)
     if one_run and (comparison.of_devices or any(side.stated for side in comparison.sides)):

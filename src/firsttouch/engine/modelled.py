@@ -31,6 +31,13 @@ def check_request(request: Request) -> None:
         raise UsageError("--ranks was given, but what several processes do is not modelled; leave it out")
 
 
+def notes(request: Request) -> list[str]:
+    """What a call asks for that changes nothing in a prediction, a sentence for each."""
+    if not any(map(is_modelled, request.devices)):
+        return []
+    return ["each point is predicted once: --repeat changes nothing"] if "repeat" in request.set else []
+
+
 def check_one_sort(directory: Path, stored: Sequence[DeviceInfo], devices: Sequence[DeviceInfo]) -> None:
     """Raises UsageError if a directory has what was measured and the call predicts, or the other way round."""
     holds, adds = (any(device.modelled for device in some) for some in (stored, devices))

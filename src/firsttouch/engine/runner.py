@@ -23,7 +23,7 @@ from firsttouch.engine.discover import find_devices, memory_limits
 from firsttouch.engine.executor import PointExecutor
 from firsttouch.engine.filling import blank_record
 from firsttouch.engine.launching import Launching
-from firsttouch.engine.modelled import check_one_sort, check_request, modelled_machine, platform_title
+from firsttouch.engine.modelled import check_one_sort, check_request, modelled_machine, notes, platform_title
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.quiet import wait_until_quiet
@@ -92,6 +92,8 @@ def run(work: Work, options: RunOptions, watcher: Watcher) -> RunOutcome:
     """
     request = resolve(work, options, watcher.warn)
     check_request(request)
+    for sentence in notes(request):
+        watcher.note(sentence)
     lifted = request.allow_oversubscription and not any(map(is_modelled, request.devices))
     with oversubscription(watcher) if lifted else nullcontext():
         outcome = _carry_out(work, options, request, watcher)

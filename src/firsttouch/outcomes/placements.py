@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from firsttouch.analysis.findings import Claim, Finding, are_apart, compare, finding, quantity, ratio_of
+from firsttouch.analysis.findings import Claim, Finding, compare, finding, points_are_apart, ratio_of_points
 from firsttouch.analysis.statistics import measured, median_of
 from firsttouch.outcomes.derive import EVENTS, application, is_events_run, strategy
 from firsttouch.records.reading import key_of
@@ -164,7 +164,7 @@ def ranking(records: Iterable[Record]) -> list[RankedPlacement]:
     for search in begun(records):
         once = [r for word, r in search.tried.items() if word not in search.finalists]
         for record in [*search.final, *sorted(once, key=median_of)]:
-            ratio = ratio_of(quantity(record), quantity(search.base))
+            ratio = ratio_of_points(record, search.base)
             is_candidate = record is not search.base
             lines.append(
                 RankedPlacement(
@@ -188,8 +188,8 @@ def ranking(records: Iterable[Record]) -> list[RankedPlacement]:
 
 def is_gain(search: PlacementSearch, record: Record) -> bool:
     """Whether a placement is clearly faster than every strategy as it is."""
-    mine, base = quantity(record), quantity(search.base)
-    return word_of(record) != AS_IS and mine.value < base.value and are_apart(mine, base)
+    faster = median_of(record) < median_of(search.base)
+    return word_of(record) != AS_IS and faster and points_are_apart(record, search.base)
 
 
 _SEARCHED = (PLACEMENT, "repeat", EVENTS)

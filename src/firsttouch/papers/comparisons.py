@@ -23,6 +23,7 @@ from firsttouch.analysis.findings import (
     number,
     quantity,
     ratio_of,
+    ratio_of_points,
 )
 from firsttouch.analysis.statistics import group_by, series, varying
 from firsttouch.events import unseen
@@ -198,7 +199,8 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
         x, y = (growths.get(id(r)) if test.growth else _value(test, r) for r in (a, b))
         if x is None or y is None or (not y.value and not x.value):
             continue
-        ratio = _exact_ratio(x, y) if test.exact else ratio_of(x, y)
+        of_medians = test.metric == MEDIAN and not test.growth
+        ratio = _exact_ratio(x, y) if test.exact else ratio_of_points(a, b) if of_medians else ratio_of(x, y)
         yield ClaimComparison(
             agrees=_agrees(test, ratio),
             about=_difference(a, b, names) + bases.get(id(a), "") + _missing(test, a, b),
