@@ -76,6 +76,22 @@ def test_the_price_of_several_runs_is_their_median_within_all_of_them() -> None:
     assert fitted.high >= max(rate.high for rate in rates) * 0.999
 
 
+def test_runs_of_one_machine_count_as_one(tmp_path: Path) -> None:
+    """A price that needs records of two runs is there, and none is a median."""
+    lines = (ROOT / "results/h100-quick/results.jsonl").read_text().splitlines(keepends=True)
+    halves = [[line for line in lines if ('"allocator":"pinned"' in line) == pinned] for pinned in (True, False)]
+    for name, half in zip("ab", halves, strict=True):
+        (tmp_path / name).mkdir()
+        shutil.copy("results/h100-quick/machine.json", tmp_path / name)
+        (tmp_path / name / "results.jsonl").write_text("".join(half))
+    call("fit", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "made.json")
+    whole, made = (
+        json.loads(path.read_text())["parameters"] for path in (PLATFORMS / "h100-pcie.json", tmp_path / "made.json")
+    )
+    assert [n for n, value in whole.items() if n in made and value.get("points") != made[n].get("points")] == []
+    assert whole.keys() == made.keys()
+
+
 @pytest.mark.parametrize(
     ("runs", "text"),
     [

@@ -1,14 +1,15 @@
 """Writes the prices of runs as a platform file, which can then take the place of the runs.
 
-Every price is that of micro-measurements; no application is read. Of several runs, on machines with the same devices, a
-price is the median, and its range reaches over all of them.
+Every price is that of micro-measurements; no application is read. Runs of one machine count as one. Of several
+machines with the same devices, a price is the median, and its range reaches over all of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
 from statistics import median
 from typing import Any, get_args
@@ -40,6 +41,32 @@ _OF_MOVING_PAGES = (
 """Families of prices that say something of memory whose pages move."""
 
 
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The runs of one machine. experiments: of each run, by its name."""
+
+    experiments: Mapping[str, Set[str]]
+    prices: MeasuredPrices
+
+    def names(self, experiments: Iterable[str]) -> list[str]:
+        """The runs that have records of experiments."""
+        return [name for name, known in self.experiments.items() if known & set(experiments)]
+
+
+def _pooled(runs: Mapping[str, Results], device: DeviceInfo) -> list[Pool]:
+    """The runs by machine. Prices of one machine may need records of several of its runs."""
+    machines: dict[str, dict[str, Results]] = {}
+    for name, run in runs.items():
+        identity = next((d.identity for d in run.machine.devices if d.name == device.name), "")
+        machines.setdefault(identity, {})[name] = run
+    pools = []
+    for known in machines.values():
+        records = [r for run in known.values() for r in run.records]
+        experiments = {name: frozenset(r.experiment for r in run.records) for name, run in known.items()}
+        pools.append(Pool(experiments, MeasuredPrices(next(iter(known.values())).machine, records, device)))
+    return pools
+
+
 def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str = "") -> dict[str, Any]:
     """The content of a platform file.
 
@@ -50,15 +77,15 @@ def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str 
     for name, run in runs.items():
         if any(d.modelled for d in run.machine.devices):
             raise UsageError(f"{name} was predicted, not measured; give what `firsttouch run` measured")
-    prices = {name: MeasuredPrices(run.machine, run.records, device) for name, run in runs.items()}
-    fitted = {**dict(_rates(prices)), **dict(_prices(prices, device))}
+    pools = _pooled(runs, device)
+    fitted = {**dict(_rates(pools)), **dict(_prices(pools, device))}
     if not fitted:
         raise UsageError(
             f"{join_names([*runs])}: there are no micro-measurements of {device.name}, from which prices could be "
             f"taken; run: firsttouch run --device {device.name}"
         )
     first, machine = next((name, run.machine) for name, run in runs.items())
-    fitted |= _updates(prices, device)
+    fitted |= _updates(pools, device)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     return {
         "title": title or device.title,
@@ -87,7 +114,7 @@ def _encoded(value: Any) -> str:
 # ---------------------------------------------------------------------------------------------------- prices
 
 
-def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[tuple[str, dict[str, Any]]]:
+def _prices(pools: Sequence[Pool], device: DeviceInfo) -> Iterator[tuple[str, dict[str, Any]]]:
     words = {
         "direction": get_args(Direction),
         "agent": AGENTS,
@@ -108,26 +135,26 @@ def _prices(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> Iterator[
         if family not in FAMILIES or known.name in _INCOMPLETE:
             continue
         for name in _names(known, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
-            if prices := _known(runs, name.split(".")):
+            if prices := _known(pools, name.split(".")):
                 yield name, _entry(prices) if known.dimension != "count" else _count(prices)
 
 
-def _updates(runs: Mapping[str, MeasuredPrices], device: DeviceInfo) -> dict[str, dict[str, Any]]:
+def _updates(pools: Sequence[Pool], device: DeviceInfo) -> dict[str, dict[str, Any]]:
     """The updates in turns of which the price is by atomics."""
     counts = {}
     for allocator in (entry.name for entry in device.allocators):
-        known: dict[str, ExchangePrice] = {}
-        for run, prices in runs.items():
+        known: dict[Pool, ExchangePrice] = {}
+        for pool in pools:
             with suppress(Unmeasured):
-                known[run] = prices.exchange(allocator, by_groups=True)
+                known[pool] = pool.prices.exchange(allocator, by_groups=True)
         if known:
             value = median(price.updates for price in known.values())
-            source = _source({run: price.turns for run, price in known.items()})
+            source = _source({pool: price.turns for pool, price in known.items()})
             counts[f"exchange_updates.{allocator}"] = {"value": _rounded(value), **source}
     return counts
 
 
-def _rates(runs: Mapping[str, MeasuredPrices]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rates(pools: Sequence[Pool]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rates of links and memories: those at the largest size."""
     host, own = common_allocator("host"), common_allocator("device")
     locked = common_allocator("page-locked")
@@ -139,19 +166,19 @@ def _rates(runs: Mapping[str, MeasuredPrices]) -> Iterator[tuple[str, dict[str, 
         "host.thread_bandwidth": ("stream", "cpu", host, "triad", 1),
     }
     for name, of in names.items():
-        if prices := _known(runs, of):
+        if prices := _known(pools, of):
             price = merged([*prices.values()])
             size, time = price.sizes[-1], price.times[-1]
             rates = (size / t for t in (time.low, time.value, time.high))
             yield name, {**_number(Time(*rates)), "unit": "GB/s", **_source(prices)}
 
 
-def _known(runs: Mapping[str, MeasuredPrices], name: Sequence[str]) -> dict[str, Price]:
-    """A price by run, of the runs that have it."""
+def _known(pools: Sequence[Pool], name: Sequence[str]) -> dict[Pool, Price]:
+    """A price by machine, of those that have it."""
     prices = {}
-    for run, of_run in runs.items():
+    for pool in pools:
         with suppress(Unmeasured):
-            prices[run] = of_run.price(*name)
+            prices[pool] = pool.prices.price(*name)
     return prices
 
 
@@ -162,7 +189,7 @@ def _names(parameter: Parameter, words: Mapping[str, Sequence[str]]) -> Iterator
         yield "".join(f"{text}{word}" for text, word in zip(fixed, (*chosen, ""), strict=True))
 
 
-def _entry(prices: Mapping[str, Price]) -> dict[str, Any]:
+def _entry(prices: Mapping[Pool, Price]) -> dict[str, Any]:
     """A value of the file: a number per byte or for any size, or points."""
     price = merged([*prices.values()])
     if price.sizes == (0.0, 1.0):
@@ -176,15 +203,16 @@ def _entry(prices: Mapping[str, Price]) -> dict[str, Any]:
     return {"points": points, "unit": "ns", **_source(prices)}
 
 
-def _count(prices: Mapping[str, Price]) -> dict[str, Any]:
+def _count(prices: Mapping[Pool, Price]) -> dict[str, Any]:
     """A value without a unit."""
     return {**_number(merged([*prices.values()]).times[-1]), **_source(prices)}
 
 
-def _source(prices: Mapping[str, Price]) -> dict[str, str]:
+def _source(prices: Mapping[Pool, Price]) -> dict[str, str]:
     grounds = (ground for p in prices.values() for ground in p.grounds)
     experiments = dict.fromkeys(ground.experiment for ground in grounds if isinstance(ground, MeasuredPoint))
-    return {"how": "measured", "source": f"{join_names([*experiments])} in {join_names([*prices])}"}
+    runs = [name for pool in prices for name in pool.names(experiments)]
+    return {"how": "measured", "source": f"{join_names([*experiments])} in {join_names(runs)}"}
 
 
 def _number(time: Time) -> dict[str, float]:
