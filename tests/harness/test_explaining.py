@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from msgspec import structs
 
 from firsttouch.commands import check_explained
 from firsttouch.errors import NotModelled, UsageError
@@ -15,6 +16,7 @@ from firsttouch.experiment.base import Experiment, Factor, Measurement
 from firsttouch.harness.explaining import explain
 from firsttouch.model.platform import platform_of
 from firsttouch.outcomes.explanations import Explanation
+from firsttouch.outcomes.predicted_terms import figures, with_terms
 from firsttouch.records.schema import SCHEMA, Factors, Point, PredictedTerm, Record, Summary
 
 DEVICE = "model:gh200"
@@ -121,3 +123,17 @@ def test_a_trace_has_points_phases_iterations_and_terms(tmp_path: Path) -> None:
     again = write_predicted_trace(tmp_path, records())
     assert again is not None
     assert json.loads(again.read_text()) == events
+
+
+def test_the_report_has_a_figure_of_the_largest_terms() -> None:
+    (row, _) = records()
+    (term,) = row.terms
+    row.terms = [structs.replace(term, what=f"term {n}", ms=float(n)) for n in range(12)]
+    (shown,) = with_terms([row])
+    takes = {name: value for name, value in shown.counters.items() if name.startswith("takes_")}
+    assert takes["takes_term 11_ms"] == 11
+    assert takes["takes_all others_ms"] == sum(range(5))
+    assert len(takes) == 8
+    assert figures([row])
+    row.terms = []
+    assert not figures(with_terms([row]))

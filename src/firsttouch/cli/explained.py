@@ -34,22 +34,29 @@ def _show_point(point: ExplainedPoint) -> None:
     print_stdout("")
     print_stdout(f"{point.strategy}: {_ms(point.ms)} ({_ms(point.low)} to {_ms(point.high)})")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
-    for _ in range(2):
+    for _ in range(3):
         table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for term in point.terms[:MOST_TERMS]:
-        amount = f"{format_size(term.bytes)}, {term.count:,} times" if term.bytes else f"{term.count:,} times"
+        amount = ", ".join([*([format_size(term.bytes)] if term.bytes else []), *_often(term.count)])
         share = f"{term.ms / point.ms:.0%}" if point.ms else ""
-        table.add_row(share, _ms(term.ms), term.phase, f"{term.what} ({amount})")
+        table.add_row(
+            share, _ms(term.ms), f"{_ms(term.low)} to {_ms(term.high)}", term.phase, f"{term.what} ({amount})"
+        )
     if rest := point.terms[MOST_TERMS:]:
-        table.add_row("", _ms(sum(term.ms for term in rest)), "", f"{len(rest)} more")
+        table.add_row("", _ms(sum(term.ms for term in rest)), "", "", f"{len(rest)} more")
     Console().print(table)
     for value in point.values:
         print_stdout(
             f"  {value.name} ({value.value}): {_ms(value.low_ms)} to {_ms(value.high_ms)} over its range; "
             f"{_ms(value.tenth_ms)} if it is a tenth more"
         )
+
+
+def _often(number: int) -> list[str]:
+    """How often something happens, in words; nothing if it happens once."""
+    return [f"{number:,} times"] if number > 1 else []
 
 
 def _ms(value: float) -> str:

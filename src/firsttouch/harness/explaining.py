@@ -15,7 +15,7 @@ from typing import TypeAlias
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Experiment
 from firsttouch.model.costs import Price, Time
-from firsttouch.model.parameters import parameter
+from firsttouch.model.parameters import parameter, units_of
 from firsttouch.model.platform import Platform, platform_of
 from firsttouch.model.values import Magnitude, Value
 from firsttouch.outcomes.explanations import Crossing, ExplainedPoint, Explanation, FastestPart, ValueEffect
@@ -37,6 +37,7 @@ NumberOrPrice: TypeAlias = Magnitude | Price
 def explain(records: Iterable[Record], find: Callable[[Record], Experiment]) -> list[Explanation]:
     """The explanations of the predicted points among some records. find: the experiment of a record."""
     predicted = [r for r in records if r.modelled is not None and r.status == "ok" and r.summary is not None]
+    predicted = [r for r in predicted if r.factors.get("events") != "on"]  # which takes the same time
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in predicted:
         others = {name: value for name, value in record.factors.items() if name != "strategy"}
@@ -115,10 +116,11 @@ class _Asked:
         content = value.content
         if not isinstance(content, Magnitude | Price):
             return None
-        tried = [self._with(value, at) for at in (_low(content), _high(content), _times(content, TENTH))]
+        tenth = 1 / TENTH if isinstance(content, Price) and value.entry.unit in units_of("rate") else TENTH
+        tried = [self._with(value, at) for at in (_low(content), _high(content), _times(content, tenth))]
         if any(time is None for time in tried):
             return None
-        low, high, tenth = (time or 0.0 for time in tried)
+        low, high, more = (time or 0.0 for time in tried)
         known = parameter(value.name)
         return ValueEffect(
             name=value.name,
@@ -126,7 +128,7 @@ class _Asked:
             value=value.text,
             low_ms=min(ms, low, high),
             high_ms=max(ms, low, high),
-            tenth_ms=tenth,
+            tenth_ms=more,
         )
 
     def _with(self, value: Value, content: NumberOrPrice) -> float | None:

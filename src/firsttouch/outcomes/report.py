@@ -16,7 +16,7 @@ from firsttouch.events import unseen
 from firsttouch.experiment import shares
 from firsttouch.experiment.base import ReportSection
 from firsttouch.figures import Bar, Figure, Heat, Line, MemoryTimeline, Stack, Table, Timeline
-from firsttouch.outcomes import exchanges, findings, iterations
+from firsttouch.outcomes import exchanges, findings, iterations, predicted_terms
 from firsttouch.outcomes.derive import (
     BASELINE,
     FASTEST,
@@ -274,7 +274,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 
     about, sources: by application, its access pattern in a few words, and who defined it.
     """
-    records = ranked_first(sorted(records, key=_rank))
+    records = predicted_terms.with_terms(ranked_first(sorted(records, key=_rank)))
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(application(record), []).append(record)
@@ -396,6 +396,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     context = max((positive(r, "phase_context_ms") or 0.0 for r in ran), default=0.0)
     longest = max((positive(r, "median") or 0.0 for r in ran), default=0.0)
     figures: list[Figure] = [STACK, WITHOUT_CONTEXT] if context > longest / 2 else [STACK]
+    figures += predicted_terms.figures(ran)
     if any("kernel_ms" in r.counters for r in ran):
         figures.append(GPU_TIMES)
     if any(TIMELINE in r.counters for r in ran):
