@@ -120,8 +120,20 @@ def _stream(
             return _across(platform, kernel)
         elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
             return *rate(nbytes, walked.of(nbytes)), walked.grounds
+        elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
+            return _shared(platform, device, agent, memory, nbytes)
     curve = platform.curve(own if platform.has(own) or kernel not in TRIADS else name)
     return *rate(nbytes, curve.of(nbytes)), curve.grounds
+
+
+def _shared(
+    platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: int
+) -> tuple[float, float, float, tuple[Ground, ...]]:
+    """The rate in the one memory of an integrated chip, of which caches may not hold all kinds."""
+    cached = platform.curve("host.bandwidth" if agent == "cpu" else "device.bandwidth")
+    more = rule_price(platform, device, "uncached", agent, allocator)
+    time = cached.of(nbytes) + (more.of(nbytes) if more else Time())
+    return *rate(nbytes, time), (*cached.grounds, *(more.grounds if more else ()))
 
 
 def _across(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:

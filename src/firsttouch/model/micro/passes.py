@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Time
+from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
 from firsttouch.model.named import NamedPrices
-from firsttouch.model.pages import Kind
+from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
-from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.units import KiB, MiB
 from firsttouch.workspace.declarations import Agent
@@ -94,9 +95,11 @@ def passes(prices: NamedPrices, asked: MigrationPasses, kind: Kind | None = None
 
 def managed_kind(platform: Platform) -> Kind | None:
     """What decides what managed memory does, besides its pages; None if the driver's rules are not known."""
+    from firsttouch.model.prediction import PredictionSettings, counting_settings  # which takes touches from here
+
     if not platform.has("driver.family") or platform.word("driver.family") != "uvm":
         return None
-    return Kind(int(platform.quantity("host.page").value), parse_release(platform.word("driver.release")))
+    return counting_settings(platform, PredictionSettings()).kind
 
 
 def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]:
@@ -108,7 +111,21 @@ def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]
     if entry is None or not entry.managed or kind is None:
         raise NotModelled("events of memory that this driver does not move")
     threads = int(platform.quantity("host.processors").value)
-    return event_counters(moves_by_step(asked.steps(threads), kind))
+    moves = moves_by_step(asked.steps(threads), kind)
+    return event_counters(moves) | _sums(moves, kind.page)
+
+
+def _sums(moves: Mapping[str, PageMoves], page: int) -> dict[str, int]:
+    """What moves in all steps of a repetition."""
+    total = Counts()
+    for each in moves.values():
+        total = total.plus(each.counts)
+    return {
+        "um_h2d_migrations": total.copies_to_gpu,
+        "um_h2d_bytes": total.to_gpu * page,
+        "um_d2h_migrations": total.copies_to_cpu,
+        "um_d2h_bytes": total.to_cpu * page,
+    }
 
 
 def _moves(entry: AllocatorInfo) -> bool:
