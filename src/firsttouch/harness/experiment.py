@@ -27,7 +27,7 @@ from firsttouch.harness.fitting import (
     why_too_small,
     window_rows,
 )
-from firsttouch.harness.measure import PHASES, Run, process_seconds, run
+from firsttouch.harness.measure import PHASES, Run, phases_before_work, process_seconds, run
 from firsttouch.harness.memory import memory_counters, over_runs
 from firsttouch.harness.shortage import FACTORS as SHORTAGE
 from firsttouch.harness.shortage import Shortage, is_oversubscribed, places_scratch
@@ -410,9 +410,7 @@ def _without_initialise(app: App, runs: Sequence[Run], middle: Sequence[Run]) ->
     """The time of the runs in the middle, without the phase initialise unless the GPU generates most of the data, and
     its standard deviation over all runs.
     """
-    starting = [(d.starts_on, d.nbytes) for d in app.declarations(app.sizes["default"])]
-    on_cpu, on_gpu = (sum(nbytes for side, nbytes in starting if side == agent) for agent in ("cpu", "gpu"))
-    left_out = PHASES[:1] if on_gpu > on_cpu else ("context", "initialise")
+    left_out = phases_before_work(app.declarations(app.sizes["default"]))
 
     def milliseconds(run: Run) -> float:
         return 1e3 * sum(seconds for phase, seconds in run.phases.items() if phase not in left_out)

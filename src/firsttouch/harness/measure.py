@@ -6,7 +6,7 @@ import gc
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +26,7 @@ from firsttouch.records.schema import Scalar
 from firsttouch.records.timeline import NamedInterval
 from firsttouch.workspace.agents import Cpu, Gpu
 from firsttouch.workspace.arrays import Array
-from firsttouch.workspace.declarations import Agent
+from firsttouch.workspace.declarations import Agent, Declaration
 from firsttouch.workspace.exchange import Exchange
 from firsttouch.workspace.gpu_clock import GpuClock
 from firsttouch.workspace.iteration_marks import InUse, IterationMarks
@@ -38,6 +38,15 @@ WAY_TO: Mapping[Agent, str] = {"gpu": "h2d", "cpu": "d2h"}
 """The direction of moves to each agent, as the counters of events name it."""
 PHASES = ("context", "allocate", "input", "initialise", "compute", "readback", "output", "free")
 """The phases of a run. Applications without files have no input and no output."""
+
+
+def phases_before_work(declarations: Iterable[Declaration]) -> tuple[str, ...]:
+    """The phases that come before what an application is about: that of the CPU's initialisation too, unless the GPU
+    generates most of the data.
+    """
+    starting = [(d.starts_on, d.nbytes) for d in declarations]
+    on_cpu, on_gpu = (sum(nbytes for side, nbytes in starting if side == agent) for agent in ("cpu", "gpu"))
+    return PHASES[:1] if on_gpu > on_cpu else ("context", "initialise")
 
 
 @dataclass(frozen=True)

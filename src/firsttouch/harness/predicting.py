@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Measurement
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak, places_scratch
 from firsttouch.records.schema import PARAMETER, Factors, Scalar
@@ -48,6 +49,8 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     )
     prediction = predict(program, strategy, platform, settings, kernels, [note] if note else [])
     counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
+    before = phases_before_work(program.declarations)
+    counters["without_initialise_ms"] = sum(t.value for name, t in prediction.phases.items() if name not in before)
     counters["footprint_bytes"] = app.footprint(params)
     counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
     recorded = factors.get("events") == "on"
