@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from firsttouch.model.pages import (
     IN_ORDER,
@@ -25,7 +25,9 @@ from firsttouch.model.pages import (
     touch_parts,
 )
 from firsttouch.model.rules.uvm import filled, span
-from firsttouch.workspace.declarations import Agent
+
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
 
 
 @dataclass

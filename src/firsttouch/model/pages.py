@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
@@ -29,7 +29,9 @@ from firsttouch.model.rules.uvm import (
     span,
     takes_along,
 )
-from firsttouch.workspace.declarations import Agent
+
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
 
 PagesOfThread = tuple[int, int, int]
 """A part of an access within a block: pages [first, end), and when it begins, in pages that its thread took before."""

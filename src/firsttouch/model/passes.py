@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, Counts, Kind, shares
-from firsttouch.workspace.declarations import Agent
+
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
 
 WORD = 8
 """Bytes of the words in which the CPU's threads share the buffer (kernels/migration.c)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.errors import NotModelled
@@ -16,9 +17,11 @@ from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.units import KiB, MiB
-from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.guidance import READ_MOSTLY
 from firsttouch.workspace.least_moves import IN_PLACE
+
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
 
 
 @dataclass(frozen=True)

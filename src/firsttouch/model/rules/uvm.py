@@ -7,9 +7,11 @@ manages at once: up to 2 MiB of virtual memory, aligned to that. Sets of its pag
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from firsttouch.workspace.declarations import Agent
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
+
 
 BLOCK_BYTES: Final = 2 << 20
 """UVM_VA_BLOCK_SIZE (uvm_va_block_types.h)."""
