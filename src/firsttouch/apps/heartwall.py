@@ -14,6 +14,8 @@ from firsttouch.harness.random import F64, below
 THREADS = 512
 GUIDED = ("preferred-gpu", "accessed-by-cpu")
 SIDE, BORDER = 51, 48  # side of a template in pixels; minimum distance of points from the border
+REACH = 60  # side of the region in which a template is searched for
+SECTOR = 32  # bytes that a GPU takes from memory at once, of which the ends of a column use a part
 # A pixel is below 275 and has five roundings of 1.5e-5 at most; a blend has three more, and weights that add up to one.
 TEMPLATE_ERROR = 5e-4
 # A sum of 561 squares reaches 1.2e7, where a rounding has a standard deviation of 0.3: 15 for five parts. So has that
@@ -81,6 +83,7 @@ class Heartwall(App):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         rows, points, templates = self.rows, self.points, self.templates
         outputs = (self.positions, self.peaks)
+        begun, searched = (points * n * (4 * n + SECTOR) / self.frame.nbytes for n in (SIDE, REACH))
         for i in gpu.iterations(self.iterations):
             gpu.swap(self.frame, self.next)
             cpu.writes(self.next)  # before the launch, because later it would wait for that launch
@@ -90,7 +93,7 @@ class Heartwall(App):
                     *("heartwall_begin", self.frame, self.start, templates, *outputs, rows, points),
                     over=points * SIDE * SIDE,
                     writes=[templates, *wrote],
-                    passes={self.frame: Scattered(1)},
+                    passes={self.frame: Scattered(begun)},
                 )
             else:
                 tenth = (i - 1) // 10 * 10  # the last frame that changed the templates
@@ -100,7 +103,7 @@ class Heartwall(App):
                     threads=THREADS,
                     reads=[self.positions[tenth : tenth + 1], self.positions[i - 1 : i]],
                     writes=wrote,
-                    passes={self.frame: Scattered(1)},
+                    passes={self.frame: Scattered(searched)},
                 )
             if i + 1 < self.iterations:
                 self.generate_frame(cpu, i + 1)

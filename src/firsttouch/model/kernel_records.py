@@ -35,15 +35,17 @@ from firsttouch.model.kernels import (
 )
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.records.reading import Results, has_results, load_results
-from firsttouch.records.schema import DeviceInfo, Machine, Record, as_number
+from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.text import join_names
 from firsttouch.workload.dry_run import Declares, program_of
 from firsttouch.workload.program import Program
 from firsttouch.workspace.declarations import Params
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
-PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kernel_times", "control"})
-"""Runs that set more are another program, or on other memory."""
+PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kernel_times"})
+ALONE: Mapping[str, Scalar] = {"ranks": 1, "interface": "none", "buffers": "device"}
+"""Factors of runs, and what an application that could share its work with others has of more. Runs that set more are
+another program, or on other memory."""
 Application: TypeAlias = Callable[[Params], Declares]
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 IDLE = 0.01
@@ -163,7 +165,9 @@ def _by_point(records: Iterable[Record], device: str) -> dict[tuple[str, str], l
     by_point: dict[tuple[str, str], list[Record]] = {}
     for r in measured(records):
         name, events = r.factors.get("app"), r.factors.get("events", "off")
-        if r.device == device and isinstance(name, str) and events == "off" and set(r.factors) <= PLAIN_FACTORS:
+        more = {n: v for n, v in r.factors.items() if n not in PLAIN_FACTORS}
+        plain = events == "off" and more.items() <= ALONE.items()
+        if r.device == device and isinstance(name, str) and plain:
             by_point.setdefault((name, str(sorted(r.parameters.items()))), []).append(r)
     return by_point
 
