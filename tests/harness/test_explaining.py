@@ -137,3 +137,19 @@ def test_the_report_has_a_figure_of_the_largest_terms() -> None:
     assert figures([row])
     row.terms = []
     assert not figures(with_terms([row]))
+
+
+def test_strategies_that_cross_behind_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict(self: Passing, point: Point, platform: Any) -> Measurement:
+        n = point.count("iterations")
+        return Measurement.predicted({"explicit": 50 + n, "pinned": 2.0 * n, "managed": 1.0}[point.text("strategy")])
+
+    rows = records()
+    rows.append(structs.replace(rows[0], factors=Factors({**rows[0].factors, "strategy": "managed"})))
+    monkeypatch.setattr(Passing, "predict", predict)
+    (explanation,) = explain(rows, lambda record: Passing())
+    by_iterations = explanation.crossings[0]
+    assert [(o.strategy, o.other, o.first) for o in by_iterations.overtakings] == [("explicit", "pinned", 51)]
+    assert by_iterations.text == (
+        "the fastest by iterations: managed from 1 to 1024; explicit is faster than pinned from 51 on"
+    )

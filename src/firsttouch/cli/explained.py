@@ -11,7 +11,7 @@ from firsttouch.text import quantity
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
-    from firsttouch.outcomes.explanations import ExplainedPoint, Explanation
+    from firsttouch.outcomes.explanations import ExplainedPoint, Explanation, ValueEffect
 
 MOST_TERMS = 6
 
@@ -48,10 +48,14 @@ def _show_point(point: ExplainedPoint) -> None:
         table.add_row("", _ms(sum(term.ms for term in rest)), "", "", f"{len(rest)} more")
     Console().print(table)
     for value in point.values:
-        print_stdout(
-            f"  {value.name} ({value.value}): {_ms(value.low_ms)} to {_ms(value.high_ms)} over its range; "
-            f"{_ms(value.tenth_ms)} if it is a tenth more"
-        )
+        print_stdout(f"  {value.name} ({value.value}): {_effect(value)}")
+
+
+def _effect(value: ValueEffect) -> str:
+    more = f"{_ms(value.tenth_ms)} if it {'takes a tenth longer' if value.is_price else 'is a tenth more'}"
+    if value.low_ms == value.high_ms:
+        return more
+    return f"{_ms(value.low_ms)} to {_ms(value.high_ms)} over its range; {more}"
 
 
 def _often(number: int) -> list[str]:

@@ -24,7 +24,8 @@ BODY = "compute"
 
 def write_predicted_trace(directory: Path, records: Iterable[Record]) -> Path | None:
     """Writes the trace of predicted records that have a time. Returns its path, or None if there are none."""
-    predicted = [r for r in records if r.modelled is not None and r.summary is not None and r.unit == "ms"]
+    timed = [r for r in records if r.modelled is not None and r.summary is not None and r.unit == "ms"]
+    predicted = [r for r in timed if r.factors.get("events") != "on"]  # which takes the same time
     if not predicted:
         return None
     lines = b",\n".join(map(encode_json, _events(predicted)))

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from statistics import median
 from typing import TypeAlias
 
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Experiment
 from firsttouch.model.costs import Price, Time
-from firsttouch.model.parameters import parameter, units_of
+from firsttouch.model.parameters import parameter
 from firsttouch.model.platform import Platform, platform_of
 from firsttouch.model.values import Magnitude, Value
-from firsttouch.outcomes.explanations import Crossing, ExplainedPoint, Explanation, FastestPart, ValueEffect
+from firsttouch.outcomes.explanations import (
+    Crossing,
+    ExplainedPoint,
+    Explanation,
+    FastestPart,
+    Overtaking,
+    ValueEffect,
+)
 from firsttouch.records.schema import DeviceInfo, Factors, Point, Record, Scalar
 from firsttouch.units import format_size
 
@@ -26,6 +33,8 @@ MOST_VALUES = 3
 """The values that are listed: those that move the answer most."""
 TENTH = 1.1
 """A value is also tried at so many times what it is, since those that are stated have no range."""
+MOST_OVERTAKINGS = 4
+"""The pairs that a sentence names besides the fastest."""
 ITERATIONS = tuple(2.0**k for k in range(11))
 PAGES = (4096.0, 16384.0, 65536.0)
 """Bytes of the pages that kernels of hosts have."""
@@ -116,8 +125,7 @@ class _Asked:
         content = value.content
         if not isinstance(content, Magnitude | Price):
             return None
-        tenth = 1 / TENTH if isinstance(content, Price) and value.entry.unit in units_of("rate") else TENTH
-        tried = [self._with(value, at) for at in (_low(content), _high(content), _times(content, tenth))]
+        tried = [self._with(value, at) for at in (_low(content), _high(content), _times(content, TENTH))]
         if any(time is None for time in tried):
             return None
         low, high, more = (time or 0.0 for time in tried)
@@ -126,6 +134,7 @@ class _Asked:
             name=value.name,
             says=known.says if known else "",
             value=value.text,
+            is_price=isinstance(content, Price),
             low_ms=min(ms, low, high),
             high_ms=max(ms, low, high),
             tenth_ms=more,
@@ -167,54 +176,87 @@ def _crossings(asked: Sequence[_Asked]) -> Iterator[Crossing]:
     if len(asked) < 2:
         return
     if _takes_iterations(asked[0]):
-        parts = _whole(asked, ITERATIONS, lambda each, n: each.ms(factors={"iterations": int(n)}))
-        yield _crossing("iterations", "by iterations", parts, lambda n: str(int(n)))
-    parts = _parts(asked, PAGES, lambda each, page: each.ms(each.platform.changed({"host.page": f"{int(page)}B"})))
-    yield _crossing("host.page", "by the page of the host", parts, lambda page: format_size(int(page)))
+        compared = _Compared(asked, ITERATIONS, lambda each, n: each.ms(factors={"iterations": int(n)}), whole=True)
+        yield compared.crossing("iterations", "by iterations", lambda n: str(int(n)))
+    compared = _Compared(
+        asked, PAGES, lambda each, page: each.ms(each.platform.changed({"host.page": f"{int(page)}B"}))
+    )
+    yield compared.crossing("host.page", "by the page of the host", lambda page: format_size(int(page)))
     memory = asked[0].device(asked[0].platform).facts.get("memory_bytes")
     if isinstance(memory, int | float):
-        parts = _parts(asked, SHARES, lambda each, share: each.ms(factors={"size": int(share * memory)}))
-        yield _crossing("share", "by the part of the device's memory that the buffers take", parts, "{:.3g}".format)
+        compared = _Compared(asked, SHARES, lambda each, share: each.ms(factors={"size": int(share * memory)}))
+        yield compared.crossing("share", "by the part of the device's memory that the buffers take", "{:.3g}".format)
 
 
 def _takes_iterations(asked: _Asked) -> bool:
     return any(factor.name == "iterations" for factor in asked.experiment.optional())
 
 
-def _crossing(along: str, words: str, parts: list[FastestPart], text_of: Callable[[float], str]) -> Crossing:
-    ranges = []
-    for part in parts:
-        first, last = text_of(part.first), text_of(part.last)
-        ranges.append(f"{part.strategy} {f'at {first}' if first == last else f'from {first} to {last}'}")
-    return Crossing(along=along, parts=parts, text=f"the fastest {words}: {', '.join(ranges)}")
+class _Compared:
+    """Strategies at several values of one condition. whole: the values are whole numbers, between which the one is
+    looked for from which on another strategy is faster.
+    """
 
+    def __init__(self, asked: Sequence[_Asked], values: Sequence[float], at: TimeAt, *, whole: bool = False) -> None:
+        self.by_strategy = {each.strategy: each for each in asked}
+        self.at, self.whole = at, whole
+        self.rows = [(value, times) for value in values if (times := self._times(value))]
 
-def _fastest(asked: Sequence[_Asked], value: float, at: TimeAt) -> tuple[str, float] | None:
-    """The strategy with the least time, and that time; None if none has any."""
-    known = [(ms, each.strategy) for each in asked if (ms := at(each, value)) is not None]
-    return (min(known)[1], min(known)[0]) if known else None
+    def _times(self, value: float) -> dict[str, float]:
+        known = {name: self.at(each, value) for name, each in self.by_strategy.items()}
+        return {name: ms for name, ms in known.items() if ms is not None}
 
+    def crossing(self, along: str, words: str, text_of: Callable[[float], str]) -> Crossing:
+        parts = self._parts()
+        fastest = ", ".join(f"{part.strategy} {_range(text_of(part.first), text_of(part.last))}" for part in parts)
+        winners = {frozenset((before.strategy, after.strategy)) for before, after in pairwise(parts)}
+        overtakings = self._overtakings()
+        others = [o for o in overtakings if frozenset((o.strategy, o.other)) not in winners][:MOST_OVERTAKINGS]
+        beside = [f"{o.strategy} is faster than {o.other} from {text_of(o.first)} on" for o in others]
+        text = f"the fastest {words}: {fastest}" + "".join(f"; {sentence}" for sentence in beside)
+        return Crossing(along=along, parts=parts, overtakings=overtakings, text=text)
 
-def _parts(asked: Sequence[_Asked], values: Sequence[float], at: TimeAt) -> list[FastestPart]:
-    """Which strategy is the fastest at these values, in stretches of the same one."""
-    known = [(value, best) for value in values if (best := _fastest(asked, value, at))]
-    stretches = (list(group) for _, group in groupby(known, key=lambda row: row[1][0]))
-    return [
-        FastestPart(first=rows[0][0], last=rows[-1][0], strategy=rows[0][1][0], ms=rows[0][1][1]) for rows in stretches
-    ]
+    def _parts(self) -> list[FastestPart]:
+        """Which strategy is the fastest, in stretches of the same one."""
+        best = [(value, min(times, key=lambda name: (times[name], name)), times) for value, times in self.rows]
+        stretches = (list(group) for _, group in groupby(best, key=lambda row: row[1]))
+        parts = [
+            FastestPart(first=rows[0][0], last=rows[-1][0], strategy=rows[0][1], ms=rows[0][2][rows[0][1]])
+            for rows in stretches
+        ]
+        for before, after in pairwise(parts):
+            after.first, times = self._first(before.last, after.first, before.strategy, after.strategy)
+            after.ms = times.get(after.strategy, after.ms)
+            before.last = after.first - 1 if self.whole else before.last
+        return parts
 
+    def _overtakings(self) -> list[Overtaking]:
+        """Of each two strategies, from where on the other one is faster."""
+        found = []
+        for one, other in combinations(self.by_strategy, 2):
+            both = [(value, times) for value, times in self.rows if one in times and other in times]
+            for (before, at_first), (after, then) in pairwise(both):
+                slower, faster = (one, other) if at_first[one] < at_first[other] else (other, one)
+                if then[faster] < then[slower]:
+                    first, _ = self._first(before, after, slower, faster)
+                    found.append(Overtaking(strategy=faster, other=slower, first=first))
+        return found
 
-def _whole(asked: Sequence[_Asked], values: Sequence[float], at: TimeAt) -> list[FastestPart]:
-    """As _parts, with the whole number from which on another strategy is the fastest."""
-    parts = _parts(asked, values, at)
-    by_strategy = {each.strategy: each for each in asked}
-    for before, after in pairwise(parts):
-        two = [by_strategy[before.strategy], by_strategy[after.strategy]]
-        low, high = int(before.last), int(after.first)
-        while high - low > 1 and (best := _fastest(two, (low + high) // 2, at)):
-            if best[0] == after.strategy:
-                high, after.ms = (low + high) // 2, best[1]
+    def _first(self, low: float, high: float, before: str, after: str) -> tuple[float, dict[str, float]]:
+        """The value from which on a strategy is faster than another, and the times there, as far as they are new."""
+        times: dict[str, float] = {}
+        while self.whole and high - low > 1:
+            middle = float(int(low + high) // 2)
+            at_middle = {name: self.at(self.by_strategy[name], middle) for name in (before, after)}
+            known = {name: ms for name, ms in at_middle.items() if ms is not None}
+            if len(known) < 2:
+                break
+            if known[after] < known[before]:
+                high, times = middle, known
             else:
-                low = (low + high) // 2
-        before.last, after.first = float(low), float(high)
-    return parts
+                low = middle
+        return high, times
+
+
+def _range(first: str, last: str) -> str:
+    return f"at {first}" if first == last else f"from {first} to {last}"

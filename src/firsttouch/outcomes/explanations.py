@@ -10,13 +10,15 @@ from firsttouch.records.schema import PredictedTerm, Scalar
 class ValueEffect(msgspec.Struct, kw_only=True):
     """How a value of the platform moves a predicted time.
 
-    says: what the value is. value: as the platform has it, with its range. low_ms, high_ms: the shortest and the
-    longest time over its range. tenth_ms: the time if the value is a tenth more.
+    says: what the value is. value: as the platform has it, with its range. is_price: what it prices takes time, however
+    it is written. low_ms, high_ms: the shortest and the longest time over its range. tenth_ms: the time if the value is
+    a tenth more, or what it prices takes a tenth longer.
     """
 
     name: str
     says: str
     value: str
+    is_price: bool
     low_ms: float
     high_ms: float
     tenth_ms: float
@@ -47,11 +49,20 @@ class FastestPart(msgspec.Struct, kw_only=True):
     """Of that strategy, at `first`."""
 
 
+class Overtaking(msgspec.Struct, kw_only=True):
+    """A strategy that is faster than another from a value of a condition on, but not at a smaller one."""
+
+    strategy: str
+    other: str
+    first: float
+
+
 class Crossing(msgspec.Struct, kw_only=True):
     """Which strategy is the fastest, along one condition while all others stay. text: in a sentence."""
 
     along: str
     parts: list[FastestPart]
+    overtakings: list[Overtaking]
     text: str
 
 
