@@ -49,7 +49,16 @@ def test_what_is_assumed_of_a_program_is_said() -> None:
     assert (last.ms, "iterations depends on the data" in last.grounds[0].text) == (0, True)
 
 
-@pytest.mark.parametrize(("app", "says"), [("halo", "messages"), ("bfs_concurrent", "at once")])
-def test_what_is_not_modelled_is_refused_with_the_reason(app: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("app", "ranks", "says"), [("halo", 2, "messages"), ("transport", 2, "messages"), ("bfs_concurrent", 1, "at once")]
+)
+def test_what_is_not_modelled_is_refused_with_the_reason(app: str, ranks: int, says: str) -> None:
     with pytest.raises(Unsupported, match=says):
-        predicted(app, "managed", size="tiny")
+        predicted(app, "managed", size="tiny", ranks=ranks)
+
+
+@pytest.mark.parametrize(("app", "kernels"), [("halo", 15.0), ("transport", 50.0)])
+def test_an_application_that_shares_its_work_is_predicted_alone(app: str, kernels: float) -> None:
+    """Within a fifth of what kernels took on an H200, in ms."""
+    computed = [term.ms for term in predicted(app, "explicit", ranks=1).terms if term.what == "kernels"]
+    assert sum(computed) == pytest.approx(kernels, rel=0.2)

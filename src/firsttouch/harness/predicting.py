@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Measurement
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.exchanging import ranks_of
 from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak, places_scratch
@@ -27,7 +28,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     """The prediction of a point. Raises NotModelled, MissingValue and Unsupported."""
     from firsttouch.model.prediction import PredictionSettings, predict
 
-    if app.exchanges:
+    if app.exchanges and ranks_of(factors) > 1:
         raise NotModelled(f"{app.name} exchanges messages between processes")
     if app.divided:
         raise NotModelled(f"in {app.name} both agents work on the same data at once")
