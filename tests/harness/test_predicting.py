@@ -8,6 +8,7 @@ from firsttouch.apps import all_apps
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Measurement, Point
 from firsttouch.harness.experiment import Application
+from firsttouch.model.costs import assumptions
 from firsttouch.model.platform import load_platform
 from firsttouch.records.schema import Factors
 
@@ -62,3 +63,9 @@ def test_an_application_that_shares_its_work_is_predicted_alone(app: str, kernel
     """Within a fifth of what kernels took on an H200, in ms."""
     computed = [term.ms for term in predicted(app, "explicit", ranks=1).terms if term.what == "kernels"]
     assert sum(computed) == pytest.approx(kernels, rel=0.2)
+
+
+def test_the_kernels_of_another_library_are_not_in_the_times_and_that_is_said() -> None:
+    terms = predicted("gemm", "explicit", library="own").terms
+    assert "kernels" not in {term.what for term in terms}
+    assert any("not measured with library=own" in text for term in terms for text in assumptions(term.grounds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from firsttouch.errors import NotModelled
@@ -38,7 +39,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     strategy = STRATEGIES[factors.text("strategy")]
     options = tuple((name, factors.text(name)) for name in app.options if name in factors)
     program = _program(app, tuple(params.items()), options, 0)
-    kernels, note = _kernels(app, program, platform)
+    kernels, note = _kernels(app, program, platform, dict(options))
     if kernels and kernels.rounds and program.rounds and kernels.rounds != program.rounds:
         program = _program(app, tuple(params.items()), options, kernels.rounds)
     settings = PredictionSettings(
@@ -62,12 +63,14 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     return Measurement.predicted(total.value, total.low, total.high, terms=prediction.terms, counters=counters)
 
 
-def _kernels(app: type[App], program: Program, platform: Platform) -> tuple[Kernels | None, str]:
+def _kernels(
+    app: type[App], program: Program, platform: Platform, options: Mapping[str, str]
+) -> tuple[Kernels | None, str]:
     """What its kernels take, or why that is not known."""
     from firsttouch.model.kernels import NoProfile, kernels_for
 
     try:
-        return kernels_for(app, program, platform), ""
+        return kernels_for(app, program, platform, options), ""
     except NoProfile as missing:
         return None, str(missing)
 
