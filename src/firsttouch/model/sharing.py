@@ -157,8 +157,8 @@ class FirstTouchPricing(InPlace):
             self._count(step.buffer, first, last, during)
 
     def _count(self, buffer: int, start: int, end: int, during: Time) -> None:
-        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. They cross the
-        link once more, and kernels may wait for them.
+        """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. A page that is
+        being moved is mapped by neither agent, so that the kernel waits; at least, the bytes cross the link once more.
         """
         if self.access.passes * RANGE_BYTES / LINE_BYTES < THRESHOLD:
             return
@@ -173,7 +173,8 @@ class FirstTouchPricing(InPlace):
             self.present[buffer].remove(start, last)
             self.on_gpu[buffer].add(start, last)
             across = self.prices.remote("h2d", self.strategy.allocator).of(last - start)
-            time = across.at_least(Time(0.0, 0.0, moves.of(last - start).high))
+            time = moves.of(last - start)
+            time = Time(time.value, min(across.low, time.low), time.high)
             self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, time)
 
     def free_placed(self, step: steps.Free) -> None:
