@@ -118,6 +118,8 @@ def _stream(
             own = "device.bandwidth"
         elif agent == "gpu" and role(memory) == "page-locked" and not device.capabilities.shares_host_memory:
             return _across(platform, kernel)
+        elif device.capabilities.shares_host_memory and platform.has(name):
+            return *rate(nbytes, platform.curve(name).of(nbytes)), platform.curve(name).grounds
         elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
             return *rate(nbytes, walked.of(nbytes)), walked.grounds
         elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
