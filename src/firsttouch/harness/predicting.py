@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Measurement
+from firsttouch.harness import kernel_times
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import ranks_of
 from firsttouch.harness.measure import phases_before_work
@@ -20,8 +21,9 @@ from firsttouch.workspace.strategies import STRATEGIES
 if TYPE_CHECKING:
     from firsttouch.model.kernels import Kernels
     from firsttouch.model.platform import Platform
+    from firsttouch.model.prediction import Prediction
 
-NOT_MODELLED = ("kernel_times", "timeline", "pages", "budget")
+NOT_MODELLED = ("timeline", "pages", "budget")
 """Settings of a point that no prediction follows."""
 
 
@@ -53,6 +55,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
     before = phases_before_work(program.declarations)
     counters["without_initialise_ms"] = sum(t.value for name, t in prediction.phases.items() if name not in before)
+    counters |= _gpu_times(prediction, kernel_times.are_wanted(factors))
     counters["footprint_bytes"] = app.footprint(params)
     counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
     recorded = factors.get("events") == "on"
@@ -61,6 +64,22 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
         counters["size_reached"] = app.footprint(params) / size
     total = prediction.total
     return Measurement.predicted(total.value, total.low, total.high, terms=prediction.terms, counters=counters)
+
+
+def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
+    """The time of the work of the device without copies to it, and that of kernels if it is wanted; neither if kernels
+    were not measured.
+    """
+    from firsttouch.model.computing import KERNELS
+    from firsttouch.model.pricing import COPY_IN
+
+    kernels = [term.ms for term in prediction.terms if term.what == KERNELS]
+    if not kernels:
+        return {}
+    compute = prediction.phases["compute"].value
+    copies = sum(t.ms for t in prediction.terms if t.phase == "compute" and t.what.startswith(COPY_IN))
+    times: dict[str, Scalar] = {"gpu_ms": compute - copies}
+    return times | ({"kernel_ms": sum(kernels), "kernel_compute_ms": compute} if of_kernels else {})
 
 
 def _kernels(

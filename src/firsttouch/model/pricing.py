@@ -19,6 +19,8 @@ from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
+COPY_IN = "copy in"
+"""How the terms of copies to the device begin."""
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
@@ -252,7 +254,7 @@ class Copies(Pricing):
 
     def copy(self, step: steps.Copy) -> None:
         pages, nbytes = self.present[step.buffer], step.end - step.start
-        direction = "copy in" if step.to == "gpu" else "copy back"
+        direction = COPY_IN if step.to == "gpu" else "copy back"
         price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
         new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
         into_present = nbytes - (self._copy_into_new(new) if new else 0)

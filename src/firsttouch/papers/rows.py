@@ -70,7 +70,8 @@ class Correspondence(Struct):
     metric_version: of its definition. unit: of the value in our terms, "ratio" for a ratio of two points. relative_to:
     the factors by which the other point of a ratio differs. scale, offset: what turns the paper's value into ours,
     offset + scale * value. value: our word for a text. assumed: what the paper leaves open and how it is read here.
-    exceeds_memory: whether the data of the application exceed the memory of the GPU.
+    exceeds_memory: whether the data of the application exceed the memory of the GPU. options: what a call needs besides
+    the factors, such as the size of the study.
     """
 
     experiment: str
@@ -84,6 +85,7 @@ class Correspondence(Struct):
     value: str = ""
     assumed: str = ""
     exceeds_memory: bool = False
+    options: str = ""
 
     def matches(self, factors: Mapping[str, Scalar]) -> bool:
         """True if a point with these factors is one that the row corresponds to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from firsttouch.papers.calls import PointsCall
 from firsttouch.papers.comparisons import values_of
 from firsttouch.papers.pooled import CONDITIONS
 from firsttouch.papers.rows import FactorValues
-from firsttouch.records.schema import SCHEMA, DeviceInfo, Record, Request, Scalar
+from firsttouch.records.schema import PEER, SCHEMA, SELF, DeviceInfo, Factors, Record, Request, Scalar
 from firsttouch.units import size_option
 from firsttouch.work import KINDS
 
@@ -54,11 +54,12 @@ class PlatformPoints:
     def gpus(self) -> list[DeviceInfo]:
         return [device for device in self.devices if device.role != "host"]
 
-    def of(self, call: PointsCall) -> list[Record]:
-        """The records of a call's points, those that are not predicted with the reason, and last those that are not
-        possible. Raises UsageError if the call has none on this platform.
+    def of(self, call: PointsCall, wanted: Callable[[Factors], bool]) -> list[Record]:
+        """The records of those points of a call whose factors are wanted: those that are not predicted with the reason,
+        and last those that are not possible. Raises UsageError if the call has no point on this platform.
         """
-        return [self._record(planned) for planned in sorted(self._plan(call), key=lambda planned: bool(planned.reason))]
+        plan = [planned for planned in self._plan(call) if not planned.point.factors or wanted(planned.point.factors)]
+        return [self._record(planned) for planned in sorted(plan, key=lambda planned: bool(planned.reason))]
 
     def _plan(self, call: PointsCall) -> list[Planned]:
         work = KINDS[call.kind]
@@ -67,11 +68,17 @@ class PlatformPoints:
         if call.exceeds_memory:
             sets.setdefault("size", ["oversubscribed"])
         experiments = work.experiments(sets)
+        for name in call.names:
+            if type(experiments[name]).predict is Experiment.predict:
+                raise UsageError(str(NotModelled(f"what {name} measures")))
+        hosts, gpus = ([d.name for d in some if d.name in call.devices] for some in (self.hosts, self.gpus))
+        if len(gpus) > 1:  # the first of equal devices, with each of its peers
+            sets[PEER] = [SELF, *(peer.name for peer in self.gpus[0].peers)]
         sets = {**self._switches([experiments[name] for name in call.names], call.devices), **sets}
         request = Request(
             schema=SCHEMA,
             experiments=[*call.names],
-            devices=[*call.devices],
+            devices=[*hosts, *gpus[:1]],
             preset="standard" if call.standard else "quick",
             seed=1,
             set=sets,
@@ -93,11 +100,12 @@ class PlatformPoints:
 
     def _record(self, planned: Planned) -> Record:
         if planned.key not in self._records:
-            self._records[planned.key] = _predicted(planned)
+            self._records[planned.key] = predicted(planned)
         return self._records[planned.key]
 
 
-def _predicted(planned: Planned) -> Record:
+def predicted(planned: Planned) -> Record:
+    """The record of a planned point, in this process."""
     if planned.reason:
         return blank_record(planned, "skipped", planned.reason)
     reply = predict_point(_experiment, Job(planned=planned))

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from firsttouch.errors import UsageError
+from firsttouch.errors import NotModelled, UsageError
+from firsttouch.model.computing import KERNELS
 from firsttouch.papers.beside import entries
 from firsttouch.papers.calls import PointsCall, call_of
-from firsttouch.papers.claims import Compare, PaperClaim, Untestable
+from firsttouch.papers.claims import Iterations, PaperClaim, Untestable
 from firsttouch.papers.comparisons import sides_of, values_of
 from firsttouch.papers.evaluate import ClaimOutcome, of_results
-from firsttouch.papers.pooled import pooled
-from firsttouch.papers.rows import APPLICATIONS, PaperRow, PublishedValue, is_bound, is_exception, stated_value
+from firsttouch.papers.pooled import CONDITIONS, pooled
+from firsttouch.papers.rows import (
+    APPLICATIONS,
+    MEDIAN,
+    Correspondence,
+    PaperRow,
+    PublishedValue,
+    are_met,
+    is_bound,
+    is_exception,
+    stated_value,
+)
 from firsttouch.records.reading import Results
-from firsttouch.records.schema import PEER, Record, Scalar
+from firsttouch.records.schema import PEER, Factors, Record, Scalar
 from firsttouch.text import count
 from firsttouch.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.validation.results import FAR_OFF, RowRole, ValidatedClaim, ValidatedRow, ValidationOutcome
@@ -26,8 +38,12 @@ _AT_MOST, _AT_LEAST = ("below", "less-than"), ("more-than", "at-least")
 _OUTCOMES: Mapping[ClaimOutcome, ValidationOutcome] = {
     "holds": "right", "does not hold": "wrong", "no clear difference": "open", "not testable": "not predicted"
 }  # fmt: skip
+_PREDICTED = re.compile(r"^Predicted for [^ ]+( and [^ ]+)*: ")
+"""What marks a sentence as that of a prediction, which all are here."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
+_TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")
+"""How the names of an application's times begin that contain its kernels."""
 _SAMPLES = 2
 """A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
 
@@ -63,7 +79,8 @@ def validated_row(row: PaperRow, points: PlatformPoints, roles: Roles) -> Valida
         experiment=stated.experiment,
     )
     try:
-        records = points.of(_call_of_row(row, stated, points))
+        records = points.of(_call_of_row(row, stated, points), lambda factors: _is_of_row(row.here, factors))
+        records = [_with_kernels(record, stated.metric) for record in records]
     except UsageError as error:
         result.why = str(error)
         return result
@@ -77,6 +94,14 @@ def validated_row(row: PaperRow, points: PlatformPoints, roles: Roles) -> Valida
     best = min(predicted, key=lambda entry: abs(entry.value - (result.predicted or 0)))
     result.predicted_low, result.predicted_high, result.point = best.low, best.high, best.point
     return result
+
+
+def _is_of_row(here: Correspondence | None, factors: Factors) -> bool:
+    """Whether a point has a row's value, or is what its ratio is to."""
+    if here is None:
+        return False
+    others = {name: value for name, value in here.factors.items() if name not in here.relative_to}
+    return here.matches(factors) or are_met({**others, **here.relative_to}, factors)
 
 
 def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) -> PointsCall:
@@ -101,8 +126,9 @@ def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) 
         names=[*map(str, values.pop("app"))] if is_application else [stated.experiment],
         devices=named if is_application else [*(host.name for host in points.hosts), *named],
         sets=values,
-        standard=True,
+        standard=bool(open_factors - {PEER}) or "size" not in values,
         exceeds_memory=row.here.exceeds_memory,
+        options=row.here.options,
     )
 
 
@@ -152,7 +178,7 @@ def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: Roles) -> 
         result.why = str(error)
         return result
     verdict = of_results(results, [replace(claim, test=replace(test, exact=True))]).claims[0]
-    result.outcome, result.why = _OUTCOMES[verdict.verdict], verdict.why
+    result.outcome, result.why = _OUTCOMES[verdict.verdict], _PREDICTED.sub("", verdict.why)
     if result.outcome == "not predicted" and not any(r.is_measured for r in results.records):
         result.why = next((r.reason for r in results.records if r.reason), result.why)
     return result
@@ -182,13 +208,25 @@ def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:
 
 
 def _run(claim: PaperClaim, points: PlatformPoints) -> Results:
+    assert not isinstance(claim.test, Untestable)
     gpus = points.gpus if claim.on == "gpu" else points.hosts
     if not gpus:
         raise UsageError("the platform has no GPU")
     call = call_of(claim, gpus[0], points.gpus, points.hosts)
-    if isinstance(claim.test, Compare) and PEER in {*claim.test.where, *claim.test.first, *claim.test.second}:
-        call = PointsCall(**{**call.__dict__, "devices": [gpu.name for gpu in points.gpus]})
-    return Results(points.platform.machine(), None, [_by_value(record) for record in points.of(call)])
+    sides = [{n: v for n, v in side.factors.items() if n not in CONDITIONS} for side in sides_of(claim.test)]
+    records = points.of(call, lambda factors: any(are_met(side, factors) for side in sides))
+    metric = claim.test.metric if not isinstance(claim.test, Iterations) else MEDIAN
+    records = [_by_value(_with_kernels(record, metric)) for record in records]
+    return Results(points.platform.machine(), None, records)
+
+
+def _with_kernels(record: Record, metric: str) -> Record:
+    """A record of an application. One without the times of its kernels has no time that contains them."""
+    timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
+    known = record.experiment != APPLICATIONS or any(term.what == KERNELS for term in record.terms)
+    if known or not timed or record.status != "ok":
+        return record
+    return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
 
 
 def _by_value(record: Record) -> Record:
