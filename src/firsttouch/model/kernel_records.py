@@ -157,7 +157,9 @@ def _device(run: KernelRun) -> ProfiledDevice:
                 f"{missing}"
             ) from None
         return known[0]
-    return ProfiledDevice(title, _short(memory), _short(link), _short(cycles_of(run.device.facts)), run.source)
+    processors = int(as_number(run.machine.facts.get("cpu", {}).get("cores_usable")) or 0)
+    rates = _short(memory), _short(link), _short(cycles_of(run.device.facts))
+    return ProfiledDevice(title, *rates, processors, run.source)
 
 
 def _by_point(records: Iterable[Record], device: str) -> dict[tuple[str, str], list[Record]]:

@@ -31,7 +31,7 @@ from firsttouch.workload.program import Block, Item, Launch, Program, Repeat
 from firsttouch.workspace.declarations import Params
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
-BANDWIDTH = "device.bandwidth"
+BANDWIDTH, PROCESSORS = "device.bandwidth", "host.processors"
 BUSY = 0.5
 """Kernels that take declared bytes at less than this part of the memory's rate are limited by something else."""
 HARDLY_LONGER = 1.25
@@ -40,14 +40,15 @@ T = TypeVar("T")
 
 class ProfiledDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A device on which kernels were measured. memory, link: GB/s at which its kernels read its memory, and page-locked
-    memory of the host. cycles: cycles of all its processors in a nanosecond; 0 if unknown. source: the directory whose
-    micro-measurements these are.
+    memory of the host. cycles: cycles of all its processors in a nanosecond; 0 if unknown. host: the processors of the
+    host; 0 if unknown. source: the directory whose micro-measurements these are.
     """
 
     title: str
     memory: float
     link: float
     cycles: float
+    host: int
     source: str
 
 
@@ -230,7 +231,7 @@ def kernels_for(
 
     Raises:
         NoProfile: they were not measured, not with these options, or the application has changed since.
-        MissingValue: the platform has no bandwidth of the device, by which times are scaled.
+        MissingValue: the platform lacks the bandwidth of the device or the host's processors, which scale times.
     """
     usual: Mapping[str, Sequence[str]] = getattr(app, "options", {})
     for name, value in (options or {}).items():
@@ -297,8 +298,8 @@ class _On:
         begin = self._points(lambda p: p.begin)
         per_byte = self._rate(size, own, self._time)
         crossing = self._rate(size, across, self._crossing)
-        cpu = self._rate(size, between, lambda p: _exactly((p.cpu or 0.0) / p.cpu_bytes))
-        begins = self._rate(size, begin, lambda p: _exactly((p.begin or 0.0) / p.begin_bytes))
+        cpu = self._rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes))
+        begins = self._rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes))
         crossings = None
         if crossing is not None:
             at_most = _hides_link(_near(size, across))
@@ -315,13 +316,17 @@ class _On:
         return [p for p in known if p.device == first]
 
     def _grounds(self, name: str, points: Sequence[KernelPoint]) -> tuple[Ground, ...]:
-        titles = [self.profiles.devices[p.device].title for p in points]
+        devices = [self.profiles.devices[p.device] for p in points]
+        titles, hosts = [device.title for device in devices], sorted({device.host for device in devices})
         where = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
-        measured = Assumption(f"the kernels of {name} take what they took on an {where}")
-        if set(titles) <= {self.platform.device.title}:
-            return (measured,)
-        scaled = Assumption("times of kernels are scaled by the rates of the devices' memories or processors")
-        return (measured, scaled, self.platform.quantity(BANDWIDTH).ground)
+        grounds: list[Ground] = [Assumption(f"the kernels of {name} take what they took on an {where}")]
+        if not set(titles) <= {self.platform.device.title}:
+            scaled = "times of kernels are scaled by the rates of the devices' memories or processors"
+            grounds += [Assumption(scaled), self.platform.quantity(BANDWIDTH).ground]
+        if (processors := self.platform.quantity(PROCESSORS)).value not in hosts:
+            shared = f"processors share what the CPU computes, as {' or '.join(map(str, hosts))} did elsewhere"
+            grounds += [Assumption(shared), processors.ground]
+        return tuple(grounds)
 
     def _rate(self, size: int, points: Sequence[KernelPoint], rate_of: Callable[[KernelPoint], Time]) -> Time | None:
         """What is measured, for each byte that is declared, at a size between the known ones or beyond them."""
@@ -348,6 +353,12 @@ class _On:
         if rate * device.memory * BUSY > 1 and scale.processors is not None:
             value = max(value / (rate * device.memory), scale.processors)
         return Time(value, min(bounds), max(bounds)).times(rate)
+
+    def _by_cpu(self, point: KernelPoint, ns: float | None, declared: float) -> Time:
+        """The time for a byte of the CPU's code, which the host's processors share, or which is all one's."""
+        own = self.platform.quantity(PROCESSORS).value
+        part = (self.profiles.devices[point.device].host or own) / own
+        return Time(part, min(part, 1.0), max(part, 1.0)).times((ns or 0.0) / declared)
 
     def _crossing(self, point: KernelPoint) -> Time:
         """The bytes that cross for each that is declared."""
