@@ -1,7 +1,7 @@
 """Writes the prices of runs as a platform file, which can then take the place of the runs.
 
 Every price is that of micro-measurements; no application is read. Runs of one machine count as one. Of several
-machines with the same devices, a price is the median, and its range reaches over all of them.
+machines with the same devices, a price is the median, and its range where that of another machine would be.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
-from statistics import median
+from math import sqrt
+from statistics import fmean, median, stdev
 from typing import Any, get_args
 
 import msgspec
@@ -28,6 +29,8 @@ from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Mach
 from firsttouch.text import join_names
 from firsttouch.workspace.guidance import ADVICE
 
+STUDENT = (1.732, 1.265, 1.15, 1.099, 1.07, 1.052, 1.039, 1.03, 1.022, 1.017)
+"""Student's quantiles for 1, 2, ... degrees of freedom, between which two of three values lie."""
 DIGITS = 5
 """The significant digits of a written number."""
 _NOT_STATED = ("verified", "reason")
@@ -84,7 +87,7 @@ def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str 
             f"{join_names([*runs])}: there are no micro-measurements of {device.name}, from which prices could be "
             f"taken; run: firsttouch run --device {device.name}"
         )
-    first, machine = next((name, run.machine) for name, run in runs.items())
+    first, machine = max(((n, run.machine) for n, run in runs.items()), key=lambda named: len(named[1].devices))
     fitted |= _updates(pools, device)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     return {
@@ -225,15 +228,29 @@ def _rounded(value: float) -> float:
 
 
 def merged(prices: Sequence[Price]) -> Price:
-    """The median of several prices at each size, with all their bounds. A size counts for the prices that reach it."""
+    """The median of several prices at each size, with the range of what another machine would have. A size counts for
+    the prices that reach it.
+    """
     sizes = sorted({size for price in prices for size in price.sizes})
     times = []
     for size in sizes:
         reached = [p for p in prices if p.sizes[0] <= size <= p.sizes[-1]]
         known = [p.of(size) for p in reached]
-        values = (t.value for t in known)
-        times.append(Time(median(values), min(t.low for t in known), max(t.high for t in known)))
+        times.append(another_machine(known))
     return Price(tuple(sizes), tuple(times), tuple(dict.fromkeys(g for p in prices for g in p.grounds)))
+
+
+def another_machine(known: Sequence[Time]) -> Time:
+    """The median of the times of several machines, with the bounds between which that of one machine more lies in two
+    of three cases, by Student's distribution; of one machine, its own interval.
+    """
+    if len(known) == 1:
+        return known[0]
+    values = [time.value for time in known]
+    middle = median(values)
+    quantile = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
+    reach = quantile * stdev(values) * sqrt(1 + 1 / len(values))
+    return Time(middle, max(0.0, min(middle, fmean(values) - reach)), max(middle, fmean(values) + reach))
 
 
 # ---------------------------------------------------------------------------------------------------- the machine
