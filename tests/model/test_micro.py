@@ -103,6 +103,22 @@ def test_a_value_follows_from_those_of_the_file(
     assert answer.low <= answer.samples[0] <= answer.high
 
 
+@pytest.mark.parametrize(
+    ("experiment", "factors"),
+    [
+        ("bandwidth", {"agent": "gpu", "allocator": "device", **STREAM, "arrays": "sweep", "size": MIB}),
+        ("pagefault", FAULT | {"allocator": "managed", "threads": 0, "pages": 64}),
+        ("latency", CHASE | {"order": "by-page", "size": MIB}),
+        ("transfer", COPY | {"streams": 2}),
+    ],
+)
+def test_what_no_price_says_anything_of_is_not_modelled(
+    experiment: str, factors: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(NotModelled):
+        predicted(tmp_path / "machine.json", {}, experiment, extends="h200-pcie", **factors)
+
+
 def test_nothing_is_said_between_sizes_whose_times_are_far_apart(tmp_path: Path) -> None:
     far: Values = {"load.gpu.device": {"points": [[KIB, 1, 1, 1], [GIB, 240, 240, 240]], "unit": "ns"}}
     assert predicted(tmp_path / "machine.json", far, "latency", **CHASE, size=GIB).samples == [240]

@@ -336,16 +336,17 @@ class Bandwidth(Experiment):
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
         usual_only(point, stores="normal", launch=SEARCHED, activity="off")
-        threads = point["threads"]
+        threads, size, device = point["threads"], point.size("size"), device_of(point, platform)
         agent = point.text("agent")
         answer = loads.stream(
             platform,
-            device_of(point, platform),
+            device,
             agent=agent,
             allocator=point.text("allocator"),
             first=first_toucher(agent, point["first_touch"]),
             kernel=point.text("kernel"),
-            nbytes=point.size("size"),
+            nbytes=size,
+            in_memory=point["arrays"] == "memory" or size >= 4 * last_level_bytes(device),
             threads=threads if isinstance(threads, int) else str(threads),
         )
         return predicted(answer)

@@ -84,13 +84,14 @@ def stream(
     first: str,
     kernel: str,
     nbytes: int,
+    in_memory: bool,
     threads: int | str,
 ) -> Answer:
-    """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first. threads:
-    of the CPU; 0 is all.
+    """A kernel of STREAM over arrays of so many bytes each, in GB/s. first: the agent that writes them first.
+    in_memory: no cache holds an array. threads: of the CPU; 0 is all.
     """
     name = memory_name(platform, device, agent, allocator, first, "stream")
-    value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes)
+    value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
     counters: dict[str, Scalar] = {}
     if agent == "cpu" and isinstance(threads, int) and 0 < threads < platform.quantity("host.processors").value:
         one = platform.quantity("host.thread_bandwidth")
@@ -104,10 +105,10 @@ def stream(
 
 
 def _stream(
-    platform: Platform, device: DeviceInfo, agent: str, name: str, kernel: str, nbytes: int
+    platform: Platform, device: DeviceInfo, agent: str, name: str, kernel: str, nbytes: int, in_memory: bool
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate of a kernel, its bounds, and their grounds. Where the file has no rate of a memory, it follows from that
-    of the host's memory, the device's, or the link.
+    of the host's memory, the device's, or the link. in_memory: no cache holds an array.
     """
     own = f"{name}.{kernel}"
     if not platform.has(own) and (kernel not in TRIADS or not platform.has(name)):
@@ -121,11 +122,20 @@ def _stream(
         elif device.capabilities.shares_host_memory and platform.has(name):
             return *rate(nbytes, platform.curve(name).of(nbytes)), platform.curve(name).grounds
         elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
-            return *rate(nbytes, walked.of(nbytes)), walked.grounds
+            return _rate(walked, nbytes, in_memory)
         elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
             return _shared(platform, device, agent, memory, nbytes)
     curve = platform.curve(own if platform.has(own) or kernel not in TRIADS else name)
-    return *rate(nbytes, curve.of(nbytes)), curve.grounds
+    return _rate(curve, nbytes, in_memory)
+
+
+def _rate(curve: Price, nbytes: int, in_memory: bool) -> tuple[float, float, float, tuple[Ground, ...]]:
+    """A rate at a size, where the curve says something of it: below the smallest known size, only of memory."""
+    least = curve.sizes[0]
+    if not in_memory and (nbytes < least or least == 0):
+        raise NotModelled("arrays that caches may hold")
+    known = max(float(nbytes), least)
+    return *rate(known, curve.of(known)), curve.grounds
 
 
 def _shared(

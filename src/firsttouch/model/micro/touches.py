@@ -15,6 +15,7 @@ from firsttouch.model.pages import IN_ORDER, PARALLEL, shares
 from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
 from firsttouch.model.rules import linux
+from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 from firsttouch.workspace.least_moves import must_move
 
@@ -36,30 +37,48 @@ def first_touch(
     threads: int,
 ) -> Answer:
     """The first touch of a page, in ns. threads: of the CPU; 0 is all. One page alone is a value of its own."""
-    if pages == 1 and all(platform.has(name) for name in _lone_names(scenario)):
+    alone = (
+        pages == 1
+        and page_size == "base"
+        and not (scenario in BY_CPU and must_move(device.allocator(allocator), device))
+    )
+    if alone and all(platform.has(name) for name in _lone_names(scenario)):
         return _lone(platform, scenario, page_bytes)
     total = Sum()
     nbytes = pages * page_bytes
     if scenario in BY_CPU:
-        price, time = _by_cpu(prices, device, allocator, page_size, nbytes, pages, threads)
+        processors = int(platform.quantity("host.processors").value)
+        price, time = _by_cpu(prices, device, allocator, page_size, nbytes, pages, threads, processors)
         total.add("", "first touch by the CPU", price, nbytes, time, pages)
     if scenario != "cpu":
         new = scenario == "gpu-major"
         price = prices.gpu_touch(allocator) if new else prices.gpu_fault(allocator, reads_only=False)
         what = "first touch by the GPU" if new else "faults of the GPU on pages that the CPU touched"
-        total.add("", what, price, nbytes, price.of(nbytes), pages)
+        time = price.of(nbytes)
+        if must_move(device.allocator(allocator), device):
+            time = time.at_least(prices.isolated_fault(allocator))
+        total.add("", what, price, nbytes, time, pages)
     value, low, high = (ms * 1e6 / pages for ms in total.total())
     counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value}
     return Answer(value, low, high, counters, tuple(total.terms))
 
 
 def _by_cpu(
-    prices: Prices, device: DeviceInfo, allocator: str, page_size: str, nbytes: int, pages: int, threads: int
+    prices: Prices,
+    device: DeviceInfo,
+    allocator: str,
+    page_size: str,
+    nbytes: int,
+    pages: int,
+    threads: int,
+    processors: int,
 ) -> tuple[Price, Time]:
     """The time in which the CPU touches pages. Several threads are as much faster as the kernel lets all of them be."""
     if must_move(device.allocator(allocator), device):
         if threads:
             raise NotModelled("a first touch of memory that moves by some of the threads")
+        if nbytes < processors * BLOCK_BYTES:
+            raise NotModelled("a first touch of memory that moves, of fewer blocks of the driver than threads")
         price = prices.moving_touch(allocator)
         return price, price.of(nbytes)
     one, every = (prices.host_touch(parallel=parallel, pages=page_size) for parallel in (False, True))
