@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from statistics import median_low
+from statistics import median
 from typing import Literal, TypeVar
 
 import msgspec
@@ -294,8 +294,8 @@ class _On:
     def kernels(self, name: str, size: int) -> Kernels:
         own = self._points(lambda p: p.kernels)
         across = self._points(lambda p: p.link)
-        between = self._points(lambda p: p.cpu)
-        begin = self._points(lambda p: p.begin)
+        between = [p for p in self.profile.points if p.cpu]  # of any device, since the hosts' code is the same
+        begin = [p for p in self.profile.points if p.begin]
         per_byte = self._rate(size, own, self._time)
         crossing = self._rate(size, across, self._crossing)
         cpu = self._rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes))
@@ -333,7 +333,7 @@ class _On:
         rates: dict[int, Time] = {}
         for footprint in _nearest_two(size, {p.footprint for p in points}):
             same = [rate_of(p) for p in points if p.footprint == footprint]
-            value = median_low(t.value for t in same)
+            value = median(t.value for t in same)
             rates[footprint] = Time(value, min(t.low for t in same), max(t.high for t in same))
         if not rates:
             return None
