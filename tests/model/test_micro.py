@@ -36,7 +36,8 @@ def predicted(
     platform = load_platform(str(file))
     found = find_experiment(experiment)
     assert found is not None
-    return found.predict(Point(experiment, platform.device.name + on, Factors(factors)), platform)
+    point = Point(experiment, platform.device.name + on, Factors(factors))
+    return found.predict(point, platform.under(point.factors))
 
 
 STREAM = {"arrays": "memory", "kernel": "triad", "first_touch": "self", "stores": "normal", "threads": 0, "size": GIB}
@@ -124,6 +125,24 @@ def test_nothing_is_said_between_sizes_whose_times_are_far_apart(tmp_path: Path)
     assert predicted(tmp_path / "machine.json", far, "latency", **CHASE, size=GIB).samples == [240]
     with pytest.raises(NotModelled, match="between 1 KiB and 1 GiB"):
         predicted(tmp_path / "machine.json", far, "latency", **CHASE, size=MIB)
+
+
+@pytest.mark.parametrize(
+    ("allocator", "first_touch", "xnack", "value"),
+    [
+        ("malloc", "self", "1", 181),
+        ("malloc", "other", "1", 208),
+        ("managed", "self", "1", 181),
+        ("managed", "self", "0", 208),
+        ("device", "self", "0", 208),
+    ],
+)
+def test_the_cpu_streams_faster_through_pages_that_the_gpus_driver_made(
+    allocator: str, first_touch: str, xnack: str, value: float, tmp_path: Path
+) -> None:
+    # Wahlgren et al., IISWC 2025, Sec. IV-B: 181, 208, 179, 208 and 208 GB/s.
+    factors = {**STREAM, "agent": "cpu", "allocator": allocator, "first_touch": first_touch, "xnack": xnack}
+    assert predicted(tmp_path / "m.json", {}, "bandwidth", extends="mi300a", **factors).samples == [value]
 
 
 def test_a_size_between_known_ones_has_the_range_of_both(tmp_path: Path) -> None:

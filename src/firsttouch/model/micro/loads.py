@@ -54,10 +54,15 @@ def at(curve: Price, nbytes: float) -> Time:
 
 def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: str, first: str, prefix: str) -> str:
     """The name of a value of memory that an agent uses: of the allocator, unless the file has none and the pages are in
-    the agent's own memory, because they move there, or because it touched them first.
+    the agent's own memory, because they move there, or because it touched them first. In the one memory of an
+    integrated chip it is that of the usual allocator of whose driver made the pages.
     """
     name = f"{prefix}.{agent}.{allocator}"
     entry, capabilities = device.allocator(allocator), device.capabilities
+    if entry is not None and agent == "cpu" and capabilities.shares_host_memory and entry.on_demand:
+        # The GPU's driver spreads pages evenly over the memory's channels (Wahlgren et al., IISWC 2025, Sec. V-D).
+        made = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
+        return made if platform.has(made) else name
     if platform.has(name) or entry is None or capabilities.shares_host_memory:
         return name
     moves = entry.managed and capabilities.page_migration
