@@ -123,10 +123,10 @@ def test_fit_refuses_what_was_predicted(tmp_path: Path) -> None:
 
 def test_a_price_that_a_platform_lacks_is_named_and_not_taken_as_nothing(tmp_path: Path) -> None:
     content = json.loads((PLATFORMS / "h200-pcie.json").read_text())
-    names = {"copy.h2d.pinned", "touched_free.cpu.malloc"}
+    names = {"copy.h2d.pinned", "allocation.free.malloc"}
     content["parameters"] = {name: value for name, value in content["parameters"].items() if name not in names}
     (tmp_path / "less.json").write_text(json.dumps(content))
     prices = PlatformPrices(load_platform(str(tmp_path / "less.json")))
     assert prices.copy("h2d", "pinned").gb_per_s == pytest.approx(content["parameters"]["link.h2d"]["value"])
-    with pytest.raises(MissingValue, match=r"touched_free\.cpu\.malloc"):
-        prices.host_free("malloc")
+    with pytest.raises(MissingValue, match=r"allocation\.free\.malloc"):
+        prices.allocation("malloc", "free")

@@ -21,9 +21,12 @@ from firsttouch.allocators.properties import common_allocator, memory_of, moves_
 from firsttouch.errors import UsageError
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.model.costs import Direction, ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
+from firsttouch.model.fit_rules import host_values, uvm_values
 from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
 from firsttouch.model.named import AGENTS, CALLS
+from firsttouch.model.pages import Kind
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
+from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
 from firsttouch.text import join_names
@@ -89,6 +92,7 @@ def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str 
         )
     first, machine = max(((n, run.machine) for n, run in runs.items()), key=lambda named: len(named[1].devices))
     fitted |= _updates(pools, device)
+    fitted |= _of_rules(pools, device, machine)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     return {
         "title": title or device.title,
@@ -155,6 +159,34 @@ def _updates(pools: Sequence[Pool], device: DeviceInfo) -> dict[str, dict[str, A
             source = _source({pool: price.turns for pool, price in known.items()})
             counts[f"exchange_updates.{allocator}"] = {"value": _rounded(value), **source}
     return counts
+
+
+def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> dict[str, dict[str, Any]]:
+    """What the prices consist of, by the rules of drivers."""
+    page, huge = (
+        machine.facts.get(topic, {}).get(name)
+        for topic, name in (("memory", "page_bytes"), ("huge_pages", "thp_bytes"))
+    )
+    moving = next((e.name for e in device.allocators if e.available and memory_of(e) == "migrating"), "")
+    stated = _driver(machine, device)
+    if not isinstance(page, int) or not isinstance(huge, int):
+        return {}
+
+    def known(*name: str) -> Price | None:
+        prices = _known(pools, name)
+        return merged([*prices.values()]) if prices else None
+
+    values = [*host_values(known, page, huge, common_allocator("host"))]
+    if moving and stated.get("driver.family") == "uvm":
+        kind = Kind(page, parse_release(str(stated["driver.release"])))
+        values += uvm_values(known, kind, moving)
+    entries: dict[str, dict[str, Any]] = {}
+    for name, of in values:
+        runs = join_names([run for pool in pools for run in pool.names(of.experiments)])
+        source = f"{join_names(of.experiments)} in {runs}, by what the driver's rules count"
+        unit = {"unit": of.unit} if of.unit else {}
+        entries[name] = {**_number(Time(of.value, of.low, of.high)), **unit, "how": "derived", "source": source}
+    return entries
 
 
 def _rates(pools: Sequence[Pool]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -251,7 +251,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("uvm.service", "time", "one service of a GPU's faults in a block, without copies", 0, 1e9),
     _P("uvm.map", "time", "one service of a GPU's faults that maps pages where they are", 0, 1e9),
     _P("uvm.copy", "time", "one copy by the driver for a fault, without its bytes", 0, 1e9),
-    _P("uvm.cpu_fault", "time", "one CPU fault on managed memory among those of all threads, without copies", 0, 1e9),
+    _P("uvm.cpu_fault", "time", "one CPU fault on managed memory among those of all threads, without bytes", 0, 1e9),
     _P("uvm.new_pages", "rate", "rate at which first touches by all threads of the CPU make managed pages", 1e-3, 1e5),
     _P("uvm.prefetch", "time", "a prefetch of a block to the GPU, without its bytes", 0, 1e9),
     _P("uvm.prefetch_back", "time", "a prefetch of a block to the CPU, without its bytes", 0, 1e9),

@@ -77,6 +77,11 @@ class Platform:
                 raise UsageError(f"--what-if {name}={text}: {error}") from None
         return replace(self, given=given)
 
+    @property
+    def unchanged(self) -> Platform:
+        """The platform without what the call changed."""
+        return replace(self, given={})
+
     def under(self, factors: Mapping[str, Scalar]) -> Platform:
         """The platform for a point with these factors."""
         return replace(self, factors={**self.factors, **factors})
@@ -121,6 +126,17 @@ class Platform:
         """A price; a rate is the price in proportion to the bytes. Raises MissingValue."""
         content = self._value(name).content
         return line(content) if isinstance(content, Magnitude) else self._content(name, Price)
+
+    def following(self, name: str, rate: str) -> Price:
+        """A price that is in proportion to what a rate of the platform allows: if the call changed the rate, the price
+        is what it was at that of the file, times the ratio. Raises MissingValue.
+        """
+        price = self.curve(name)
+        if rate not in self.given or name in self.given or not self.unchanged.has(rate):
+            return price
+        ratio = self.unchanged.quantity(rate).value / self.quantity(rate).value
+        grounds = (*price.grounds, self.ground(rate))
+        return replace(price, times=tuple(time.times(ratio) for time in price.times), grounds=grounds)
 
     def word(self, name: str) -> str:
         """A word. Raises MissingValue."""

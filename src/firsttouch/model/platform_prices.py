@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from firsttouch.allocators.properties import is_plain_host, memory_of, role
-from firsttouch.model.costs import Direction, ExchangePrice, Price, Unmeasured
+from firsttouch.model.costs import Direction, ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
@@ -21,6 +22,19 @@ _WITH_SUBSTITUTE = (
     "uncached", "cache_flush", "counter_moves",
 )  # fmt: skip
 """Families of prices without which the model prices something else, or that a platform has only if it happens there."""
+
+
+def shifted(price: Price, before: Price, after: Price) -> Price:
+    """A price with the difference between two others. It stays as it is where they are equal."""
+    if (before.sizes, before.times) == (after.sizes, after.times):
+        return price
+    times = []
+    for size, time in zip(price.sizes, price.times, strict=True):
+        was, now = before.of(size), after.of(size)
+        moved = (time.value + now.value - was.value, time.low + now.low - was.low, time.high + now.high - was.high)
+        value = max(0.0, moved[0])
+        times.append(Time(value, max(0.0, min(*moved, value)), max(*moved, value)))
+    return Price(price.sizes, tuple(times), tuple(dict.fromkeys((*price.grounds, *after.grounds))))
 
 
 class PlatformPrices(NamedPrices):
@@ -46,17 +60,44 @@ class PlatformPrices(NamedPrices):
     def price(self, *name: str) -> Price:
         joined = ".".join(name)
         if self.platform.has(joined):
-            return self.platform.curve(joined)
+            own = self.platform.curve(joined)
+            return own if joined in self.platform.given else self._with_changes(own, name)
+        if (price := self._derived(name)) is not None:
+            return price
+        missing = MissingValue(self.platform, joined)
+        if _has_substitute(*name):
+            raise Unmeasured(str(missing))
+        raise missing
+
+    def _derived(self, name: Sequence[str]) -> Price | None:
+        """The price that follows from other values, or None."""
         rule = self._rules.get(name[0])
         if rule is not None and (price := rule(*name[1:])) is not None:
             return price
         for rules in (rule_price, uvm_price):
             if (price := rules(self.platform, self.device, *name)) is not None:
                 return price
-        missing = MissingValue(self.platform, joined)
-        if _has_substitute(*name):
-            raise Unmeasured(str(missing))
-        raise missing
+        return None
+
+    def _with_changes(self, own: Price, name: Sequence[str]) -> Price:
+        """The file's price, and by how much what follows from other values differs after the call changed these. A copy
+        by way of page-locked memory takes no less than the link does.
+        """
+        if not self.platform.given:
+            return own
+        before, after = PlatformPrices(self.platform.unchanged)._derived_if_known(name), self._derived_if_known(name)
+        if before is not None and after is not None:
+            return shifted(own, before, after)
+        if name[0] == "copy" and (least := f"link.{name[1]}") in self.platform.given:
+            link = self.platform.curve(least)
+            times = tuple(t.at_least(link.of(size)) for size, t in zip(own.sizes, own.times, strict=True))
+            return Price(own.sizes, times, (*own.grounds, *link.grounds))
+        return own
+
+    def _derived_if_known(self, name: Sequence[str]) -> Price | None:
+        with suppress(MissingValue, Unmeasured):
+            return self._derived(name)
+        return None
 
     def host_free(self, allocator: str) -> Price:
         return self.touched_free(allocator, "cpu")

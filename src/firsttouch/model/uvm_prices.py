@@ -72,8 +72,7 @@ class _Rates:
         return Price((0.0, 1.0), (Time(), time.times(1 / nbytes)), tuple(self.used))
 
     def step(self, name: str, **changes: object) -> Counts:
-        """What a step counts of passes over a buffer."""
-        return _counted(self.kind, tuple(sorted(changes.items()))).get(name, PageMoves(self.kind.page)).counts
+        return step_counts(self.kind, name, **changes)
 
     def by_gpu(self, counts: Counts) -> Time:
         """What a kernel's faults take: those that map what stays where it is take less than those that bring pages."""
@@ -87,19 +86,24 @@ class _Rates:
         return time
 
     def by_cpu(self, counts: Counts) -> Time:
-        """What faults of all threads of the CPU take."""
+        """What faults of all threads of the CPU take, of which each makes its copies."""
         time = self.times("uvm.cpu_fault", counts.services)
-        if counts.copies_to_cpu:
-            time += self.times("uvm.copy", counts.copies_to_cpu)
+        if counts.to_cpu:
             time += self.bytes_at("link.d2h", counts.to_cpu * self.kind.page)
         if counts.new_cpu:
             time += self.bytes_at("uvm.new_pages", counts.new_cpu * self.kind.page)
         return time
 
 
+def step_counts(kind: Kind, name: str, **changes: object) -> Counts:
+    """What a step counts of two passes over a buffer of BLOCKS blocks, whose pages are on the CPU first, if nothing is
+    changed (passes.py).
+    """
+    return _counted(kind, tuple(sorted(changes.items()))).get(name, PageMoves(kind.page)).counts
+
+
 @lru_cache(256)
 def _counted(kind: Kind, changes: tuple[tuple[str, object], ...]) -> Mapping[str, PageMoves]:
-    """What each step of two passes over a buffer counts, whose pages are on the CPU first, if nothing is changed."""
     usual: dict[str, object] = {"stride": 0, "in_order": False, "writes": True, "advice": (), "prefetch": NONE}
     usual |= {"nbytes": BLOCKS * BLOCK_BYTES, "starts_on": "cpu", "iterations": 2, "threads": 1}
     return moves_by_step(BufferPasses(**{**usual, **dict(changes)}), kind)  # type: ignore[arg-type]

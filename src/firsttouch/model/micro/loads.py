@@ -130,7 +130,8 @@ def _stream(
             return _rate(walked, nbytes, in_memory)
         elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
             return _shared(platform, device, agent, memory, nbytes)
-    curve = platform.curve(own if platform.has(own) or kernel not in TRIADS else name)
+    known = own if platform.has(own) or kernel not in TRIADS else name
+    curve = platform.following(known, _limit(device, agent, name.split(".")[2]))
     return _rate(curve, nbytes, in_memory)
 
 
@@ -141,6 +142,14 @@ def _rate(curve: Price, nbytes: int, in_memory: bool) -> tuple[float, float, flo
         raise NotModelled("arrays that caches may hold")
     known = max(float(nbytes), least)
     return *rate(known, curve.of(known)), curve.grounds
+
+
+def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
+    """The value that bounds the rate of a stream."""
+    if agent == "cpu":
+        return "host.bandwidth"
+    across = role(allocator) == "page-locked" and not device.capabilities.shares_host_memory
+    return "link.h2d" if across else "device.bandwidth"
 
 
 def _shared(
