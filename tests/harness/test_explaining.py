@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from firsttouch.errors import NotModelled, UsageError
 from firsttouch.events.predicted_trace import write_predicted_trace
 from firsttouch.experiment.base import Experiment, Factor, Measurement
 from firsttouch.harness.explaining import explain
-from firsttouch.model.platform import platform_of
+from firsttouch.model.platform import Platform, platform_of
 from firsttouch.outcomes.explanations import Explanation
 from firsttouch.outcomes.predicted_terms import figures, with_terms
 from firsttouch.records.schema import SCHEMA, Factors, Point, PredictedTerm, Record, Summary
@@ -153,3 +154,20 @@ def test_strategies_that_cross_behind_the_fastest_are_named(monkeypatch: pytest.
     assert by_iterations.text == (
         "the fastest by iterations: managed from 1 to 1024; explicit is faster than pinned from 51 on"
     )
+
+
+def test_a_value_within_whose_range_another_is_the_fastest_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    (link,) = [v for v in platform_of(DEVICE).values() if v.name == "link.h2d"]
+    wide = dataclasses.replace(platform_of(DEVICE).quantity("link.h2d"), low=30.0)
+    monkeypatch.setattr(Platform, "values", lambda self: [dataclasses.replace(link, content=wide)])
+    rows = records(iterations=4)
+
+    def predict(self: Passing, point: Point, platform: Any) -> Measurement:
+        link = platform.given["link.h2d"][1].content.value if "link.h2d" in platform.given else 375.0
+        return Measurement.predicted(10.0 if point["strategy"] == "explicit" else 375.0 * 8 / link)
+
+    for row, ms in zip(rows, (10.0, 8.0), strict=True):
+        row.summary = structs.replace(row.summary, median=ms)
+    monkeypatch.setattr(Passing, "predict", predict)
+    (explanation,) = explain(rows, lambda record: Passing())
+    assert [d.text for d in explanation.decisions] == ["explicit would be the fastest if link.h2d were 30 GB/s"]

@@ -24,6 +24,8 @@ def show(explanations: Sequence[Explanation]) -> None:
         print_stdout(f"Predicted for {explanation.platform}: {explanation.app}, {size}. Where the time goes:")
         for point in explanation.strategies:
             _show_point(point)
+        for decision in explanation.decisions:
+            print_stdout(f"Predicted for {explanation.platform}: {decision.text}.")
         for crossing in explanation.crossings:
             print_stdout(f"Predicted for {explanation.platform}: {crossing.text}.")
 

@@ -20,6 +20,7 @@ from firsttouch.model.platform import Platform, platform_of
 from firsttouch.model.values import Magnitude, Value
 from firsttouch.outcomes.explanations import (
     Crossing,
+    Decision,
     ExplainedPoint,
     Explanation,
     FastestPart,
@@ -78,6 +79,7 @@ def _explained(rows: Sequence[Record], find: Callable[[Record], Experiment]) -> 
         platform=first.modelled.platform,
         size=first.factors.get("size"),
         strategies=sorted(points, key=lambda point: point.ms),
+        decisions=list(_decisions(asked)),
         crossings=[crossing for crossing in _crossings(asked) if crossing.parts],
     )
 
@@ -114,10 +116,13 @@ class _Asked:
             return None
         return median(measurement.samples)
 
+    def values(self) -> dict[str, Value]:
+        """The values of the platform that the terms rest on."""
+        names = {name for term in self.record.terms for name in term.values}
+        return {value.name: value for value in self.platform.under(self.record.factors).values() if value.name in names}
+
     def values_that_move(self, ms: float) -> list[ValueEffect]:
-        names = dict.fromkeys(name for term in self.record.terms for name in term.values)
-        known = {value.name: value for value in self.platform.under(self.record.factors).values()}
-        effects = [effect for name in names if name in known and (effect := self._effect(known[name], ms))]
+        effects = [effect for value in self.values().values() if (effect := self._effect(value, ms))]
         effects = [effect for effect in effects if effect.moves(ms) > 0]
         return sorted(effects, key=lambda effect: -effect.moves(ms))[:MOST_VALUES]
 
@@ -125,7 +130,7 @@ class _Asked:
         content = value.content
         if not isinstance(content, Magnitude | Price):
             return None
-        tried = [self._with(value, at) for at in (_low(content), _high(content), _times(content, TENTH))]
+        tried = [self.with_value(value, at) for at in (_low(content), _high(content), _times(content, TENTH))]
         if any(time is None for time in tried):
             return None
         low, high, more = (time or 0.0 for time in tried)
@@ -140,7 +145,7 @@ class _Asked:
             tenth_ms=more,
         )
 
-    def _with(self, value: Value, content: NumberOrPrice) -> float | None:
+    def with_value(self, value: Value, content: NumberOrPrice) -> float | None:
         changed = replace(value, content=content)
         return self.ms(replace(self.platform, given={**self.platform.given, value.name: ("changed", changed)}))
 
@@ -164,6 +169,34 @@ def _high(content: NumberOrPrice) -> NumberOrPrice:
 
 def _times(content: NumberOrPrice, factor: float) -> NumberOrPrice:
     return _mapped(content, lambda value, low, high: value * factor)
+
+
+# ---------------------------------------------------------------------------------------------------- decisions
+
+
+def _decisions(asked: Sequence[_Asked]) -> Iterator[Decision]:
+    """The values within whose range another strategy is the fastest: each at one end, for all strategies at once."""
+    known = [(record_ms(each.record), each) for each in asked]
+    fastest = min(known, key=lambda row: (row[0], row[1].strategy))[1]
+    values = {name: value for each in asked for name, value in each.values().items()}
+    for value in values.values() if len(asked) > 1 else ():
+        content = value.content
+        if not isinstance(content, Magnitude | Price):
+            continue
+        for end, words in ((_low(content), "as little"), (_high(content), "as long")):
+            times = {each.strategy: ms for each in asked if (ms := each.with_value(value, end)) is not None}
+            best = min(times, key=lambda name: (times[name], name), default=fastest.strategy)
+            if best != fastest.strategy and fastest.strategy in times:
+                where = f"took {words} as its range allows"
+                if isinstance(end, Magnitude):
+                    where = f"were {replace(value, content=end).text}"
+                text = f"{best} would be the fastest if {value.name} {where}"
+                yield Decision(name=value.name, strategy=best, ms=times[best], text=text)
+
+
+def record_ms(record: Record) -> float:
+    assert record.summary is not None
+    return record.summary.median
 
 
 # ---------------------------------------------------------------------------------------------------- crossings

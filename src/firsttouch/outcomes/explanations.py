@@ -66,6 +66,15 @@ class Crossing(msgspec.Struct, kw_only=True):
     text: str
 
 
+class Decision(msgspec.Struct, kw_only=True):
+    """Another strategy would be the fastest if a value were at one end of its range. text: in a sentence."""
+
+    name: str
+    strategy: str
+    ms: float
+    text: str
+
+
 class Explanation(msgspec.Struct, kw_only=True):
     """One application at one size on one modelled machine."""
 
@@ -74,4 +83,5 @@ class Explanation(msgspec.Struct, kw_only=True):
     platform: str
     size: Scalar
     strategies: list[ExplainedPoint]
+    decisions: list[Decision]
     crossings: list[Crossing]
