@@ -69,3 +69,12 @@ def test_the_kernels_of_another_library_are_not_in_the_times_and_that_is_said() 
     terms = predicted("gemm", "explicit", library="own").terms
     assert "kernels" not in {term.what for term in terms}
     assert any("not measured with library=own" in text for term in terms for text in assumptions(term.grounds))
+
+
+def test_what_crosses_the_link_rests_on_the_profile() -> None:
+    """Updates by atomics are in what crossed already."""
+    terms = {term.what: term for term in predicted("conjugate_gradient", "pinned").terms}
+    assert any(
+        "take what they took" in text for text in assumptions(terms["use of pinned memory across the link"].grounds)
+    )
+    assert not any("atomics" in what for what in terms)

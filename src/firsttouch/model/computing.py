@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from firsttouch.model.costs import Price, Time
+from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
 from firsttouch.model.platform import Platform
 from firsttouch.model.pricing import Pricing
@@ -24,8 +24,8 @@ class ProfiledComputing:
     def __init__(self, platform: Platform, kernels: Kernels | None, notes: Iterable[str] = ()) -> None:
         self.kernels, self.notes = kernels, dict.fromkeys(notes)
         self._stream = platform.curve("host.bandwidth").assuming(STREAMS)
-        known = kernels.grounds if kernels else ()
-        self._profile = Price((0.0, 1.0), (Time(), Time()), known)
+        self.grounds: Sequence[Ground] = kernels.grounds if kernels else ()
+        self._profile = Price((0.0, 1.0), (Time(), Time()), tuple(self.grounds))
 
     def crossing(self, access: Access) -> tuple[float, float, float] | None:
         cross = self.kernels and self.kernels.crossings

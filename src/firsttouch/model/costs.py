@@ -137,7 +137,11 @@ class Price:
 
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""
-        return replace(self, grounds=(*self.grounds, Assumption(text)))
+        return self.resting_on([Assumption(text)])
+
+    def resting_on(self, grounds: Iterable[Ground]) -> Price:
+        """The same price, which rests on more."""
+        return replace(self, grounds=(*self.grounds, *grounds))
 
 
 def per_byte(rates: Sequence[tuple[float, float, float]], grounds: Iterable[Ground]) -> Price:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
-from firsttouch.model.costs import Direction, Prices, Time, Unmeasured
+from firsttouch.model.costs import Direction, Ground, Prices, Time, Unmeasured
 from firsttouch.model.terms import Terms
 from firsttouch.records.schema import AllocatorInfo
 from firsttouch.workload.program import Access, Launch, Program
@@ -31,7 +31,9 @@ NO_ACCESS = Access(0, 0, 0, False, False)
 
 
 class Computing(Protocol):
-    """What the kernels and the CPU's code of a program take, beside what its memory does."""
+    """What the kernels and the CPU's code of a program take, beside what its memory does; and what that rests on."""
+
+    grounds: Sequence[Ground]
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         """Add the terms of a launch, after those of its accesses."""
@@ -303,17 +305,18 @@ class InPlace(Pricing):
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.
         price = max(used, key=lambda p: p.of(nbytes * passes).value)
-        if crossing := self.computing and self.computing.crossing(self.access):
+        crossing = self.computing.crossing(self.access) if self.computing else None
+        if crossing and self.computing:
             value, low, high = (price.of(nbytes * passes * n) for n in crossing)
             all_passes = time = Time(value.value, low.low, high.high)
-            passes *= crossing[0]
+            price, passes = price.resting_on(self.computing.grounds), passes * crossing[0]
         else:
             price, all_passes = price.assuming(ONE_PASS), price.of(nbytes * passes)
             once = price.of(nbytes) if passes >= 1 else all_passes
             time = Time(all_passes.value, min(once.low, all_passes.low), all_passes.high)
         self.terms.add(self.phase, f"use of {name} memory across the link", price, nbytes * passes, time)
         self.crossed += time
-        if updates := self.access.updates:
+        if (updates := self.access.updates) and not crossing:
             with suppress(Unmeasured):
                 plain, by_groups = self.prices.exchange(name), self.prices.exchange(name, by_groups=True)
                 time = by_groups.of(1).beyond(plain.of(1)).times(updates / max(1, by_groups.updates))
