@@ -67,6 +67,8 @@ class PointExecutor:
             return record
         before, self._own = self._own, time.process_time()
         record, result = self._ask(worker, planned, record)
+        if self._sampler is not None and result.reply is not None and result.reply.memory is not None:
+            self._sampler.keep(result.reply.memory, record)
         record.others_share = share_of_others(planned, result, time.process_time() - before)
         if result.reply is not None:
             self._outputs += result.reply.outputs

@@ -23,7 +23,7 @@ def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
 
     find: returns the experiment of a job. Raises UsageError if there is none.
     """
-    record = blank_record(job.planned, "ok")
+    record, memory = blank_record(job.planned, "ok"), None
     with failures_recorded(record):
         experiment, platform = find(job), _platform(job)
         device = next(d for d in platform.devices if d.name == job.info.name)
@@ -31,8 +31,9 @@ def predict_point(find: Callable[[Job], Experiment], job: Job) -> Reply:
             raise Unsupported(reason)
         measurement = experiment.predict(job.point, platform)
         fill(record, measurement, follows=False)
+        memory = measurement.memory
         record.terms = [_predicted_term(term) for term in measurement.terms]
-    return Reply(state="done", record=record)
+    return Reply(state="done", record=record, memory=memory)
 
 
 def _platform(job: Job) -> Platform:

@@ -24,7 +24,7 @@ from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.nvml import FLUSH
 from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
-from firsttouch.profile.timelines import COUNTER, FOLDER, SOURCE, read_course
+from firsttouch.profile.timelines import COUNTER, FOLDER, SOURCE, read_course, write_course
 from firsttouch.records.schema import NONE, DeviceInfo, Record, Scalar
 from firsttouch.records.timeline import MemoryCourse, NamedInterval, peak, peak_of_both
 from firsttouch.workers.protocol import Reply, describe
@@ -61,6 +61,13 @@ class PointSampler:
             yield profile
         finally:
             profile.end()
+
+    def keep(self, course: MemoryCourse, record: Record) -> None:
+        """Stores the memory over time that was predicted for a point, and where."""
+        folder = self._next_folder()
+        folder.mkdir(parents=True)
+        write_course(folder, course)
+        record.counters = {**record.counters, SOURCE: course.source, COUNTER: f"{FOLDER}/{folder.name}"}
 
     def __enter__(self) -> PointSampler:
         return self

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from firsttouch.machine.switches import Part
     from firsttouch.model.platform import Platform
     from firsttouch.model.terms import Term
+    from firsttouch.records.timeline import MemoryCourse
     from firsttouch.session import Session
 
 Preset = Literal["quick", "standard", "full"]
@@ -152,6 +153,8 @@ class Measurement:
     """
     terms: Sequence[Term] = ()
     """Of a prediction, what takes time."""
+    memory: MemoryCourse | None = None
+    """Of a prediction, the memory in use over time, if the point asks for it."""
 
     @classmethod
     def predicted(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Measurement
-from firsttouch.harness import kernel_times
+from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import ranks_of
 from firsttouch.harness.measure import phases_before_work
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from firsttouch.model.platform import Platform
     from firsttouch.model.prediction import Prediction
 
-NOT_MODELLED = ("timeline", "pages", "budget")
+NOT_MODELLED = ("pages", "budget")
 """Settings of a point that no prediction follows."""
 
 
@@ -50,6 +50,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
         factors.get("control") == "copied",
         1 if factors.get("initialise") == "single" else 0,
         bytes_left_by_ballast(declared_peak(app, params, factors), strategy, factors, platform.device),
+        timelines.is_wanted(factors),
     )
     prediction = predict(program, strategy, platform, settings, kernels, [note] if note else [])
     counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
@@ -63,7 +64,9 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     if isinstance(size := factors["size"], int):
         counters["size_reached"] = app.footprint(params) / size
     total = prediction.total
-    return Measurement.predicted(total.value, total.low, total.high, terms=prediction.terms, counters=counters)
+    made = Measurement.predicted(total.value, total.low, total.high, terms=prediction.terms, counters=counters)
+    made.memory = prediction.memory
+    return made
 
 
 def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:

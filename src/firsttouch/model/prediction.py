@@ -12,12 +12,14 @@ from firsttouch.model.costs import Assumption, Time, Unmeasured
 from firsttouch.model.counting import CountedReplay, CountingSettings
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.kernels import Kernels
+from firsttouch.model.memory_course import Clock, MemoryReplay, course
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.timeline import MemoryCourse
 from firsttouch.workload.program import Program
 from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.strategies import Strategy
@@ -39,6 +41,8 @@ class PredictionSettings:
     copy_control: bool = False
     initialise_threads: int = 0
     left: int | None = None
+    over_time: bool = False
+    """Whether the memory in use over time is predicted too."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Prediction:
     phases: Mapping[str, Time]
     terms: Sequence[Term]
     counters: Mapping[str, int]
+    memory: MemoryCourse | None = None
 
     @property
     def total(self) -> Time:
@@ -74,7 +79,7 @@ def predict(
         MissingValue: the platform lacks a value that the prediction needs.
         Unsupported: the strategy cannot run this program there, or the model does not cover it.
     """
-    computing = ProfiledComputing(platform, kernels, notes)
+    computing, clock = ProfiledComputing(platform, kernels, notes), Clock()
     try:
         pricing = priced(
             program,
@@ -84,6 +89,7 @@ def predict(
             place_scratch=settings.place_scratch,
             guidance=settings.guidance,
             computing=computing,
+            watch=clock.note if settings.over_time else None,
         )
     except (Impossible, NotEstimated, Unmeasured) as error:
         raise Unsupported(str(error)) from None
@@ -91,11 +97,14 @@ def predict(
     phases = {phase: Time() for phase in PHASES}
     for term in terms:
         phases[term.phase] += Time(term.ms, term.low, term.high)
-    counted = CountedReplay(program, strategy, platform.device, counting_settings(platform, settings))
+    kind = MemoryReplay if settings.over_time else CountedReplay
+    counted = kind(program, strategy, platform.device, counting_settings(platform, settings))
     counted.run()
+    seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}
+    memory = course(clock, counted, seconds) if isinstance(counted, MemoryReplay) else None
     if notes := [*program.assumptions, *computing.notes]:
         terms.append(Term("compute", LEFT_OUT, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, notes))))
-    return Prediction(phases, terms, counted.counters())
+    return Prediction(phases, terms, counted.counters(), memory)
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

@@ -65,6 +65,7 @@ class Pricing(Replay):
         place_scratch: bool = False,
         guidance: Placement = BY_ITSELF,
         computing: Computing | None = None,
+        watch: Callable[[Replay], None] | None = None,
     ) -> None:
         ledger = Ledger(
             strategy,
@@ -80,7 +81,7 @@ class Pricing(Replay):
         self.places = [
             placement(d, strategy, place_scratch=place_scratch, copy_control=copy_control) for d in program.declarations
         ]
-        self.computing = computing
+        self.computing, self.watch = computing, watch
         self.terms = Terms()
         self.present = [Ranges() for _ in program.blocks]
         self.page_maps: list[list[Ranges]] = [self.present]

@@ -52,6 +52,10 @@ class Terms:
                 self._sums[key] = _TermSum(price)
             self._sums[key].add(int(nbytes), count, price.of(nbytes) if time is None else time)
 
+    def time_of(self, phase: str) -> float:
+        """The ns of a phase so far."""
+        return sum(total.time.value for (of, _), total in self._sums.items() if of == phase)
+
     def begin_round(self) -> None:
         self._rounds.append(self._copy())
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
+
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
+from firsttouch.files import read_regular, write_atomically
 from firsttouch.machine.links import pci_address
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import why_not_added
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, read
-from firsttouch.records.schema import DeviceInfo, Record, reason_in
+from firsttouch.records.schema import LARGEST, DeviceInfo, Record, reason_in
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings
 
 FOLDER = "timelines"
@@ -21,6 +26,8 @@ COUNTER, SOURCE = "timeline", "timeline_source"
 """The counters of a record with the folder of its profile in the results directory, and with what states the memory of
 its device, or NONE and why nothing does.
 """
+PREDICTED = "course.json"
+"""The file in that folder if the course was predicted, and nothing was sampled."""
 MOST_PROBLEMS = 3
 """The most timelines that can't be read of which each has a warning."""
 _NAME = re.compile(rf"{FOLDER}/[0-9]{{4,9}}")
@@ -47,6 +54,28 @@ def gpu_of(gpus: Sequence[schema.ProfiledGpu], device: DeviceInfo) -> schema.Pro
     return at_address[0] if len(at_address) == 1 else None
 
 
+def write_course(directory: Path, course: MemoryCourse) -> None:
+    """Writes a course that was predicted, in place of a profile."""
+    write_atomically(directory / PREDICTED, encode_json(course))
+
+
+def _predicted_course(directory: Path) -> MemoryCourse | None:
+    """The course that was predicted; None if there is none. Raises UsageError if it is no course."""
+    path = directory / PREDICTED
+    try:
+        course = msgspec.json.decode(read_regular(path), type=MemoryCourse)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"can't read {path}: {error}") from None
+    times = [t for phase in course.phases for t in (phase.start, phase.end)]
+    readings = [*course.host, *course.device]
+    rising = all(a <= b for part in (course.host, course.device) for (a, _), (b, _) in pairwise(part))
+    if not (rising and all(0 <= n < LARGEST for pair in readings for n in pair) and all(0 <= t < 1e9 for t in times)):
+        raise UsageError(f"can't read {path}: readings are numbers from 0 on, in the order of time")
+    return course
+
+
 def read_course(directory: Path, device: DeviceInfo | None, why: str | None = "") -> MemoryCourse:
     """The course of a point's memory. device: the one that the point was measured on, None if it is unknown. why: the
     reason for which its memory is not known, if that was found before.
@@ -54,6 +83,8 @@ def read_course(directory: Path, device: DeviceInfo | None, why: str | None = ""
     Raises:
         UsageError: there is no profile, or its phases are not known.
     """
+    if (predicted := _predicted_course(directory)) is not None:
+        return predicted
     profile = read(directory)
     phases = [phase for phase in profile.phases if phase.source == _SOURCE]
     if not any(phase.depth == 0 for phase in phases):

@@ -43,6 +43,8 @@ def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingCont
         notes.append(f"The first {MOST_COLUMNS} of {len(shown)} are drawn.")
         shown = dict([*shown.items()][:MOST_COLUMNS])
     title = figure.title or "Memory in use over time"
+    if not any(course.interval for course in courses.values()):
+        title = title.partition(", in the last")[0]  # a prediction has no repetitions
     notes = [*_left_out(unseen), *notes, *points.flaws(chosen)]
     if not shown:
         rows = [[name, format_seconds(course.seconds)] for name, course in unseen.items()]
@@ -68,6 +70,8 @@ def _chosen(figure: MemoryTimeline, records: Sequence[Record]) -> tuple[list[Rec
 def _about(shown: Courses, *, one_scale: bool) -> list[str]:
     """The sentences of the caption on what is counted."""
     courses = [*shown.values()]
+    if not any(course.interval for course in courses):
+        return _about_predictions(courses, one_scale=one_scale)
     every = format_seconds(max(course.interval for course in courses))
     notes = [
         f"Resident memory of the process, and memory of the device in use by all programs, read every {every}: rises "
@@ -86,6 +90,17 @@ def _about(shown: Courses, *, one_scale: bool) -> list[str]:
     reasons = dict.fromkeys(course.why for course in courses if course.why)
     notes += [f"The device's memory is not shown: {plain(why, 300)}." for why in reasons]
     notes += [plain(apart, 300) for apart in dict.fromkeys(course.apart for course in courses if course.apart)]
+    if len(courses) > 1:
+        notes.append("All panels have the same scales." if one_scale else "Each panel has its own scale of time.")
+    return notes
+
+
+def _about_predictions(courses: Sequence[MemoryCourse], *, one_scale: bool) -> list[str]:
+    """What is shown of courses that nobody read."""
+    notes = [
+        "The program's pages on the host, and its memory of the device. A launch or a copy takes it evenly, and an "
+        "array of the host counts as a whole from its first use. Time is that of the phases."
+    ]
     if len(courses) > 1:
         notes.append("All panels have the same scales." if one_scale else "Each panel has its own scale of time.")
     return notes

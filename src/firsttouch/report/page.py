@@ -68,7 +68,8 @@ def _draw(parts: Sequence[Chapter]) -> None:
 def _picture(chapter: Chapter, palette: Palette) -> Drawing | None:
     """The picture of the first screen."""
     screen = chapter.screen
-    return draw(screen.figure, screen.shown, DrawingContext(None, palette)) if screen.figure else None
+    context = DrawingContext(None, palette, memory=chapter.results.memory)
+    return draw(screen.figure, screen.shown, context) if screen.figure else None
 
 
 def _set_row_ids(parts: Sequence[Chapter]) -> None:

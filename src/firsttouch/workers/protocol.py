@@ -28,6 +28,7 @@ from firsttouch.events.log import Span
 from firsttouch.machine.processor_time import ProcessorUse
 from firsttouch.modules import error_location
 from firsttouch.records.schema import DeviceInfo, Record, Struct, decode_hook
+from firsttouch.records.timeline import MemoryCourse
 from firsttouch.units import format_size
 
 LONGEST_REASON = 600
@@ -48,7 +49,7 @@ class Reply(Struct):
     value: the answer of a trial, or the text for the others; '' if there is none; reason: why, or how it was found;
     span: the unified-memory events of a point, if they were recorded; outputs: digests of outputs that were checked;
     phases: of a point whose memory is sampled, spans by name with begin and end in seconds of CLOCK_MONOTONIC;
-    use: of the processors, while a point was measured.
+    use: of the processors, while a point was measured; memory: in use over time, as predicted.
     """
 
     state: WorkerState
@@ -60,6 +61,7 @@ class Reply(Struct):
     outputs: list[str] = []
     phases: list[tuple[str, float, float]] = []
     use: ProcessorUse | None = None
+    memory: MemoryCourse | None = None
 
 
 class Shared(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
 from firsttouch.workload.program import Access, AwaitAll, Launch, Program, Repeat, Swap
@@ -18,12 +18,15 @@ class Replay:
     """Goes through a program. A subclass says what each step means to it.
 
     ledger: of the program's strategy and device, without buffers. in_turns: a kernel of the CPU begins only when all
-    queued work of the GPU has ended.
+    queued work of the GPU has ended. done: how much of the program was replayed, rounds that are like one before
+    included; watch: called when that has changed.
     """
 
     def __init__(self, program: Program, ledger: Ledger, *, in_turns: bool = False) -> None:
         self.program, self.ledger, self._in_turns = program, ledger, in_turns
         self.phase = "allocate"
+        self.done = 0
+        self.watch: Callable[[Replay], None] | None = None
 
     def run(self) -> None:
         """Replay the whole program, from the first allocation to the last free.
@@ -32,18 +35,28 @@ class Replay:
         """
         ledger, blocks = self.ledger, self.program.blocks
         for block in blocks:
-            self.play(ledger.allocate(block.declaration))
+            self._played(ledger.allocate(block.declaration))
         self.phase = "initialise"
         self._items(self.program.initialise)
-        self.play([*ledger.wait(), *ledger.after_initialise()])
+        self._played([*ledger.wait(), *ledger.after_initialise()])
         self.phase = "compute"
-        self.play(ledger.before_compute())
+        self._played(ledger.before_compute())
         self._items(self.program.compute)
-        self.play([*ledger.join_prefetches(), *ledger.wait()])
+        self._played([*ledger.join_prefetches(), *ledger.wait()])
         self.phase = "readback"
-        self.play(ledger.read_back([number for number, block in enumerate(blocks) if block.ends_on == "cpu"]))
+        self._played(ledger.read_back([number for number, block in enumerate(blocks) if block.ends_on == "cpu"]))
         self.phase = "free"
-        self.play(ledger.free())
+        self._played(ledger.free())
+
+    def _played(self, steps: Iterable[Step]) -> None:
+        self.play(steps)
+        self._did(1)
+
+    def _did(self, more: int) -> None:
+        """Counts what is done of the program: steps that belong together, and launches."""
+        self.done += more
+        if self.watch is not None:
+            self.watch(self)
 
     def _items(self, items: Sequence[ProgramItem]) -> None:
         for item in items:
@@ -53,30 +66,32 @@ class Replay:
                 self._launch(item)
             elif isinstance(item, Swap):
                 if steps := self.ledger.swap(item.first, item.second):
-                    self.play(steps)
+                    self._played(steps)
                 else:
                     self.swap(item.first, item.second)
             elif isinstance(item, AwaitAll):
-                self.play(self.ledger.wait())
+                self._played(self.ledger.wait())
 
     def _repeat(self, repeat: Repeat) -> None:
         """Replay rounds until one ends in the state in which it began. All later ones are like it."""
-        before = None
+        before, began = None, self.done
         for number in range(repeat.count):
             state = (self.ledger.state(), self.state())
             if state == before:
                 self.add_again(repeat.count - number)
+                self._did((self.done - began) * (repeat.count - number))
                 return
-            before = state
+            before, began = state, self.done
             self.begin_round()
             self._items(repeat.body)
             self.end_round()
 
     def _launch(self, launch: Launch) -> None:
         if self._in_turns and launch.agent == "cpu" and launch.by == "kernel":
-            self.play(self.ledger.wait())
+            self._played(self.ledger.wait())
         prepared = [(access, self._steps(launch, access)) for access in launch.accesses]
         self.launch(launch, prepared)
+        self._did(1)
 
     def _steps(self, launch: Launch, a: Access) -> list[Step]:
         if launch.at_once:

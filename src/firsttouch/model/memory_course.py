@@ -1,0 +1,138 @@
+"""The memory in use over time of a prediction: what the page map has after each launch and copy, when prices say it is.
+
+Two replays go through the same program: one keeps its pages, the other adds up times. Where rounds repeat, either
+leaves out those that are like one before, so that both are put together by how much of the program they have done.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from firsttouch.allocators.properties import memory_of, moves_pages
+from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.pricing import Pricing
+from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.timeline import MemoryCourse, Phase
+from firsttouch.workload.program import Program
+from firsttouch.workload.replay import Replay
+from firsttouch.workspace import steps
+from firsttouch.workspace.strategies import Strategy
+
+SOURCE = "the page map, after each launch and copy"
+EVENLY = 16
+"""The readings of what one launch or copy changes."""
+LAST = "free"
+"""The phase that no course has, as none of a measurement has it."""
+
+
+class MemoryReplay(CountedReplay):
+    """Also notes the memory in use: by how much of the program is done, bytes on the host and on the device."""
+
+    def __init__(self, program: Program, strategy: Strategy, device: DeviceInfo, settings: CountingSettings) -> None:
+        super().__init__(program, strategy, device, settings)
+        self._host: dict[int, int] = {}
+        self._device: dict[int, int] = {}
+        self._untouched: dict[int, int] = {}
+        self.noted: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self.watch = self._note
+
+    def _play(self, step: steps.Step) -> None:
+        super()._play(step)
+        if isinstance(step, steps.Allocate):
+            self._obtained(step)
+        elif isinstance(step, steps.Free):
+            sides = {"host": (self._host, self._untouched), "device": (self._device,)}
+            for held in sides.get(step.side, (self._host, self._untouched, self._device)):
+                held.pop(step.buffer, None)
+        elif (
+            isinstance(step, steps.Prefault | steps.CopyFile)
+            or (isinstance(step, steps.Copy) and step.to == "cpu")
+            or (isinstance(step, steps.Use) and step.agent == "cpu")
+        ):
+            self._touch(step.buffer)
+
+    def _obtained(self, step: steps.Allocate) -> None:
+        """On the device memory is there at once, on the host perhaps when it is touched."""
+        entry = self.device.allocator(step.allocator)
+        shared = entry is not None and step.side == "shared"
+        if entry is not None and shared and (memory_of(entry) == "migrating" or moves_pages(entry)):
+            return
+        if step.side == "device" or (entry is not None and shared and memory_of(entry) == "device"):
+            self._device[step.buffer] = -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
+        elif entry is None or entry.on_demand is not False:
+            self._untouched[step.buffer] = step.nbytes
+        else:
+            self._host[step.buffer] = step.nbytes
+
+    def _touch(self, buffer: int) -> None:
+        """The CPU, or a copy, uses an array of the host for the first time. What it leaves out is not told apart."""
+        if (nbytes := self._untouched.pop(buffer, None)) is not None:
+            self._host[buffer] = nbytes
+
+    def _note(self, replay: Replay) -> None:
+        page = self.settings.kind.page
+        on_host = on_device = 0
+        for pages in self.managed.buffers.values():
+            for first, end, state in pages.pieces(0, pages.blocks):
+                on_host += (end - first) * state.cpu.bit_count() * page
+                on_device += (end - first) * state.gpu.bit_count() * page
+        self.noted.append((self.done, on_host + sum(self._host.values()), on_device + sum(self._device.values())))
+
+
+@dataclass
+class Clock:
+    """The time that a replay has priced, by how much of the program is done."""
+
+    noted: list[tuple[int, str, float]] = field(default_factory=list)
+    """Done, the phase, and ns of this phase so far."""
+
+    def note(self, replay: Replay) -> None:
+        """Watches a replay that prices."""
+        assert isinstance(replay, Pricing)
+        self.noted.append((replay.done, replay.phase, replay.terms.time_of(replay.phase)))
+
+
+def course(clock: Clock, memory: MemoryReplay, phases: Mapping[str, float]) -> MemoryCourse:
+    """Puts both together. phases: seconds of each phase, in their order."""
+    starts, until, shown = dict[str, float](), 0.0, list[Phase]()
+    for name, seconds in phases.items():
+        starts[name] = until
+        if name != LAST:
+            shown.append(Phase(name, until, until + seconds))
+            until += seconds
+    known = [(0, 0.0)]
+    for done, phase, ns in clock.noted:
+        known.append((done, max(known[-1][1], min(until, starts[phase] + 1e-9 * ns))))
+    host, device = list[tuple[float, float]](), list[tuple[float, float]]()
+    last = max((done for done, phase, _ in clock.noted if phase != LAST), default=0)
+    for done, on_host, on_device in memory.noted:
+        if done <= last:
+            t = _at(known, done)
+            _add(host, t, on_host)
+            _add(device, t, on_device)
+    return MemoryCourse(shown, host, device, SOURCE, "", "", 0.0)
+
+
+def _at(known: Sequence[tuple[int, float]], done: int) -> float:
+    """The time at which so much is done; between two known times in proportion."""
+    i = bisect_right(known, done, key=lambda pair: pair[0])
+    before = known[i - 1]
+    if before[0] == done or i == len(known):
+        return before[1]
+    after = known[i]
+    return before[1] + (after[1] - before[1]) * (done - before[0]) / (after[0] - before[0])
+
+
+def _add(readings: list[tuple[float, float]], t: float, nbytes: int) -> None:
+    """A reading. What a launch or a copy takes or returns, it does evenly; of one time the last reading counts."""
+    before = readings[-1] if readings else (t, float(nbytes))
+    if before[0] == t:
+        readings[-1:] = [(t, float(nbytes))]
+        return
+    for i in range(1, EVENLY) if before[1] != nbytes else ():
+        part = i / EVENLY
+        readings.append((min(t, before[0] + (t - before[0]) * part), before[1] + (nbytes - before[1]) * part))
+    readings.append((t, float(nbytes)))
