@@ -35,7 +35,7 @@ class TablePrices(NamedPrices):
         raise Unmeasured
 
 
-RATES = {"gpu_touch": 0.5, "remote.h2d": 0.01, "remote.d2h": 0.02, "cpu_fault": 0.04}
+RATES = {"gpu_touch": 0.5, "remote.h2d": 0.01, "remote.d2h": 0.02, "cpu_remote": 0.04}
 
 
 @pytest.mark.parametrize(("first", "remote", "touched", "by_cpu"), [("cpu", 3, 0, 0), ("gpu", 0, 1, 1)])
@@ -85,3 +85,12 @@ def test_uncached_memory_costs_each_agent_every_pass() -> None:
     uncached = {agent: used(terms, f"uncached memory by the {agent}") for agent in ("CPU", "GPU")}
     assert uncached == {"CPU": 2, "GPU": 5}
     assert used(terms, "caches written back") == 5
+
+
+@pytest.mark.parametrize(("strategy", "faults", "remote"), [("managed", 1, 0), ("managed+advise", 0, 2)])
+def test_what_the_cpu_writes_is_made_on_the_gpu_if_that_is_advised(strategy: str, faults: float, remote: float) -> None:
+    """Where the CPU reaches the GPU's memory, it writes and reads it across the link, and kernels do not fault."""
+    rates = {**RATES, "moving_touch": 0.1, "gpu_fault": 0.2, "isolated_fault": 1, "own_pass": 0.001, "cpu_fault": 0.3}
+    terms = estimate(program("cpu", 3), STRATEGIES[strategy], TablePrices("gh200", rates))
+    assert used(terms, "faults of the GPU") == faults
+    assert used(terms, "use of the GPU's memory by the CPU") == remote

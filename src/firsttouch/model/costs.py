@@ -253,6 +253,10 @@ class Prices(Protocol):
         """
         ...
 
+    def cpu_remote(self, allocator: str) -> Price:
+        """The CPU's use of the GPU's memory where it is, beyond a use of its own memory."""
+        ...
+
     def slow_pass(self, allocator: str) -> Price:
         """A kernel's pass over memory, in which it uses every byte once, where that is slower than over the device's
         usual memory. Raises Unmeasured where it is not, too.

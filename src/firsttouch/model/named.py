@@ -98,6 +98,9 @@ class NamedPrices(ABC):
                 return self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator).assuming(WHOLE_BLOCKS)
         return self.price("gpu_touch", allocator)
 
+    def cpu_remote(self, allocator: str) -> Price:
+        return self.price("cpu_remote", allocator)
+
     def slow_pass(self, allocator: str) -> Price:
         return self.price("slow_pass", allocator)
 

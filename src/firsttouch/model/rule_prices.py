@@ -154,10 +154,10 @@ def _page_locking(platform: Platform, call: str) -> Price:
 # ---------------------------------------------------------------------------------------------------- use where it is
 
 
-def _cpu_fault(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
-    """The CPU reads the GPU's memory across the link, where pages stay."""
-    if not (is_plain_host(allocator) and platform.flag("driver.ats")):
-        return None
+def _cpu_remote(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """Raises Unmeasured where the CPU cannot use the GPU's memory."""
+    if not platform.flag("driver.ats"):
+        raise Unmeasured("the CPU cannot use the GPU's memory")
     across, own = platform.curve("stream.cpu.device.read"), platform.curve("stream.cpu.malloc.read")
     return Price((0.0, 1.0), (Time(), across.of(1).beyond(own.of(1))), (*across.grounds, *own.grounds))
 
@@ -233,7 +233,7 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "gpu_fault": _gpu_fault,
     "isolated_fault": _isolated_fault,
     "allocation": _allocation,
-    "cpu_fault": _cpu_fault,
+    "cpu_remote": _cpu_remote,
     "counter_moves": _counter_moves,
     "uncached": _uncached,
     "cache_flush": _cache_flush,

@@ -12,6 +12,7 @@ from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pag
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
+from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.workload.program import Launch, Program
@@ -141,8 +142,11 @@ class FirstTouchPricing(InPlace):
         for first, last in on_gpu.missing(start, end):
             self.touch_host(step.buffer, first, last)
         if there := on_gpu.bytes_in(step.start, step.end) * self.access.passes:
-            price = self.prices.cpu_fault(self.strategy.allocator)
-            self.terms.add(self.phase, "use of the GPU's memory by the CPU, across the link", price, there)
+            try:
+                price = self.prices.cpu_remote(self.strategy.allocator)
+            except Unmeasured:
+                price = self.prices.cpu_fault(self.strategy.allocator)
+            self.terms.add(self.phase, REMOTE, price, there)
 
     def use_by_gpu(self, step: steps.Use) -> None:
         on_cpu, on_gpu, (start, end) = self.present[step.buffer], self.on_gpu[step.buffer], self._pages(step)
@@ -202,5 +206,5 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
     if device.capabilities.shares_host_memory:
         return OneMemoryPricing
     if moves(entry, device):
-        return Moving
+        return ReachedMoving if device.facts.get("directManagedMemAccessFromHost") else Moving
     return FirstTouchPricing if is_plain_host(entry.name) and not entry.migrates_on_fault else InPlace
