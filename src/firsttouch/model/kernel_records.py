@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import TypeAlias
+from statistics import median
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -24,11 +25,14 @@ from firsttouch.model.kernels import (
     KernelProfiles,
     NoProfile,
     ProfiledDevice,
+    RateSpread,
+    between,
     cycles_of,
     digest_of,
     kernel_bytes,
     known_profiles,
     link_bytes,
+    nearest_two,
     of_agent,
     summed,
     tiny_of,
@@ -47,6 +51,8 @@ ALONE: Mapping[str, Scalar] = {"ranks": 1, "interface": "none", "buffers": "devi
 """Factors of runs, and what an application that could share its work with others has of more. Runs that set more are
 another program, or on other memory."""
 Application: TypeAlias = Callable[[Params], Declares]
+Measured: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
+"""What was measured at a point, and the bytes that are declared for it."""
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 IDLE = 0.01
 """A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
@@ -90,7 +96,7 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) ->
                     found.setdefault(name, []).append(point)
     kept = {name: _points(points) for name, points in sorted(found.items())}
     profiles = {name: KernelProfile(digest_of(apps[name]), tuple(points)) for name, points in kept.items() if points}
-    return KernelProfiles(devices, *_spreads(kept.values()), profiles)
+    return KernelProfiles(devices, _spreads(list(kept.values())), profiles)
 
 
 @cache
@@ -125,7 +131,7 @@ def _profiled(runs: Mapping[str, Results]) -> list[tuple[Machine, DeviceInfo]]:
 
 @cache
 def profiles_of(path: str, app: type[Declares]) -> KernelProfiles:
-    """The profile of an application from one's own runs. It is no surer than those of this program.
+    """The profile of an application from one's own runs, which is as sure as those of this program.
 
     Raises NoProfile if the application is not in them, or neither the rates of the GPU's memory and of its link.
     """
@@ -137,9 +143,7 @@ def profiles_of(path: str, app: type[Declares]) -> KernelProfiles:
         micro = [r for run in runs.values() for r in run.records]
         profiles = profiles_from([KernelRun("own", machine, device, path, micro, records)], {app.name: app})
         if app.name in profiles.applications:
-            known = known_profiles()
-            repeats, sizes = max(profiles.repeats, known.repeats), max(profiles.sizes, known.sizes)
-            return msgspec.structs.replace(profiles, repeats=repeats, sizes=sizes)
+            return msgspec.structs.replace(profiles, spreads=known_profiles().spreads)
     raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take; {HOW}")
 
 
@@ -253,32 +257,37 @@ def _points(found: Sequence[_Found]) -> list[KernelPoint]:
     return sorted(kept, key=lambda p: (p.device, p.footprint, p.source))
 
 
-def _spreads(profiles: Iterable[Sequence[KernelPoint]]) -> tuple[float, float]:
-    """By how much rates differ between visits, and between sizes for each doubling, as factors."""
-    repeats, sizes = list[float](), list[float]()
-    for points in profiles:
-        for a, b in combinations(points, 2):
-            for first, second in ((_own_rate(a), _own_rate(b)), (_link_rate(a), _link_rate(b))):
-                if a.device == b.device and first and second:
-                    change = abs(math.log(first / second))
-                    if a.footprint == b.footprint:
-                        repeats.append(change)
-                    else:
-                        sizes.append(change / abs(math.log2(a.footprint / b.footprint)))
-    return _factor(repeats), _factor(sizes)
+def _spreads(profiles: Sequence[Sequence[KernelPoint]]) -> dict[Literal["kernels", "link", "cpu"], RateSpread]:
+    return {
+        "kernels": _spread([(p, lambda p: (p.kernels, p.kernel_bytes)) for p in profiles]),
+        "link": _spread([(p, lambda p: (p.link, p.link_bytes)) for p in profiles]),
+        "cpu": _spread([(p, lambda p: (p.begin, p.begin_bytes)) for p in profiles]),
+    }
+
+
+def _spread(profiles: Iterable[tuple[Sequence[KernelPoint], Measured]]) -> RateSpread:
+    repeats, one, two = list[float](), list[float](), list[float]()
+    for points, measured_of in profiles:
+        rates: dict[str, dict[int, list[float]]] = {}
+        for point in points:
+            time, declared = measured_of(point)
+            if time and declared:
+                rates.setdefault(point.device, {}).setdefault(point.footprint, []).append(time / declared)
+        for by_size in rates.values():
+            repeats += [abs(math.log(a / b)) for same in by_size.values() for a, b in combinations(same, 2)]
+            medians = {size: median(same) for size, same in by_size.items()}
+            for size, rate in medians.items():
+                others = {n: other for n, other in medians.items() if n != size}
+                one += [abs(math.log(other / rate)) / abs(math.log2(n / size)) for n, other in others.items()]
+                if len(near := nearest_two(size, others)) == 2 and not min(near) < size < max(near):
+                    away = min(abs(math.log2(n / size)) for n in near)
+                    two.append(abs(math.log(between(size, {n: others[n] for n in near}) / rate)) / away)
+    return RateSpread(_factor(repeats), _factor(one), _factor(two))
 
 
 def _factor(changes: Sequence[float]) -> float:
     """The factor below which nine in ten changes are."""
     return _short(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
-
-
-def _own_rate(p: KernelPoint) -> float | None:
-    return p.kernels / p.kernel_bytes if p.kernels and p.kernel_bytes else None
-
-
-def _link_rate(p: KernelPoint) -> float | None:
-    return p.link / p.link_bytes if p.link and p.link_bytes else None
 
 
 def _short(number: float) -> float:

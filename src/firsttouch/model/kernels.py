@@ -82,16 +82,25 @@ class KernelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     points: tuple[KernelPoint, ...]
 
 
-class KernelProfiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Profiles by application, and the devices by the names that points use.
+class RateSpread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By how much times for a declared byte are off, as factors: in nine of ten cases by less.
 
-    repeats: by how much the same point differs between visits, as a factor. sizes: by how much time for a declared byte
-    differs between two sizes, as a factor for each doubling. Nine in ten of what was measured twice differ by less.
+    repeats: from one visit to another. one: for each doubling from the only known size. two: for each doubling beyond
+    two known sizes.
+    """
+
+    repeats: float = 1.0
+    one: float = 1.0
+    two: float = 1.0
+
+
+class KernelProfiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Profiles by application, and the devices by the names that points use. spreads: of kernels in the device's
+    memory, across the link, and of the CPU's code.
     """
 
     devices: dict[str, ProfiledDevice]
-    repeats: float
-    sizes: float
+    spreads: dict[Literal["kernels", "link", "cpu"], RateSpread]
     applications: dict[str, KernelProfile]
     schema: Literal["firsttouch-kernels/1"] = "firsttouch-kernels/1"
 
@@ -296,10 +305,11 @@ class _On:
         across = self._points(lambda p: p.link)
         between = [p for p in self.profile.points if p.cpu]  # of any device, since the hosts' code is the same
         begin = [p for p in self.profile.points if p.begin]
-        per_byte = self._rate(size, own, self._time)
-        crossing = self._rate(size, across, self._crossing)
-        cpu = self._rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes))
-        begins = self._rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes))
+        spreads = self.profiles.spreads
+        per_byte = _rate(size, own, self._time, spreads["kernels"])
+        crossing = _rate(size, across, self._crossing, spreads["link"])
+        cpu = _rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes), spreads["cpu"])
+        begins = _rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes), spreads["cpu"])
         crossings = None
         if crossing is not None:
             at_most = _hides_link(_near(size, across))
@@ -328,21 +338,6 @@ class _On:
             grounds += [Assumption(shared), processors.ground]
         return tuple(grounds)
 
-    def _rate(self, size: int, points: Sequence[KernelPoint], rate_of: Callable[[KernelPoint], Time]) -> Time | None:
-        """What is measured, for each byte that is declared, at a size between the known ones or beyond them."""
-        rates: dict[int, Time] = {}
-        for footprint in _nearest_two(size, {p.footprint for p in points}):
-            same = [rate_of(p) for p in points if p.footprint == footprint]
-            value = median(t.value for t in same)
-            rates[footprint] = Time(value, min(t.low for t in same), max(t.high for t in same))
-        if not rates:
-            return None
-        value = _between(size, {footprint: rate.value for footprint, rate in rates.items()})
-        beyond = 0.0 if min(rates) <= size <= max(rates) else min(abs(math.log2(size / f)) for f in rates)
-        wide = self.profiles.repeats * self.profiles.sizes**beyond
-        low, high = min(value, *(r.low for r in rates.values())), max(value, *(r.high for r in rates.values()))
-        return Time(value, low / wide, high * wide)
-
     def _time(self, point: KernelPoint) -> Time:
         """The time for a byte on the platform: what limits it there is what did elsewhere, or the memory."""
         device, rate = self.profiles.devices[point.device], (point.kernels or 0.0) / point.kernel_bytes
@@ -365,6 +360,27 @@ class _On:
         return _exactly((point.link or 0.0) * self.profiles.devices[point.device].link / point.link_bytes)
 
 
+def _rate(
+    size: int, points: Sequence[KernelPoint], rate_of: Callable[[KernelPoint], Time], spread: RateSpread
+) -> Time | None:
+    """What is measured, for each byte that is declared, at a size between the known ones or beyond them."""
+    rates: dict[int, Time] = {}
+    for footprint in nearest_two(size, {p.footprint for p in points}):
+        same = [rate_of(p) for p in points if p.footprint == footprint]
+        value = median(t.value for t in same)
+        rates[footprint] = Time(value, min(t.low for t in same), max(t.high for t in same))
+    if not rates:
+        return None
+    value = between(size, {footprint: rate.value for footprint, rate in rates.items()})
+    beyond = 0.0 if min(rates) <= size <= max(rates) else min(abs(math.log2(size / f)) for f in rates)
+    wide = spread.repeats * (spread.one if len(rates) == 1 else spread.two) ** beyond
+    if beyond:
+        nearest = rates[min(rates, key=lambda n: abs(math.log(n / size)))]
+        return Time(value, value * nearest.low / nearest.value / wide, value * nearest.high / nearest.value * wide)
+    low, high = min(r.low for r in rates.values()), max(r.high for r in rates.values())
+    return Time(value, min(value, low) / wide, max(value, high) * wide)
+
+
 def _exactly(value: float) -> Time:
     return Time(value, value, value)
 
@@ -381,7 +397,7 @@ def _hides_link(points: Sequence[KernelPoint]) -> bool:
     return any(p.link < HARDLY_LONGER * p.kernels for p in points if p.link and p.kernels)
 
 
-def _nearest_two(size: int, known: Collection[int]) -> list[int]:
+def nearest_two(size: int, known: Collection[int]) -> list[int]:
     """The sizes on either side; or an equal one; or, if all are on one side, the nearest, and the next that differs by
     half or more, so that noise matters little.
     """
@@ -394,7 +410,7 @@ def _nearest_two(size: int, known: Collection[int]) -> list[int]:
     return nearest[:1] + [n for n in nearest if abs(math.log(n / nearest[0])) >= math.log(1.5)][:1]
 
 
-def _between(size: int, rates: Mapping[int, float]) -> float:
+def between(size: int, rates: Mapping[int, float]) -> float:
     """The rate at a size where a fixed time, and one for each byte, are those of two sizes. Beyond them, if that would
     be a fixed time below zero: the rate of the nearest.
     """
