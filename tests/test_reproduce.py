@@ -50,6 +50,7 @@ class Row(NamedTuple):
     command: str
     machines: Sequence[str]
     ran: Sequence[str]
+    modelled: str
 
     @property
     def has_no_command(self) -> bool:
@@ -89,9 +90,9 @@ def rows() -> list[Row]:
     for line in PAGE.read_text().splitlines():
         if line.startswith("## "):
             study = line.removeprefix("## ").partition(":")[0]
-        elif line.startswith("| ") and line.count(" | ") == 4 and not line.startswith("| in the study"):
-            where, what, command, machines, ran = (cell.strip() for cell in line.strip("| ").split(" | "))
-            found.append(Row(study, where, what, command.strip("`"), machines.split(", "), ran.split(", ")))
+        elif line.startswith("| ") and line.count(" | ") == 5 and not line.startswith("| in the study"):
+            where, what, command, machines, ran, modelled = (cell.strip() for cell in line.strip("| ").split(" | "))
+            found.append(Row(study, where, what, command.strip("`"), machines.split(", "), ran.split(", "), modelled))
     return found
 
 

@@ -10,7 +10,7 @@ A page holds such text between two comments. The first names it and the director
     <!-- end of recomputed -->
 
 Directories are relative to the root of the repository, and may be patterns: results/h200-apps* is every directory of
-that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py).
+that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py, model.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evidence import TEXTS
+import evidence
+import model
 from records import Directory, load
 from tables import TABLES
 
+TEXTS = {**evidence.TEXTS, **model.TEXTS}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of recomputed -->", re.DOTALL)

@@ -41,14 +41,15 @@ def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[Me
             f"no platform describes {join_names([*titles]) or 'a device'} of these results; name one of {known}, or "
             "fit a file to micro-measurements with `firsttouch fit`"
         )
-    return [_judged(platform, runs) for platform in matching]
+    return [judged_by_results(platform, runs) for platform in matching]
 
 
 def _devices(results: Results) -> list[DeviceInfo]:
     return [device for device in results.machine.devices if device.available and device.role == "gpu"]
 
 
-def _judged(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
+def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
+    """A platform, judged by applications in runs, which are given by name. Raises UsageError if there are none."""
     prices = PlatformPrices(platform)
     used, found, visits = [], list[Case](), dict[str, list[Case]]()
     for name, results in runs.items():
