@@ -299,6 +299,10 @@ class Prices(Protocol):
         """A prefetch of pages from the GPU to the CPU."""
         ...
 
+    def eviction(self, allocator: str) -> Price:
+        """Pages that leave the GPU's memory because others need it."""
+        ...
+
     def advise(self, allocator: str, advice: str) -> Price:
         """The call that gives advice about memory whose pages are on the CPU."""
         ...

@@ -7,46 +7,23 @@ The program is replayed through the ledger of its strategy, as advice replays it
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from firsttouch.allocators.properties import memory_of, moves_pages
-from firsttouch.model.managed import ManagedMemory, PageMoves
-from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Counts, Kind, shares
+from firsttouch.model.managed import PageMoves
+from firsttouch.model.page_steps import NO_ACCESS, NO_LAUNCH, CountingSettings, PageSteps
+from firsttouch.model.pages import Counts
 from firsttouch.model.rules.uvm import BLOCK_BYTES, COUNTED_STEP
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.units import parse_size
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
-from firsttouch.workspace.agents import SMALL_LAUNCH
 from firsttouch.workspace.declarations import Agent
-from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 MoveCause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
-RANDOM = "random"
-"""A touch of all bytes in no order (experiment migration)."""
-SPARSE = "per-"
-"""Begins the name of a touch of a few bytes in each stretch, such as per-64KiB (experiment migration)."""
-
-
-@dataclass(frozen=True)
-class CountingSettings:
-    """What decides counts besides program, strategy and device.
-
-    threads: of the host. kind: of managed memory. capacity: bytes of device memory that managed pages may have; None:
-    enough. initialise_threads: of the phase initialise; 0: all.
-    """
-
-    threads: int
-    kind: Kind
-    capacity: int | None = None
-    guidance: Placement = BY_ITSELF
-    place_scratch: bool = False
-    copy_control: bool = False
-    initialise_threads: int = 0
 
 
 class CountedReplay(Replay):
@@ -67,30 +44,37 @@ class CountedReplay(Replay):
         )
         super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, device)))
         self.strategy, self.device, self.settings = strategy, device, settings
-        capacity = settings.capacity
-        self.managed = ManagedMemory(settings.kind, None if capacity is None else capacity // BLOCK_BYTES)
+        self.pages = PageSteps(settings)
+        self.managed = self.pages.memory
         self.moves: dict[tuple[str, MoveCause], PageMoves] = {}
         self.device_bytes = 0
         self.most_on_device = 0
         self.by_phase: dict[str, int] = {}
         self._rounds: list[tuple[dict[tuple[str, MoveCause], PageMoves], dict[Agent, int]]] = []
         self._last = self._copy()
-        self._launch_now = Launch("cpu", ())
-        self._access: Access | None = None
+        self._launch_now = NO_LAUNCH
+        self._access = NO_ACCESS
 
     # ------------------------------------------------------------------------------------------------ the replay
 
     def play(self, wanted: Iterable[steps.Step]) -> None:
-        self._launch_now, self._access = Launch("cpu", ()), None
+        self._launch_now, self._access = NO_LAUNCH, NO_ACCESS
         for step in wanted:
             self._play(step)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self._launch_now = launch
+        together: list[tuple[steps.Use, Access]] = []
         for access, wanted in prepared:
             self._access = access
             for step in wanted:
-                self._play(step)
+                if isinstance(step, steps.Use) and step.agent == "gpu" and step.buffer in self.managed.buffers:
+                    together.append((step, access))
+                else:
+                    self._play(step)
+        if together:
+            self.pages.use(together, launch, self.phase, self._of("gpu_fault"), self._of("eviction"))
+            self._note_peak()
 
     def swap(self, first: int, second: int) -> None:
         self.managed.swap(first, second)
@@ -134,51 +118,13 @@ class CountedReplay(Replay):
         evicted = self._of("eviction")
         if isinstance(step, steps.Advise):
             self.managed.advise(step.buffer, step.hint, self._of("advice"))
-        elif isinstance(step, steps.Prefault):
-            parts = shares(step.nbytes, self.settings.threads, self.settings.kind.page)
-            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=True)
         elif isinstance(step, steps.Prefetch):
             self.managed.prefetch(step.buffer, step.to, self._of("prefetch"), evicted)
-        elif isinstance(step, steps.ReadPages):
-            parts = shares(step.nbytes, self.settings.threads, self.settings.kind.page)
-            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=False)
-        elif isinstance(step, steps.CopyFile):
-            parts = shares(step.nbytes, step.threads or self.settings.threads)
-            self.managed.touch(step.buffer, "cpu", parts, self._of("cpu_fault"), evicted, writes=True)
-        elif isinstance(step, steps.Use) and self.phase != "readback":
-            self._use(step, evicted)
-
-    def _use(self, step: steps.Use, evicted: PageMoves) -> None:
-        agent: Agent = step.agent
-        if agent == "cpu" and self._launch_now.by == "file":
-            return
-        spread = self._access.spread if self._access else ""
-        stride = parse_size(spread.removeprefix(SPARSE)) if spread.startswith(SPARSE) else 0
-        order = PARALLEL if agent == "gpu" else SCATTERED if spread == RANDOM else IN_ORDER
-        self.managed.touch(
-            step.buffer,
-            agent,
-            self._parts(step),
-            self._of("cpu_fault" if agent == "cpu" else "gpu_fault"),
-            evicted,
-            writes=step.writes,
-            order=order,
-            stride=stride,
-        )
-
-    def _parts(self, step: steps.Use) -> list[tuple[int, int]]:
-        """The part of each thread."""
-        launch, nbytes = self._launch_now, step.end - step.start
-        if step.agent == "gpu" or launch.by != "kernel" or launch.threads <= SMALL_LAUNCH:
-            return [(step.start, step.end)]
-        threads = self.settings.threads
-        if self.phase == "initialise":
-            threads = self.settings.initialise_threads or threads
-        rows = self._access.rows if self._access else 1
-        each, items = nbytes // rows, launch.items
-        item = each // items if items and each % items == 0 else 1
-        parts = shares(each, threads, item)
-        return [(step.start + row * each + a, step.start + row * each + b) for row in range(rows) for a, b in parts]
+        elif isinstance(step, steps.Prefault | steps.ReadPages | steps.CopyFile):
+            self.pages.call(step, self._of("cpu_fault"), evicted)
+        elif isinstance(step, steps.Use) and self.phase != "readback" and self._launch_now.by != "file":
+            cause: MoveCause = "cpu_fault" if step.agent == "cpu" else "gpu_fault"
+            self.pages.use([(step, self._access)], self._launch_now, self.phase, self._of(cause), evicted)
 
     def _allocate(self, step: steps.Allocate) -> None:
         entry = self.device.allocator(step.allocator)

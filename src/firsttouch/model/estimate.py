@@ -8,14 +8,18 @@ Freeing memory that moves is estimated only where the run has measured it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from firsttouch.errors import Unsupported
 from firsttouch.model.costs import Prices
+from firsttouch.model.crowded import Crowded
+from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.sharing import moves, pricing_kind
 from firsttouch.model.terms import Term
+from firsttouch.records.schema import as_number
 from firsttouch.workload.program import Program
 from firsttouch.workspace.needs import memory_needs, why_too_large
 from firsttouch.workspace.strategies import Strategy
@@ -53,8 +57,14 @@ def estimate(program: Program, strategy: Strategy, prices: Prices, *, copy_contr
     return priced(program, strategy, prices, copy_control=copy_control).terms.terms()
 
 
-def priced(program: Program, strategy: Strategy, prices: Prices, **how: Any) -> Pricing:
-    """A strategy whose steps were priced. how: as of Pricing. Raises what `estimate` raises."""
+def priced(
+    program: Program, strategy: Strategy, prices: Prices, *, crowded: CountingSettings | None = None, **how: Any
+) -> Pricing:
+    """A strategy whose steps were priced. Raises what `estimate` raises.
+
+    crowded: the rules by which pages leave the GPU's memory if that cannot hold all that moves; without its capacity,
+    what the device has. how: as of Pricing.
+    """
     device = prices.device
     entry = device.allocator(strategy.allocator)
     assert entry is not None
@@ -66,6 +76,10 @@ def priced(program: Program, strategy: Strategy, prices: Prices, **how: Any) -> 
     reason = why_too_large(subject, on_device, device.facts.get("memory_bytes"), f"{device.name}, which has", 3)
     if reason and not (moves(entry, device) or (strategy.duplicated and program.tiled)):
         raise Impossible(reason)
+    if crowded is not None and moves(entry, device) and (reason or crowded.capacity is not None):
+        kind, reason = Crowded, ""
+        capacity = device.facts.get("memory_bytes") if crowded.capacity is None else crowded.capacity
+        how["settings"] = replace(crowded, capacity=int(as_number(capacity) or 0))
     pricing = kind(program, strategy, prices, entry, **how)
     try:
         pricing.run()

@@ -24,7 +24,7 @@ from firsttouch.model.pages import (
     touch_alike,
     touch_parts,
 )
-from firsttouch.model.rules.uvm import filled, span
+from firsttouch.model.rules.uvm import BLOCK_BYTES, filled, span
 
 if TYPE_CHECKING:
     from firsttouch.workspace.declarations import Agent
@@ -159,6 +159,12 @@ class ManagedMemory:
             self._settle(buffer, block, block + 1, state, after, evicted)
             moves.add(counts)
 
+    def is_there(self, buffer: int, start: int, end: int) -> bool:
+        """Whether all pages of a buffer's bytes [start, end) are in the GPU's memory."""
+        pages = self.buffers[buffer]
+        first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
+        return all(state.gpu == filled(pages.leaves(a)) for a, _, state in pages.pieces(first, last))
+
     def _state(self, pages: BufferPages, block: int) -> BlockState:
         return next(pages.pieces(block, block + 1))[2]
 
@@ -203,7 +209,7 @@ class ManagedMemory:
             if before.held:
                 self._used = _without(self._used, buffer, first, end)
                 self._unused = _without(self._unused, buffer, first, end)
-            (self._used if after.gpu else self._unused).append((buffer, first, end))
+            _append(self._used if after.gpu else self._unused, buffer, first, end)
         if after != before:
             pages.assign(first, end, after)
         return end
@@ -225,6 +231,14 @@ class ManagedMemory:
             self.gpu_bytes -= victims.bytes_of(start, stop)
         self.held -= count
         return first + count
+
+
+def _append(stretches: deque[_Blocks], buffer: int, first: int, end: int) -> None:
+    """Add blocks at the end, to the last stretch if they follow it."""
+    if stretches and stretches[-1][0] == buffer and stretches[-1][2] == first:
+        stretches[-1] = (buffer, stretches[-1][1], end)
+    else:
+        stretches.append((buffer, first, end))
 
 
 def _without(stretches: deque[_Blocks], buffer: int, first: int, end: int) -> deque[_Blocks]:

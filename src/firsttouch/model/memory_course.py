@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch.allocators.properties import memory_of, moves_pages
-from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.counting import CountedReplay
+from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.records.schema import DeviceInfo

@@ -138,6 +138,13 @@ class NamedPrices(ABC):
         note = "a prefetch to the CPU is not in this run, and is priced as the CPU's faults"
         return self.cpu_fault(allocator).assuming(note)
 
+    def eviction(self, allocator: str) -> Price:
+        """Where it is not known, a prefetch to the CPU."""
+        with suppress(Unmeasured):
+            return self.price("eviction", allocator)
+        note = "pages that leave the GPU's memory for others are priced as a prefetch to the CPU"
+        return self.prefetch_back(allocator).assuming(note)
+
     def advise(self, allocator: str, advice: str) -> Price:
         return self.price("advise", advice, allocator)
 

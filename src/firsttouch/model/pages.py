@@ -199,6 +199,7 @@ def touch(
     return state, total
 
 
+@lru_cache(maxsize=1 << 14)
 def touch_alike(
     state: BlockState, agent: Agent, pages: int, leaves: int, kind: Kind, writes: bool, order: Order, blocks: int
 ) -> tuple[BlockState, Counts]:

@@ -242,6 +242,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("own_pass.<allocator>", "price", "a kernel's pass over its own memory, in which it reads and writes every byte"),
     _P("prefetch.<allocator>", "price", "prefetch of pages from the CPU to the GPU"),
     _P("prefetch_back.<allocator>", "price", "prefetch of pages from the GPU to the CPU"),
+    _P("eviction.<allocator>", "price", "pages that leave the GPU's memory because others need it"),
     _P("advise.<advice>.<allocator>", "price", "call that gives advice about memory whose pages are on the CPU"),
     _P("placements.<advice>.<allocator>", "price", "all passes of migration over data that start on the CPU"),
     _P("exchange.<turn>.<allocator>", "price", "turns of a kernel and the CPU over a small block, by their number"),

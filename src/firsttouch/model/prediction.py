@@ -9,10 +9,12 @@ from firsttouch.allocators.properties import memory_of
 from firsttouch.errors import Unsupported
 from firsttouch.model.computing import ProfiledComputing
 from firsttouch.model.costs import Assumption, Time, Unmeasured
-from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.counting import CountedReplay
+from firsttouch.model.crowded import Crowded
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.kernels import Kernels
 from firsttouch.model.memory_course import Clock, MemoryReplay, course
+from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
@@ -80,6 +82,7 @@ def predict(
         Unsupported: the strategy cannot run this program there, or the model does not cover it.
     """
     computing, clock = ProfiledComputing(platform, kernels, notes), Clock()
+    rules = counting_settings(platform, settings)
     try:
         pricing = priced(
             program,
@@ -89,6 +92,7 @@ def predict(
             place_scratch=settings.place_scratch,
             guidance=settings.guidance,
             computing=computing,
+            crowded=rules,
             watch=clock.note if settings.over_time else None,
         )
     except (Impossible, NotEstimated, Unmeasured) as error:
@@ -97,8 +101,9 @@ def predict(
     phases = {phase: Time() for phase in PHASES}
     for term in terms:
         phases[term.phase] += Time(term.ms, term.low, term.high)
+    rules = pricing.pages.settings if isinstance(pricing, Crowded) else rules
     kind = MemoryReplay if settings.over_time else CountedReplay
-    counted = kind(program, strategy, platform.device, counting_settings(platform, settings))
+    counted = kind(program, strategy, platform.device, rules)
     counted.run()
     seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}
     memory = course(clock, counted, seconds) if isinstance(counted, MemoryReplay) else None

@@ -9,7 +9,8 @@ from functools import cache
 from firsttouch.apps import all_apps
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import places_scratch
-from firsttouch.model.counting import CountedReplay, CountingSettings
+from firsttouch.model.counting import CountedReplay
+from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.factors import Factors

@@ -73,18 +73,40 @@ class Replay:
                 self._played(self.ledger.wait())
 
     def _repeat(self, repeat: Repeat) -> None:
-        """Replay rounds until one ends in the state in which it began. All later ones are like it."""
-        before, began = None, self.done
+        """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
+        it, or like these two in turn.
+        """
+        states: list[Hashable] = [None, None]
+        began = self.done
         for number in range(repeat.count):
             state = (self.ledger.state(), self.state())
-            if state == before:
-                self.add_again(repeat.count - number)
-                self._did((self.done - began) * (repeat.count - number))
+            if state == states[-1]:
+                self._again(self.done - began, repeat.count - number)
                 return
-            before, began = state, self.done
+            if state == states[-2]:
+                self._in_pairs(repeat, repeat.count - number)
+                return
+            states.append(state)
+            began = self.done
             self.begin_round()
             self._items(repeat.body)
             self.end_round()
+
+    def _again(self, done: int, times: int) -> None:
+        """So many more rounds are like the last one, in which so much was done."""
+        self.add_again(times)
+        self._did(done * times)
+
+    def _in_pairs(self, repeat: Repeat, rounds: int) -> None:
+        """Replay so many rounds, of which two in turn recur."""
+        if rounds >= 2:
+            began = self.done
+            self.begin_round()
+            self._items((*repeat.body, *repeat.body))
+            self.end_round()
+            self._again(self.done - began, rounds // 2 - 1)
+        if rounds % 2:
+            self._items(repeat.body)
 
     def _launch(self, launch: Launch) -> None:
         if self._in_turns and launch.agent == "cpu" and launch.by == "kernel":

@@ -1,0 +1,123 @@
+"""Prices the steps of a program on memory whose pages move, where they need more of the GPU's memory than there is.
+
+What moves follows from the page map (managed.py), in which pages that became resident first leave first. Kernels that
+use several buffers go through them side by side, which decides what is still there when it is used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from firsttouch.model.costs import Prices
+from firsttouch.model.managed import PageMoves
+from firsttouch.model.moving import Moving
+from firsttouch.model.page_steps import CountingSettings, PageSteps
+from firsttouch.model.pages import Counts
+from firsttouch.records.schema import AllocatorInfo
+from firsttouch.workload.program import Access, Launch, Program
+from firsttouch.workload.replay import Prepared
+from firsttouch.workspace import steps
+from firsttouch.workspace.guidance import READ_MOSTLY
+from firsttouch.workspace.strategies import Strategy
+
+EVICTED = "pages that leave the GPU's memory for others"
+
+
+class Crowded(Moving):
+    """Memory that moves, of which the GPU's memory holds a part. settings: its capacity, and the driver's rules."""
+
+    def __init__(
+        self,
+        program: Program,
+        strategy: Strategy,
+        prices: Prices,
+        entry: AllocatorInfo,
+        *,
+        settings: CountingSettings,
+        **how: Any,
+    ) -> None:
+        super().__init__(program, strategy, prices, entry, **how)
+        self.pages = PageSteps(settings)
+
+    def state(self) -> Hashable:
+        return (super().state(), self.pages.memory.state())
+
+    def swap(self, first: int, second: int) -> None:
+        super().swap(first, second)
+        self.pages.memory.swap(first, second)
+
+    def allocate_placed(self, step: steps.Allocate) -> None:
+        super().allocate_placed(step)
+        self.pages.memory.allocate(step.buffer, step.nbytes)
+
+    def free_placed(self, step: steps.Free) -> None:
+        super().free_placed(step)
+        self.pages.memory.free(step.buffer)
+
+    def advise(self, step: steps.Advise) -> None:
+        self.pages.memory.advise(step.buffer, step.hint, PageMoves(self.page))
+        if step.hint == READ_MOSTLY:
+            populated = self.pages.memory.buffers[step.buffer].pages_in("cpu") * self.page
+            self.terms.add(self.phase, f"advice {READ_MOSTLY}", self.prices.advise(self.name, READ_MOSTLY), populated)
+
+    def prefetch(self, step: steps.Prefetch) -> None:
+        moves, evicted = PageMoves(self.page), PageMoves(self.page)
+        self.pages.memory.prefetch(step.buffer, step.to, moves, evicted)
+        to_gpu = step.to == "gpu"
+        price = self.prices.prefetch(self.name) if to_gpu else self.prices.prefetch_back(self.name)
+        moved = (moves.counts.to_gpu if to_gpu else moves.counts.to_cpu) * self.page
+        self.terms.add(self.phase, f"prefetch to the {step.to.upper()}", price, moved)
+        self._price_evictions(evicted)
+        (self.in_gpu if to_gpu else self.in_cpu)[step.buffer].add(0, step.nbytes)
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        """The uses of a kernel take place together."""
+        uses = [
+            (step, access)
+            for access, wanted in prepared
+            for step in wanted
+            if isinstance(step, steps.Use) and step.agent == "gpu" and step.buffer in self.pages.memory.buffers
+        ]
+        if uses:
+            together = {id(step) for step, _ in uses}
+            prepared = [(a, [step for step in wanted if id(step) not in together]) for a, wanted in prepared]
+            self._use_by_gpu(launch, uses)
+        super().launch(launch, prepared)
+
+    def _use_by_gpu(self, launch: Launch, uses: Sequence[tuple[steps.Use, Access]]) -> None:
+        counts = self._counted(launch, uses)
+        for use, _ in uses:
+            self.in_gpu[use.buffer].add(use.start, use.end)
+            self.terms.counts["used_by_gpu"] += use.end - use.start
+            self.queued[use.buffer].add(*self._pages(use.buffer, use))
+        new, moved = counts.new_gpu * self.page, counts.to_gpu * self.page
+        if new:
+            self.terms.add(self.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.name), new)
+        if moved:
+            price = self.prices.gpu_fault(self.name, reads_only=not any(use.writes for use, _ in uses))
+            self.terms.add(self.phase, "faults of the GPU on pages that are on the CPU", price, moved)
+
+    def use_by_cpu(self, step: steps.Use) -> None:
+        counts = self._counted(self.current, [(step, self.access)])
+        self.in_cpu[step.buffer].add(step.start, step.end)
+        new, moved = counts.new_cpu * self.page, counts.to_cpu * self.page
+        if new:
+            price = self.prices.moving_touch(self.name)
+            self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
+        if moved:
+            price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
+            time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
+            self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
+
+    def _counted(self, launch: Launch, uses: Sequence[tuple[steps.Use, Access]]) -> Counts:
+        """What uses do to pages. What leaves the GPU's memory for them is priced."""
+        moves, evicted = PageMoves(self.page), PageMoves(self.page)
+        self.pages.use(uses, launch, self.phase, moves, evicted)
+        self._price_evictions(evicted)
+        return moves.counts
+
+    def _price_evictions(self, evicted: PageMoves) -> None:
+        if gone := evicted.counts.to_cpu * self.page:
+            price = self.prices.eviction(self.name)
+            self.terms.add(self.phase, EVICTED, price, gone, price.of(gone), evicted.blocks)

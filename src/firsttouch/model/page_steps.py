@@ -1,0 +1,119 @@
+"""What each step of the ledger does to the pages of managed memory: which parts threads touch, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firsttouch.model.managed import ManagedMemory, PageMoves
+from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Kind, shares
+from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.units import parse_size
+from firsttouch.workload.program import Access, Launch
+from firsttouch.workspace import steps
+from firsttouch.workspace.agents import SMALL_LAUNCH
+from firsttouch.workspace.guidance import BY_ITSELF, Placement
+
+SLICES = 256
+"""Parts into which the accesses of a kernel are cut where they compete for memory, so that buffers take turns."""
+LEAST_SLICE = 4 * BLOCK_BYTES
+"""The least bytes of a slice of the largest access."""
+RANDOM = "random"
+"""A touch of all bytes in no order (experiment migration)."""
+NO_LAUNCH = Launch("cpu", ())
+NO_ACCESS = Access(0, 0, 0, False, False)
+SPARSE = "per-"
+"""Begins the name of a touch of a few bytes in each stretch, such as per-64KiB (experiment migration)."""
+
+
+@dataclass(frozen=True)
+class CountingSettings:
+    """What decides counts besides program, strategy and device.
+
+    threads: of the host. kind: of managed memory. capacity: bytes of device memory that managed pages may have; None:
+    enough. initialise_threads: of the phase initialise; 0: all.
+    """
+
+    threads: int
+    kind: Kind
+    capacity: int | None = None
+    guidance: Placement = BY_ITSELF
+    place_scratch: bool = False
+    copy_control: bool = False
+    initialise_threads: int = 0
+
+
+class PageSteps:
+    """The pages of managed memory, and what steps do to them."""
+
+    def __init__(self, settings: CountingSettings) -> None:
+        self.settings = settings
+        capacity = settings.capacity
+        self.memory = ManagedMemory(settings.kind, None if capacity is None else capacity // BLOCK_BYTES)
+
+    def call(
+        self, step: steps.Prefault | steps.ReadPages | steps.CopyFile, moves: PageMoves, evicted: PageMoves
+    ) -> None:
+        """Touches of a whole buffer by all threads of the CPU: of each page, or a copy into it."""
+        copies = isinstance(step, steps.CopyFile)
+        threads = (step.threads if isinstance(step, steps.CopyFile) else 0) or self.settings.threads
+        parts = shares(step.nbytes, threads, 1 if copies else self.settings.kind.page)
+        writes = not isinstance(step, steps.ReadPages)
+        self.memory.touch(step.buffer, "cpu", parts, moves, evicted, writes=writes)
+
+    def use(
+        self,
+        uses: Sequence[tuple[steps.Use, Access]],
+        launch: Launch,
+        phase: str,
+        moves: PageMoves,
+        evicted: PageMoves,
+    ) -> None:
+        """Uses of a launch, one after the other; of a kernel that competes for the GPU's memory, in slices in turn."""
+        slices = self._slices([step for step, _ in uses])
+        for number in range(slices):
+            for step, access in uses:
+                start, end = (_cut(step, n, slices) for n in (number, number + 1))
+                if start < end:
+                    self._use(step._replace(start=start, end=end), access, launch, phase, moves, evicted)
+
+    def _slices(self, uses: Sequence[steps.Use]) -> int:
+        """Into how many slices uses are cut: into one where they do not compete, or all pages are there."""
+        if self.settings.capacity is None or len(uses) < 2 or uses[0].agent == "cpu":
+            return 1
+        if all(self.memory.is_there(step.buffer, step.start, step.end) for step in uses):
+            return 1
+        return max(1, min(SLICES, max(step.end - step.start for step in uses) // LEAST_SLICE))
+
+    def _use(
+        self, step: steps.Use, access: Access, launch: Launch, phase: str, moves: PageMoves, evicted: PageMoves
+    ) -> None:
+        spread = access.spread
+        stride = parse_size(spread.removeprefix(SPARSE)) if spread.startswith(SPARSE) else 0
+        order = PARALLEL if step.agent == "gpu" else SCATTERED if spread == RANDOM else IN_ORDER
+        parts = self._parts(step, access, launch, phase)
+        self.memory.touch(
+            step.buffer, step.agent, parts, moves, evicted, writes=step.writes, order=order, stride=stride
+        )
+
+    def _parts(self, step: steps.Use, access: Access, launch: Launch, phase: str) -> list[tuple[int, int]]:
+        """The part of each thread."""
+        nbytes = step.end - step.start
+        if step.agent == "gpu" or launch.by != "kernel" or launch.threads <= SMALL_LAUNCH:
+            return [(step.start, step.end)]
+        threads = self.settings.threads
+        if phase == "initialise":
+            threads = self.settings.initialise_threads or threads
+        each, items = nbytes // access.rows, launch.items
+        item = each // items if items and each % items == 0 else 1
+        begins = (step.start + row * each for row in range(access.rows))
+        parts = shares(each, threads, item)
+        return [(begin + a, begin + b) for begin in begins for a, b in parts]
+
+
+def _cut(step: steps.Use, number: int, slices: int) -> int:
+    """Where a slice of a use begins: where a block does."""
+    if number in (0, slices):
+        return step.end if number else step.start
+    at = step.start + (step.end - step.start) * number // slices
+    return max(step.start, at // BLOCK_BYTES * BLOCK_BYTES)
