@@ -133,6 +133,23 @@ def test_kernels_of_ones_own_runs_take_the_place_of_the_program_s() -> None:
         kernels_of("quantum_volume", 256 * 2**20, own)
 
 
+def test_the_rates_of_ones_own_device_are_those_of_its_platform(tmp_path: Path) -> None:
+    """A device that this program does not know, whose micro-measurements are in the platform file."""
+    for file in ("machine.json", "run.json", "results.jsonl"):
+        text = (ROOT / "results" / "h200-in-place-2" / file).read_text()
+        (tmp_path / file).write_text(text.replace("NVIDIA H200", "My GPU"))
+    mine = json.dumps({"extends": "h200-pcie", "title": "Mine", "device": {"title": "My GPU"}})
+    (tmp_path / "mine.json").write_text(mine)
+    own = load_platform(str(tmp_path / "mine.json")).changed({"kernels": str(tmp_path)})
+    crossings = kernels_of("graph500_bfs", 256 * 2**20, own).crossings
+    known = kernels_of("graph500_bfs", 256 * 2**20, load_platform("h200-pcie")).crossings
+    assert crossings is not None
+    assert known is not None
+    assert crossings.value == pytest.approx(known.value, rel=0.1)
+    with pytest.raises(NoProfile, match="add a directory of firsttouch run bandwidth"):
+        kernels_of("graph500_bfs", 256 * 2**20, load_platform("gh200").changed({"kernels": str(tmp_path)}))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

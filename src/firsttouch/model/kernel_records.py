@@ -20,6 +20,7 @@ from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
 from firsttouch.model.costs import Unmeasured
 from firsttouch.model.kernels import (
+    BANDWIDTH,
     KernelPoint,
     KernelProfile,
     KernelProfiles,
@@ -38,6 +39,8 @@ from firsttouch.model.kernels import (
     tiny_of,
 )
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.platform import Platform
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.text import join_names
@@ -62,7 +65,9 @@ SAME_TIME = 0.03
 
 @dataclass(frozen=True)
 class KernelRun:
-    """Records of one device: of its micro-measurements, in the directory `source`, and of applications by directory."""
+    """Records of one device: of its micro-measurements, in the directory `source`, and of applications by directory.
+    platform: may know the rates of the device, where the micro-measurements do not.
+    """
 
     name: str
     machine: Machine
@@ -70,6 +75,7 @@ class KernelRun:
     source: str
     prices: Sequence[Record]
     applications: Mapping[str, Sequence[Record]]
+    platform: Platform | None = None
 
 
 @dataclass
@@ -129,38 +135,52 @@ def _profiled(runs: Mapping[str, Results]) -> list[tuple[Machine, DeviceInfo]]:
     ]
 
 
-@cache
-def profiles_of(path: str, app: type[Declares]) -> KernelProfiles:
-    """The profile of an application from one's own runs, which is as sure as those of this program.
+def profiles_of(path: str, app: type[Declares], platform: Platform) -> KernelProfiles:
+    """The profile of an application from one's own runs, which is as sure as those of this program. platform: knows the
+    rates of its own device.
 
-    Raises NoProfile if the application is not in them, or neither the rates of the GPU's memory and of its link.
+    Raises NoProfile if the application is not in them, or the rates of the GPU's memory and of its link are unknown.
     """
+    key = (path, app, platform.device_name, platform.digest)
+    if key not in _PROFILES:
+        _PROFILES[key] = _own_profiles(path, app, platform)
+    return _PROFILES[key]
+
+
+_PROFILES: dict[tuple[object, ...], KernelProfiles] = {}
+
+
+def _own_profiles(path: str, app: type[Declares], platform: Platform) -> KernelProfiles:
     runs = own_runs(path)
     records = {name: [r for r in run.records if r.factors.get("app") == app.name] for name, run in runs.items()}
-    used = _profiled(runs)
-    if used:
-        machine, device = used[0]
+    for machine, device in _profiled(runs)[:1]:
         micro = [r for run in runs.values() for r in run.records]
-        profiles = profiles_from([KernelRun("own", machine, device, path, micro, records)], {app.name: app})
+        run = KernelRun("own", machine, device, path, micro, records, platform)
+        profiles = profiles_from([run], {app.name: app})
         if app.name in profiles.applications:
             return msgspec.structs.replace(profiles, spreads=known_profiles().spreads)
     raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take; {HOW}")
 
 
 def _device(run: KernelRun) -> ProfiledDevice:
-    """The device with its measured rates, or as this program knows it."""
-    prices, title = MeasuredPrices(run.machine, run.prices, run.device), run.device.title
+    """The device with its measured rates, or those of its platform, or as this program knows it."""
+    title, locked = run.device.title, common_allocator("page-locked")
     try:
+        prices = MeasuredPrices(run.machine, run.prices, run.device)
         memory = prices.price("stream", "gpu", common_allocator("device"), "read").gb_per_s
-        link = prices.remote("h2d", common_allocator("page-locked")).gb_per_s
+        link = prices.remote("h2d", locked).gb_per_s
     except Unmeasured as missing:
-        known = [d for d in known_profiles().devices.values() if d.title == title]
-        if not known:
+        known = next((d for d in known_profiles().devices.values() if d.title == title), None)
+        if run.platform is not None and run.platform.device.title == title and run.platform.has(BANDWIDTH):
+            memory = run.platform.quantity(BANDWIDTH).value
+            link = PlatformPrices(run.platform).remote("h2d", locked).gb_per_s
+        elif known is not None:
+            memory, link = known.memory, known.link
+        else:
             raise NoProfile(
                 f"{run.source} does not say at which rates {title} uses its memory and the host's; add a directory of "
                 f"{missing}"
             ) from None
-        return known[0]
     processors = int(as_number(run.machine.facts.get("cpu", {}).get("cores_usable")) or 0)
     rates = _short(memory), _short(link), _short(cycles_of(run.device.facts))
     return ProfiledDevice(title, *rates, processors, run.source)

@@ -252,7 +252,7 @@ def kernels_for(
     if platform.has(KERNELS):
         from firsttouch.model.kernel_records import profiles_of
 
-        profiles = profiles_of(platform.word(KERNELS), app)
+        profiles = profiles_of(platform.word(KERNELS), app, platform)
     return kernels_at(app, program.nbytes, platform, profiles)
 
 
