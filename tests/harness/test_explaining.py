@@ -16,6 +16,7 @@ from firsttouch.events.predicted_trace import write_predicted_trace
 from firsttouch.experiment.base import Experiment, Factor, Measurement
 from firsttouch.harness.explaining import explain
 from firsttouch.model.platform import Platform, platform_of
+from firsttouch.model.terms import Term
 from firsttouch.outcomes.explanations import Explanation
 from firsttouch.outcomes.predicted_terms import figures, with_terms
 from firsttouch.records.schema import SCHEMA, Factors, Point, PredictedTerm, Record, Summary
@@ -59,6 +60,16 @@ def records(**factors: Any) -> list[Record]:
         kept.samples, kept.summary, kept.terms, kept.modelled = [ms], summary, [term], platform.device.modelled
         kept.counters = {"phase_allocate_ms": 0.0, "phase_compute_ms": ms, "iteration_0_ms": ms}
         rows.append(kept)
+    return rows
+
+
+def records_of(times: dict[str, float]) -> list[Record]:
+    """Records of strategies with other times."""
+    first = records()[0]
+    rows = []
+    for strategy, ms in times.items():
+        factors = Factors({**first.factors, "strategy": strategy})
+        rows.append(structs.replace(first, factors=factors, summary=structs.replace(first.summary, median=ms)))
     return rows
 
 
@@ -124,6 +135,20 @@ def test_a_trace_has_points_phases_iterations_and_terms(tmp_path: Path) -> None:
     again = write_predicted_trace(tmp_path, records())
     assert again is not None
     assert json.loads(again.read_text()) == events
+
+
+def test_what_is_left_open_if_every_value_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    def predict(self: Passing, point: Point, platform: Any) -> Measurement:
+        link = platform.quantity("link.h2d")
+        terms = [Term("compute", "copy", 0, 1, 10.0, 10.0, 10.0 * link.high / link.low, ()),
+                 Term("compute", "kernels", 0, 1, 90.0, 80.0, 120.0, ())]  # fmt: skip
+        return Measurement.predicted(100.0, 90.0, sum(t.high for t in terms), terms=terms)
+
+    rows = records_of({"explicit": 100.0})
+    monkeypatch.setattr(Passing, "predict", predict)
+    (explanation,) = explain(rows, lambda record: Passing())
+    (point,) = explanation.strategies
+    assert (point.exact_low, point.exact_high, point.widest) == (90.0, 130.0, "kernels")
 
 
 def test_the_report_has_a_figure_of_the_largest_terms() -> None:

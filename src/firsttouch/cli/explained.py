@@ -24,6 +24,10 @@ def show(explanations: Sequence[Explanation]) -> None:
         print_stdout(f"Predicted for {explanation.platform}: {explanation.app}, {size}. Where the time goes:")
         for point in explanation.strategies:
             _show_point(point)
+        assumed = (text for point in explanation.strategies for term in point.terms for text in term.assumptions)
+        print_stdout("")
+        for text in dict.fromkeys(assumed):
+            print_stdout(f"- Assumed: {text}.")
         for decision in explanation.decisions:
             print_stdout(f"Predicted for {explanation.platform}: {decision.text}.")
         for crossing in explanation.crossings:
@@ -51,6 +55,9 @@ def _show_point(point: ExplainedPoint) -> None:
     Console().print(table)
     for value in point.values:
         print_stdout(f"  {value.name} ({value.value}): {_effect(value)}")
+    if point.widest:
+        left = f"{_ms(point.exact_low)} to {_ms(point.exact_high)}"
+        print_stdout(f"  if every value of the platform is exact: {left}, most of it in: {point.widest}")
 
 
 def _effect(value: ValueEffect) -> str:

@@ -13,7 +13,7 @@ from statistics import median
 from typing import TypeAlias
 
 from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Experiment
+from firsttouch.experiment.base import Experiment, Measurement
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.parameters import parameter
 from firsttouch.model.platform import Platform, platform_of
@@ -62,6 +62,7 @@ def _explained(rows: Sequence[Record], find: Callable[[Record], Experiment]) -> 
     for each, record in zip(asked, rows, strict=True):
         assert record.summary is not None
         summary, terms = record.summary, sorted(record.terms, key=lambda term: -term.ms)
+        exact_low, exact_high, widest = each.left_open()
         points.append(
             ExplainedPoint(
                 strategy=str(record.factors.get("strategy")),
@@ -70,6 +71,9 @@ def _explained(rows: Sequence[Record], find: Callable[[Record], Experiment]) -> 
                 high=summary.ci_high,
                 terms=terms,
                 values=each.values_that_move(summary.median),
+                exact_low=exact_low,
+                exact_high=exact_high,
+                widest=widest,
             )
         )
     assert first.modelled is not None
@@ -105,16 +109,31 @@ class _Asked:
 
     def ms(self, platform: Platform | None = None, factors: Mapping[str, Scalar] | None = None) -> float | None:
         """The predicted time, or None where the point is impossible or not modelled."""
+        measurement = self.predict(platform, factors)
+        return None if measurement is None else median(measurement.samples)
+
+    def predict(
+        self, platform: Platform | None = None, factors: Mapping[str, Scalar] | None = None
+    ) -> Measurement | None:
         chosen = Factors({**self.record.factors, **(factors or {})})
         machine = (platform or self.platform).under(chosen)
         device = self.device(machine)
         if self.experiment.skip(chosen, device):
             return None
         try:
-            measurement = self.experiment.predict(Point(self.record.experiment, device.name, chosen), machine)
+            return self.experiment.predict(Point(self.record.experiment, device.name, chosen), machine)
         except Unsupported:
             return None
-        return median(measurement.samples)
+
+    def left_open(self) -> tuple[float, float, str]:
+        """The range of the time if every value is exact, and the term that has most of it."""
+        ms = record_ms(self.record)
+        numbers = [(v, v.content) for v in self.values().values() if isinstance(v.content, Magnitude | Price)]
+        measurement = self.predict(self._changed((value, _times(content, 1.0)) for value, content in numbers))
+        if measurement is None or measurement.low is None or measurement.high is None:
+            return ms, ms, ""
+        widest = max(measurement.terms, key=lambda term: term.high - term.low, default=None)
+        return measurement.low, measurement.high, widest.what if widest and widest.high > widest.low else ""
 
     def values(self) -> dict[str, Value]:
         """The values of the platform that the terms rest on."""
@@ -146,8 +165,12 @@ class _Asked:
         )
 
     def with_value(self, value: Value, content: NumberOrPrice) -> float | None:
-        changed = replace(value, content=content)
-        return self.ms(replace(self.platform, given={**self.platform.given, value.name: ("changed", changed)}))
+        return self.ms(self._changed([(value, content)]))
+
+    def _changed(self, contents: Iterable[tuple[Value, NumberOrPrice]]) -> Platform:
+        """The platform with other contents of some values."""
+        given = {value.name: ("changed", replace(value, content=content)) for value, content in contents}
+        return replace(self.platform, given={**self.platform.given, **given})
 
 
 def _mapped(content: NumberOrPrice, bound: Callable[[float, float, float], float]) -> NumberOrPrice:

@@ -29,7 +29,11 @@ class ValueEffect(msgspec.Struct, kw_only=True):
 
 
 class ExplainedPoint(msgspec.Struct, kw_only=True):
-    """A strategy's predicted ms with its range, the terms of which it is the sum, and the values that move it most."""
+    """A strategy's predicted ms with its range, the terms of which it is the sum, and the values that move it most.
+
+    exact_low, exact_high: the range that is left if every value of the platform is exact. widest: the term that has
+    most of that range; '' if none is left.
+    """
 
     strategy: str
     ms: float
@@ -37,6 +41,9 @@ class ExplainedPoint(msgspec.Struct, kw_only=True):
     high: float
     terms: list[PredictedTerm]
     values: list[ValueEffect]
+    exact_low: float
+    exact_high: float
+    widest: str
 
 
 class FastestPart(msgspec.Struct, kw_only=True):
