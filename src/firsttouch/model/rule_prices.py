@@ -219,6 +219,8 @@ def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
         known = platform.curve(name) if platform.has(name) else _stream(platform, device, "gpu", allocator)
         if known is not None and known.of(1 << 30).value > _usual_pass(platform, device).of(1 << 30).value:
             return known
+        if platform.has("device.coherence") and not _caching(platform, device, allocator).gpu:
+            return _usual_pass(platform, device)  # each use of a line goes to memory, as those across a link do
     raise Unmeasured("kernels use this memory as fast as the device's usual memory, as far as is known")
 
 
