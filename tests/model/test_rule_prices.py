@@ -51,8 +51,8 @@ def test_a_price_by_a_rule_rests_on_the_values_that_it_takes() -> None:
 
 
 def test_a_value_that_a_rule_needs_has_no_default() -> None:
-    with pytest.raises(MissingValue, match=r"kfd\.major"):
-        prices("mi250x", xnack="1").gpu_touch("malloc")
+    with pytest.raises(MissingValue, match=r"ats\.counter_moves"):
+        prices("p9-volta", {"driver.counters": "on"}).counter_moves("managed")
     with pytest.raises(Unmeasured):
         prices("mi300a").counter_moves("malloc")
 
@@ -83,3 +83,16 @@ def test_kernels_wait_for_memory_with_small_translations(strategy: str, slower: 
     """MI300A, Sec. IV-B: 3.5 TB/s in memory of hipMalloc, 2.1 to 2.2 in page-locked memory, 0.1 in static variables."""
     terms = estimate(program("cpu", 3), STRATEGIES[strategy], prices("mi300a"))
     assert (used(terms, "memory by the GPU") == 3) == slower
+
+
+@pytest.mark.parametrize(
+    ("strategy", "xnack", "moved", "across"),
+    [("managed", "1", 1, 0), ("managed", "0", 0, 3), ("system", "1", 1, 0), ("pinned", "1", 0, 3)],
+)
+def test_pages_of_an_amd_gpu_with_its_own_memory_move_if_faults_resume(
+    strategy: str, xnack: str, moved: float, across: float
+) -> None:
+    """kfd_migrate.c; without XNACK managed memory is page-locked host memory."""
+    terms = estimate(program("cpu", 3), STRATEGIES[strategy], prices("mi250x", xnack=xnack))
+    assert used(terms, "faults of the GPU on pages that are on the CPU") == moved
+    assert used(terms, "across the link") == across

@@ -215,6 +215,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("ats.counter_moves", "rate", "rate at which access counters move pages while kernels run", 1e-6, 1e5),
     _P("kfd.major", "frequency", "pages that faults of the GPU make", 1e-9, 1),
     _P("kfd.minor", "frequency", "pages that faults of the GPU map and the CPU made", 1e-9, 1),
+    _P("kfd.window", "time", "fault that moves 2 MiB between the memories, without its bytes", 0, 1e9),
     _P("kfd.call", "time", "call that allocates memory at once, without its pages", 0, 1e9),
     _P("fragment.<allocator>", "ratio", "order of the translations of memory: 2 to its power pages of 4 KiB", 0, 31),
     _P("device.walk", "time", "what one translation that misses adds to a kernel that streams", 0, 1e6),

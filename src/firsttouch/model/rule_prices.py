@@ -15,6 +15,7 @@ from firsttouch.model.rules import ats, kfd
 from firsttouch.model.rules.access_counters import MovedMemory, Translation, counters_migrate
 from firsttouch.model.rules.integrated import CacheCoherence, MemoryCaching, SharedMemory, caching
 from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.values import ALWAYS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 NOTHING = Price((0.0, 1.0), (Time(), Time()), ())
@@ -80,8 +81,9 @@ def _host_touch(platform: Platform, device: DeviceInfo, pages: str, threads: str
 
 
 def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator: str) -> Price | None:
-    """Plain memory is freed page by page, wherever its pages are."""
-    if not is_plain_host(allocator) or not platform.has("host.free_page"):
+    """Plain memory is freed page by page, wherever its pages are, and to AMD's driver managed memory is plain too."""
+    plain = is_plain_host(allocator) or (_family(platform) == "kfd" and _entry(device, allocator).managed)
+    if not plain or not platform.has("host.free_page"):
         return None
     return _line(platform, {"host.free_page": 1 / platform.quantity("host.page").value}, {})
 
@@ -91,7 +93,8 @@ def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator:
 
 def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     if _family(platform) == "kfd":
-        return _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
+        own = not device.capabilities.shares_host_memory
+        return _window(platform) if own else _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
     if _family(platform) == "none":
         raise Unmeasured("pages are there before a kernel begins, since its faults bring none")
     if is_plain_host(allocator) and platform.flag("driver.ats"):
@@ -109,16 +112,38 @@ def _ats_touch(platform: Platform) -> Price:
 def _gpu_fault(platform: Platform, device: DeviceInfo, *rest: str) -> Price | None:
     """Pages that the CPU made are mapped where they are, on a chip that shares memory."""
     if not device.capabilities.shares_host_memory:
-        return None
+        return _window(platform, "link.h2d") if _family(platform) == "kfd" else None
     if _family(platform) == "kfd":
         return _line(platform, {}, {"kfd.minor": 1 / kfd.PAGE_BYTES})
     return NOTHING if _family(platform) == "none" else None
 
 
+def _window(platform: Platform, link: str = "") -> Price:
+    """A fault of AMD's driver moves an aligned window to the memory of the agent that touched it, over the link."""
+    window = kfd.PAGE_BYTES << kfd.WINDOW_ORDER
+    return _line(platform, {"kfd.window": 1 / window}, {link: 1} if link else {})
+
+
+def _by_windows(link: str) -> Callable[..., Price | None]:
+    def rule(platform: Platform, device: DeviceInfo, *rest: str) -> Price | None:
+        moves = _family(platform) == "kfd" and not device.capabilities.shares_host_memory
+        return _window(platform, link) if moves else None
+
+    return rule
+
+
+def _moving_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """The CPU's first touch of memory that AMD's driver moves is that of plain memory."""
+    return _host_touch(platform, device, "base", "all") if _family(platform) == "kfd" else None
+
+
 def _isolated_fault(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     """One fault alone, where a chip shares memory: a page that nobody has touched."""
     if not device.capabilities.shares_host_memory:
-        return None
+        if _family(platform) != "kfd":
+            return None
+        time = _time(platform.quantity("kfd.window"))
+        return Price((1.0, ALWAYS), (time, time), (platform.quantity("kfd.window").ground,))
     if _family(platform) == "none":
         return NOTHING
     known = platform.quantity("lone_fault.gpu-major")
@@ -224,6 +249,14 @@ def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
     raise Unmeasured("kernels use this memory as fast as the device's usual memory, as far as is known")
 
 
+def _own_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
+    """Plain memory whose pages move is in the device's memory when kernels use it. Each byte is read and written."""
+    if not _entry(device, allocator).migrates_on_fault:
+        return None
+    usual = _usual_pass(platform, device)
+    return Price(usual.sizes, tuple(time.times(2) for time in usual.times), usual.grounds)
+
+
 def _usual_pass(platform: Platform, device: DeviceInfo) -> Price:
     return platform.curve("device.bandwidth")
 
@@ -234,6 +267,10 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "gpu_touch": _gpu_touch,
     "gpu_fault": _gpu_fault,
     "isolated_fault": _isolated_fault,
+    "moving_touch": _moving_touch,
+    "cpu_fault": _by_windows("link.d2h"),
+    "prefetch": _by_windows("link.h2d"),
+    "prefetch_back": _by_windows("link.d2h"),
     "allocation": _allocation,
     "cpu_remote": _cpu_remote,
     "counter_moves": _counter_moves,
@@ -242,4 +279,5 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "stream": _stream,
     "slow_pass": _slow_pass,
     "usual_pass": _usual_pass,
+    "own_pass": _own_pass,
 }

@@ -195,8 +195,10 @@ class FirstTouchPricing(InPlace):
 
 def moves(entry: AllocatorInfo, device: DeviceInfo) -> bool:
     """Whether the driver moves pages of an allocator on faults, between memories of which the device has one."""
-    apart = not device.capabilities.shares_host_memory
-    return bool(apart and (memory_of(entry) == "migrating" or moves_pages(entry)))
+    if device.capabilities.shares_host_memory:
+        return False
+    stated = moves_pages(entry)
+    return entry.migrates_on_fault or (memory_of(entry) == "migrating" if stated is None else stated)
 
 
 def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -> type[Pricing]:
@@ -207,4 +209,4 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
         return OneMemoryPricing
     if moves(entry, device):
         return ReachedMoving if device.facts.get("directManagedMemAccessFromHost") else Moving
-    return FirstTouchPricing if is_plain_host(entry.name) and not entry.migrates_on_fault else InPlace
+    return FirstTouchPricing if is_plain_host(entry.name) else InPlace

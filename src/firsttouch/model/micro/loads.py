@@ -155,9 +155,12 @@ def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
 def _shared(
     platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: int
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
-    """The rate in the one memory of an integrated chip, of which caches may not hold all kinds."""
+    """The rate in the one memory of an integrated chip, of which caches may not hold all kinds. A kernel that streams
+    through arrays beyond its caches uses nothing again that they would have held.
+    """
     cached = platform.curve("host.bandwidth" if agent == "cpu" else "device.bandwidth")
-    more = rule_price(platform, device, "uncached", agent, allocator)
+    reuses = agent == "cpu" or platform.word("device.coherence") != "none"
+    more = rule_price(platform, device, "uncached", agent, allocator) if reuses else None
     time = cached.of(nbytes) + (more.of(nbytes) if more else Time())
     return *rate(nbytes, time), (*cached.grounds, *(more.grounds if more else ()))
 
