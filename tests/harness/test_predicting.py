@@ -78,3 +78,11 @@ def test_what_crosses_the_link_rests_on_the_profile() -> None:
         "take what they took" in text for text in assumptions(terms["use of pinned memory across the link"].grounds)
     )
     assert not any("atomics" in what for what in terms)
+
+
+@pytest.mark.parametrize("strategy", ["explicit", "managed"])
+def test_one_thread_takes_longer_to_initialise(strategy: str) -> None:
+    """On an H200's host one thread touched new pages at a sixth of the rate of 16, and computes at a sixteenth."""
+    one, all_threads = (predicted("hotspot", strategy, initialise=who).counters for who in ("single", "parallel"))
+    assert 4 < one["phase_initialise_ms"] / all_threads["phase_initialise_ms"] < 17
+    assert one["phase_compute_ms"] == all_threads["phase_compute_ms"]

@@ -18,11 +18,15 @@ STREAMS = "the CPU's code in initialise streams through the bytes that it declar
 class ProfiledComputing:
     """Kernels that were measured elsewhere, and a CPU that streams, or takes what was measured elsewhere.
 
-    kernels: None if they were not measured. notes: what is not in the times, in sentences.
+    kernels: None if they were not measured. notes: what is not in the times, in sentences. initialise_threads: as in
+    Computing.
     """
 
-    def __init__(self, platform: Platform, kernels: Kernels | None, notes: Iterable[str] = ()) -> None:
-        self.kernels, self.notes = kernels, dict.fromkeys(notes)
+    def __init__(
+        self, platform: Platform, kernels: Kernels | None, notes: Iterable[str] = (), initialise_threads: int = 0
+    ) -> None:
+        self.kernels, self.notes, self.initialise_threads = kernels, dict.fromkeys(notes), initialise_threads
+        self._processors = platform.quantity("host.processors").value
         self._stream = platform.curve("host.bandwidth").assuming(STREAMS)
         self.grounds: Sequence[Ground] = kernels.grounds if kernels else ()
         self._profile = Price((0.0, 1.0), (Time(), Time()), tuple(self.grounds))
@@ -60,14 +64,20 @@ class ProfiledComputing:
         """
         if self.kernels is not None:
             try:
-                time = self.kernels.cpu_time(launch, pricing.phase)
+                time = self.kernels.cpu_time(launch, pricing.phase).times(self._longer(pricing, launch))
                 pricing.terms.add(pricing.phase, CPU_CODE, self._profile, declared, time)
                 return
             except NoProfile as missing:
                 if pricing.phase == "compute" and launch.by == "kernel":
                     self.notes[str(missing)] = None
         if pricing.phase == "initialise" or (self.kernels is not None and launch.by == "kernel"):
-            pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared)
+            time = self._stream.of(declared).times(self._longer(pricing, launch))
+            pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared, time)
+
+    def _longer(self, pricing: Pricing, launch: Launch) -> float:
+        """How many times as long a launch takes whose work fewer threads share."""
+        fewer = pricing.phase == "initialise" and launch.by == "kernel" and self.initialise_threads
+        return max(1.0, self._processors / self.initialise_threads) if fewer else 1.0
 
 
 def _of(time: Time) -> tuple[float, float, float]:

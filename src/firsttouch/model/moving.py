@@ -157,8 +157,8 @@ class Moving(Pricing):
         on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
         moved = on_gpu.bytes_in(start, end) - (0 if step.writes else copied.bytes_in(start, end))
         if new := missing_in_both(on_cpu, on_gpu, start, end):
-            view = self.current.by == "view"
-            price = self.prices.host_touch(parallel=False) if view else self.prices.moving_touch(self.name)
+            by_all = self.prices.moving_touch
+            price = by_all(self.name) if self.parallel else self.prices.host_touch(parallel=False)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
         if moved > 0 and self._is_small(buffer):
             self.terms.counts["turns", buffer] += 1

@@ -81,7 +81,7 @@ def predict(
         MissingValue: the platform lacks a value that the prediction needs.
         Unsupported: the strategy cannot run this program there, or the model does not cover it.
     """
-    computing, clock = ProfiledComputing(platform, kernels, notes), Clock()
+    computing, clock = ProfiledComputing(platform, kernels, notes, settings.initialise_threads), Clock()
     rules = counting_settings(platform, settings)
     try:
         pricing = priced(

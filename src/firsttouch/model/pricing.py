@@ -31,9 +31,13 @@ NO_ACCESS = Access(0, 0, 0, False, False)
 
 
 class Computing(Protocol):
-    """What the kernels and the CPU's code of a program take, beside what its memory does; and what that rests on."""
+    """What the kernels and the CPU's code of a program take, beside what its memory does.
+
+    grounds: what that rests on. initialise_threads: of the CPU in the phase initialise; 0: all.
+    """
 
     grounds: Sequence[Ground]
+    initialise_threads: int
 
     def launch(self, pricing: Pricing, launch: Launch) -> None:
         """Add the terms of a launch, after those of its accesses."""
@@ -198,6 +202,12 @@ class Pricing(Replay):
     def use_by_cpu(self, step: steps.Use) -> None:
         self.touch_host(step.buffer, step.start, step.end)
 
+    @property
+    def parallel(self) -> bool:
+        """Whether all threads of the CPU carry out the current launch."""
+        one = self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
+        return self.current.by != "view" and not one
+
     def use_by_gpu(self, step: steps.Use) -> None:
         raise NotImplementedError
 
@@ -215,7 +225,7 @@ class Pricing(Replay):
         """The CPU's first touch of plain host memory."""
         present = self.present[buffer]
         if new := (end - start) - present.bytes_in(start, end):
-            price = self.prices.host_touch(parallel=self.current.by != "view")
+            price = self.prices.host_touch(parallel=self.parallel)
             self.terms.add(self.phase, "first touch of host pages by the CPU", price, new)
             present.add(start, end)
 
