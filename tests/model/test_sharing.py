@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from sharing_programs import program, used
+from sharing_programs import SIZE, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
-from firsttouch.model.estimate import estimate
+from firsttouch.model.estimate import estimate, priced
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
 from firsttouch.workspace.declarations import Agent
@@ -57,6 +57,15 @@ def test_access_counters_move_pages_while_kernels_use_them(rate: float, remote: 
     assert used(terms, "use of malloc memory across the link") == pytest.approx(remote, rel=0.05)
     assert used(terms, "access counters") <= 1
     assert [0 < term.low < term.ms for term in terms if "access counters" in term.what] == [True]
+
+
+@pytest.mark.parametrize(("room", "remote"), [(SIZE, 0), (SIZE // 4, 4 * 0.75)])
+def test_pages_for_which_the_gpu_has_no_room_are_used_across_the_link(room: int, remote: float) -> None:
+    """Nothing is evicted, and access counters move nothing more."""
+    prices = TablePrices("gh200", {**RATES, "counter_moves": 0.01})
+    pricing = priced(program("gpu", 3, None), STRATEGIES["system"], prices, capacity=room)
+    assert used(pricing.terms.terms(), "use of malloc memory across the link") == remote
+    assert used(pricing.terms.terms(), "first touch of new pages by the GPU") == 1
 
 
 def test_what_the_counters_do_not_move_stays_remote() -> None:

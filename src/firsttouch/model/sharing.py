@@ -14,7 +14,7 @@ from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
 from firsttouch.workload.program import Launch, Program
 from firsttouch.workload.replay import Prepared
 from firsttouch.workspace import steps
@@ -127,14 +127,48 @@ class FirstTouchPricing(InPlace):
     """Memory of the host's page tables, which a GPU with memory of its own uses too: a page is in the memory of the
     agent that touched it first, and the other agent uses it across the link. Access counters may move it to the GPU.
 
-    on_gpu: the bytes of each buffer whose pages are in the GPU's memory.
+    on_gpu: the bytes of each buffer whose pages are in the GPU's memory. Where that has no room, pages are made in the
+    host's (populate_on_cpu_alloc_failures in uvm_ats_faults.c), and nothing leaves it. capacity: bytes of it that these
+    pages and the device's arrays may have; None: all.
     """
 
-    def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
+    def __init__(
+        self,
+        program: Program,
+        strategy: Strategy,
+        prices: Prices,
+        entry: AllocatorInfo,
+        *,
+        capacity: int | None = None,
+        **how: Any,
+    ) -> None:
         super().__init__(program, strategy, prices, entry, **how)
+        all_bytes = as_number(prices.device.facts.get("memory_bytes"))
+        self._capacity = all_bytes if capacity is None else float(capacity)
+        self._arrays = 0
         self.page = int(prices.machine.facts.get("memory", {}).get("page_bytes") or SMALLEST_PAGE)
         self.on_gpu = [Ranges() for _ in program.blocks]
         self.page_maps.append(self.on_gpu)
+
+    def allocate(self, step: steps.Allocate) -> None:
+        super().allocate(step)
+        self._arrays += self._on_device(step)
+
+    def free(self, step: steps.Free) -> None:
+        super().free(step)
+        self._arrays -= self._on_device(step)
+        self.on_gpu[step.buffer].clear()
+
+    def _on_device(self, step: steps.Allocate | steps.Free) -> int:
+        entry = self.device.allocator(step.allocator)
+        return step.nbytes if entry is not None and memory_of(entry) == "device" else 0
+
+    def _room(self) -> int:
+        """The bytes of whole pages for which the GPU's memory has room."""
+        if self._capacity is None:
+            return sum(block.nbytes for block in self.program.blocks)
+        free = self._capacity - self._arrays - sum(pages.total() for pages in self.on_gpu)
+        return max(0, int(free)) // self.page * self.page
 
     def use_by_cpu(self, step: steps.Use) -> None:
         start, end = self._pages(step)
@@ -155,7 +189,10 @@ class FirstTouchPricing(InPlace):
                 self.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.strategy.allocator), new
             )
         for first, last in on_cpu.missing(start, end):
-            on_gpu.add(first, last)
+            for gap_first, gap_last in on_gpu.missing(first, last):
+                fits = min(gap_last, gap_first + self._room())
+                on_gpu.add(gap_first, fits)
+                on_cpu.add(fits, gap_last)
         for first, last in on_cpu.common(step.start, step.end):
             during = self.use_across_the_link(step._replace(start=first, end=last))
             self._count(step.buffer, first, last, during)
@@ -173,6 +210,7 @@ class FirstTouchPricing(InPlace):
         whole, last = moves.of(end - start), end
         if during.value < whole.value:
             last = (start + int((end - start) * during.value / whole.value)) // self.page * self.page
+        last = min(last, start + self._room())
         if last > start:
             self.present[buffer].remove(start, last)
             self.on_gpu[buffer].add(start, last)
