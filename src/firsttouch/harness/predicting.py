@@ -56,7 +56,7 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     counters: dict[str, Scalar] = {f"phase_{name}_ms": time.value for name, time in prediction.phases.items()}
     before = phases_before_work(program.declarations)
     counters["without_initialise_ms"] = sum(t.value for name, t in prediction.phases.items() if name not in before)
-    counters |= _gpu_times(prediction, kernel_times.are_wanted(factors))
+    counters |= _gpu_times(prediction, kernel_times.are_wanted(factors)) if kernels is not None else {}
     counters["footprint_bytes"] = app.footprint(params)
     counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
     recorded = factors.get("events") == "on"
@@ -70,19 +70,15 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
 
 
 def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
-    """The time of the work of the device without copies to it, and that of kernels if it is wanted; neither if kernels
-    were not measured.
-    """
+    """The time of the work of the device without copies to it, and that of kernels if it is wanted."""
     from firsttouch.model.computing import KERNELS
     from firsttouch.model.pricing import COPY_IN
 
-    kernels = [term.ms for term in prediction.terms if term.what == KERNELS]
-    if not kernels:
-        return {}
+    kernels = sum(term.ms for term in prediction.terms if term.what == KERNELS)
     compute = prediction.phases["compute"].value
     copies = sum(t.ms for t in prediction.terms if t.phase == "compute" and t.what.startswith(COPY_IN))
     times: dict[str, Scalar] = {"gpu_ms": compute - copies}
-    return times | ({"kernel_ms": sum(kernels), "kernel_compute_ms": compute} if of_kernels else {})
+    return times | ({"kernel_ms": kernels, "kernel_compute_ms": compute} if of_kernels else {})
 
 
 def _kernels(

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from firsttouch.errors import NotModelled, UsageError
-from firsttouch.model.computing import KERNELS
 from firsttouch.papers.beside import entries
 from firsttouch.papers.calls import PointsCall, call_of
 from firsttouch.papers.claims import Iterations, PaperClaim, Untestable
@@ -42,6 +41,8 @@ _PREDICTED = re.compile(r"^Predicted for [^ ]+( and [^ ]+)*: ")
 """What marks a sentence as that of a prediction, which all are here."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
+GPU_TIME = "gpu_ms"
+"""The counter that a predicted application has if the times of its kernels are known."""
 _TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")
 """How the names of an application's times begin that contain its kernels."""
 _SAMPLES = 2
@@ -223,7 +224,7 @@ def _run(claim: PaperClaim, points: PlatformPoints) -> Results:
 def _with_kernels(record: Record, metric: str) -> Record:
     """A record of an application. One without the times of its kernels has no time that contains them."""
     timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
-    known = record.experiment != APPLICATIONS or any(term.what == KERNELS for term in record.terms)
+    known = record.experiment != APPLICATIONS or GPU_TIME in record.counters
     if known or not timed or record.status != "ok":
         return record
     return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
