@@ -60,8 +60,25 @@ def devices(given: Given, text: str) -> Candidates:
     if stored:
         return stored
     if text.startswith(MODEL):
-        return {f"{MODEL}:{path.stem}": "" for path in sorted((_PACKAGE / "model/platforms").glob("*.json"))}
+        return {f"{MODEL}:{name}": "" for name in platforms(given, text)}
     return {**dict.fromkeys(listed_devices(Tree()), ""), f"{MODEL}:": "a machine that a platform file describes"}
+
+
+def platforms(given: Given, text: str) -> Candidates:
+    from firsttouch.model.platform_files import platform_names
+
+    return dict.fromkeys(platform_names(), "")
+
+
+def platform_values(given: Given, text: str) -> Candidates:
+    """NAME= for each value that has one name, or after the equals sign the words that it may be."""
+    from firsttouch.model.parameters import PARAMETERS
+
+    single = [known for known in PARAMETERS if not known.is_pattern]
+    words = {p.name: ("on", "off") if p.dimension == "flag" else p.words for p in single}
+    if "=" in text:
+        return _assigned({name: dict.fromkeys(known, "") for name, known in words.items()}, given, text)
+    return {f"{known.name}=": known.says for known in single}
 
 
 def allocators(given: Given, text: str) -> Candidates:
@@ -202,6 +219,9 @@ VALUES: Mapping[str, Callable[[Given, str], Candidates]] = {
     "sides": sides,
     "size": sizes,
     "strategy": strategies,
+    "what_if": platform_values,
+    "platforms name": platforms,
+    "validate names": platforms,
     "app sets": application_factors,
     "advise sets": settings,
     "schema name": schemas,
