@@ -53,8 +53,8 @@ PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kerne
 ALONE: Mapping[str, Scalar] = {"ranks": 1, "interface": "none", "buffers": "device"}
 """Factors of runs, and what an application that could share its work with others has of more. Runs that set more are
 another program, or on other memory."""
-Application: TypeAlias = Callable[[Params], Declares]
-Measured: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
+DeclaringApp: TypeAlias = Callable[[Params], Declares]
+TimeOfPoint: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
 """What was measured at a point, and the bytes that are declared for it."""
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 IDLE = 0.01
@@ -86,7 +86,7 @@ class _Found:
     iterations: float | None
 
 
-def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, Application]) -> KernelProfiles:
+def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, DeclaringApp]) -> KernelProfiles:
     """The profiles of applications that ran as they are now.
 
     Raises:
@@ -206,7 +206,7 @@ def _uses_host_memory(strategy: Strategy) -> bool:
     return not strategy.duplicated and is_common(strategy.allocator) and role(strategy.allocator) == "page-locked"
 
 
-def _found(device: str, source: str, app: Application, records: Sequence[Record]) -> _Found | None:
+def _found(device: str, source: str, app: DeclaringApp, records: Sequence[Record]) -> _Found | None:
     """A point from the records of one application with the same parameters. None if there is nothing in them, or if
     the application does not take these parameters any more.
     """
@@ -285,7 +285,7 @@ def _spreads(profiles: Sequence[Sequence[KernelPoint]]) -> dict[Literal["kernels
     }
 
 
-def _spread(profiles: Iterable[tuple[Sequence[KernelPoint], Measured]]) -> RateSpread:
+def _spread(profiles: Iterable[tuple[Sequence[KernelPoint], TimeOfPoint]]) -> RateSpread:
     repeats, one, two = list[float](), list[float](), list[float]()
     for points, measured_of in profiles:
         rates: dict[str, dict[int, list[float]]] = {}

@@ -106,7 +106,7 @@ class KernelProfiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Crossings:
+class LinkTraffic:
     """How many bytes cross the link for each that kernels declare of buffers in memory of the host. at_most: they take
     hardly longer in memory of the host than in their own, so that fewer may cross.
     """
@@ -129,7 +129,7 @@ class Kernels:
 
     name: str
     per_byte: Time | None
-    crossings: Crossings | None
+    crossings: LinkTraffic | None
     cpu_per_byte: Time | None
     begin_per_byte: Time | None
     rounds: int
@@ -313,7 +313,7 @@ class _On:
         crossings = None
         if crossing is not None:
             at_most = _hides_link(_near(size, across))
-            crossings = Crossings(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
+            crossings = LinkTraffic(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
         points = next(near for p in (own, across, begin) if (near := _near(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
