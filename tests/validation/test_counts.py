@@ -46,6 +46,11 @@ def test_cpu_page_faults_are_those_that_the_driver_recorded() -> None:
     assert sum(abs(counted - recorded) <= BORDERS_RACE * recorded for counted, recorded in pairs) >= 18
 
 
+def test_code_that_writes_here_and_there_faults_more_often_in_a_block() -> None:
+    (point,) = [p for p in with_events() if p.application == "graph500_bfs"]
+    assert point.counted["um_cpu_faults"] == pytest.approx(point.recorded("um_cpu_faults"), rel=0.1)
+
+
 def test_prefetches_move_what_the_driver_recorded() -> None:
     assert all(p.counted["um_h2d_prefetch_bytes"] == p.recorded("um_h2d_prefetch_bytes") for p in with_events()[:10])
 

@@ -56,11 +56,12 @@ class Graph500Bfs(App):
     def initialise(self, cpu: Cpu, gpu: Gpu) -> None:
         edges = self.factor * self.n
         graph = (edges, self.n.bit_length() - 1, self.col.key)
-        cpu.launch("kronecker_deal", self.cursors, self.col, *graph, 0, over=edges, writes=[self.cursors, self.col])
+        deal = ("kronecker_deal", self.cursors, self.col, *graph)
+        cpu.launch(*deal, 0, over=edges, writes=[self.cursors, self.col], scattered=[self.col])
         cursors = cpu.updates(self.cursors).reshape(CHUNKS, -1)
         counts = cursors.T.ravel()
         cursors[:] = (np.cumsum(counts) - counts).reshape(-1, CHUNKS).T
-        cpu.launch("kronecker_deal", self.cursors, self.col, *graph, 1, over=edges, writes=[self.col])
+        cpu.launch(*deal, 1, over=edges, writes=[self.col], scattered=[self.col])
         ends = cpu.reads(self.cursors).reshape(CHUNKS, -1)[-1]
         first, begin, size = 0, 0, self.n // len(ends)
         cpu.writes(self.row[0:1])[0] = 0

@@ -9,7 +9,7 @@ from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Kind, shares
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.units import parse_size
-from firsttouch.workload.program import Access, Launch
+from firsttouch.workload.program import RANDOM, Access, Launch
 from firsttouch.workspace import steps
 from firsttouch.workspace.agents import SMALL_LAUNCH
 from firsttouch.workspace.guidance import BY_ITSELF, Placement
@@ -18,8 +18,6 @@ SLICES = 256
 """Parts into which the accesses of a kernel are cut where they compete for memory, so that buffers take turns."""
 LEAST_SLICE = 4 * BLOCK_BYTES
 """The least bytes of a slice of the largest access."""
-RANDOM = "random"
-"""A touch of all bytes in no order (experiment migration)."""
 NO_LAUNCH = Launch("cpu", ())
 NO_ACCESS = Access(0, 0, 0, False, False)
 SPARSE = "per-"

@@ -22,6 +22,7 @@ from firsttouch.units import format_size
 from firsttouch.workers.protocol import describe
 from firsttouch.workload.host_items import items_of
 from firsttouch.workload.program import (
+    RANDOM,
     Access,
     AwaitAll,
     Block,
@@ -91,6 +92,8 @@ class _Recorder(Workspace):
         """What is recorded: of a phase, and of each loop that has begun."""
         self._recent: list[Launch] = []
         """The last launches of the innermost list, which are not in it yet."""
+        self._scattered: set[int] = set()
+        """The arrays that the launch that is being declared goes through in no order."""
         self._passes: dict[int, float] = {}
         """What the launch that is being declared says of arrays, by their numbers."""
         self._accesses: list[Access] = []
@@ -105,6 +108,9 @@ class _Recorder(Workspace):
 
     def declare_passes(self, passes: Mapping[Array, float]) -> None:
         self._passes = {array.number: times for array, times in passes.items()}
+
+    def declare_scattered(self, arrays: Sequence[Array]) -> None:
+        self._scattered = {array.number for array in arrays}
 
     def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
         """One more access of the launch that is being declared."""
@@ -138,6 +144,9 @@ class _Recorder(Workspace):
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
             self._updates.clear()
+        if self._scattered:
+            accesses = [replace(a, spread=RANDOM) if a.block in self._scattered else a for a in accesses]
+            self._scattered = set()
         if items:
             accesses = [replace(a, rows=self._rows(a, items)) for a in accesses]
         launch = Launch(agent, tuple(accesses), by, kernel, threads, at_once, items)

@@ -16,6 +16,8 @@ from firsttouch.errors import UsageError
 from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Role
 
 SCHEMA: Final = "firsttouch-program/1"
+RANDOM = "random"
+"""The spread of an access that takes all bytes in no order."""
 LONGEST_BODY = 64
 """The most items of a repeat that is found without being told that a loop begins."""
 

@@ -214,9 +214,11 @@ class Cpu(_Agent):
         updates: Sequence[ByteRange] = (),
         writes: Sequence[ByteRange] = (),
         concurrent_with_gpu: bool = False,
+        scattered: Sequence[Array] = (),
     ) -> None:
         """Run a kernel over about `over` items and return when it has ended.
 
+        scattered: arrays whose bytes each thread takes here and there, not in order; for predictions.
         concurrent_with_gpu: run while GPU kernels use the same bytes, without waiting for them. The application then
         orders the accesses of both agents itself.
 
@@ -228,6 +230,7 @@ class Cpu(_Agent):
         file, entry = self._entry(kernel, arguments)
         if self.in_turns:
             self.workspace.wait()
+        self.workspace.declare_scattered(scattered)
         if not concurrent_with_gpu:
             self._declare(entry, arguments, reads, updates, writes)
         self._run(file, entry, arguments, over, concurrent_with_gpu)

@@ -163,6 +163,9 @@ class Workspace:
         """Prepare for bytes of a message to leave a buffer of the role `exchange`, or to arrive in it."""
         self._play(self.ledger.lend(byte_range.array.number, byte_range.start, byte_range.end, arrives=arrives))
 
+    def declare_scattered(self, arrays: Sequence[Array]) -> None:
+        """Arrays that the next launch of the CPU goes through in no order. A dry run records it."""
+
     def declare_passes(self, passes: Passes) -> None:
         """How often the GPU's next launch takes the bytes of arrays from memory."""
         self._in_part = {array for array, times in passes.items() if times < 1 or isinstance(times, Scattered)}
