@@ -96,3 +96,11 @@ def test_pages_of_an_amd_gpu_with_its_own_memory_move_if_faults_resume(
     terms = estimate(program("cpu", 3), STRATEGIES[strategy], prices("mi250x", xnack=xnack))
     assert used(terms, "faults of the GPU on pages that are on the CPU") == moved
     assert used(terms, "across the link") == across
+
+
+def test_locking_less_than_a_page_takes_as_long_as_a_page():
+    prices = PlatformPrices(load_platform("gh200"))
+    for call in ("allocate", "free"):
+        price = prices.allocation("pinned", call)
+        assert price.of(64) == price.of(1 << 16)
+        assert price.of(1 << 17).value == pytest.approx(2 * price.of(64).value)

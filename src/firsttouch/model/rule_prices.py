@@ -169,11 +169,13 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
 
 
 def _page_locking(platform: Platform, call: str) -> Price:
-    """Each of the host's pages is made, cleared, and locked for the device."""
+    """Each of the host's pages is made, cleared, and locked for the device; at least one is."""
     page = platform.quantity("host.page").value
     if call == "free":
-        return _line(platform, {"host.lock_page": 1 / page, "host.free_page": 1 / page}, {})
-    return _line(platform, {"host.fault": 1 / page, "host.lock_page": 1 / page}, {"host.zero": 1})
+        line = _line(platform, {"host.lock_page": 1 / page, "host.free_page": 1 / page}, {})
+    else:
+        line = _line(platform, {"host.fault": 1 / page, "host.lock_page": 1 / page}, {"host.zero": 1})
+    return Price((page,), (line.of(page),), line.grounds)
 
 
 # ---------------------------------------------------------------------------------------------------- use where it is
