@@ -66,3 +66,17 @@ def test_rounds_that_recur_in_pairs_are_counted_as_if_each_was_replayed() -> Non
     folded.run()
     every.run()
     assert folded.counters() == every.counters()
+
+
+@pytest.mark.parametrize(
+    ("release", "evicts_again"), [("550.54.15", False), ("550.40.07", True)], ids=["mapped", "not mapped"]
+)
+def test_pages_that_left_stay_mapped_where_counters_may_move_them(release: str, evicts_again: bool) -> None:
+    """Grace Hopper, Sec. 7: with too little memory the GPU uses pages that left it across the link, and none moves."""
+    platform = load_platform("gh200").changed({"driver.release": release})
+    few, many = (predicted(platform, 256 << 20, sweeps) for sweeps in (4, 12))
+    evicted, across = (
+        [sum(t.bytes for t in p.terms if what in t.what) for p in (few, many)] for what in (EVICTED, "across the link")
+    )
+    assert (evicted[1] > evicted[0]) == evicts_again
+    assert (across[1] > across[0]) != evicts_again

@@ -14,6 +14,7 @@ from firsttouch.model.managed import PageMoves
 from firsttouch.model.moving import Moving
 from firsttouch.model.page_steps import CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
+from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.records.schema import AllocatorInfo
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared
@@ -86,6 +87,7 @@ class Crowded(Moving):
         super().launch(launch, prepared)
 
     def _use_by_gpu(self, launch: Launch, uses: Sequence[tuple[steps.Use, Access]]) -> None:
+        self._price_remote(uses)
         counts = self._counted(launch, uses)
         for use, _ in uses:
             self.in_gpu[use.buffer].add(use.start, use.end)
@@ -97,6 +99,20 @@ class Crowded(Moving):
         if moved:
             price = self.prices.gpu_fault(self.name, reads_only=not any(use.writes for use, _ in uses))
             self.terms.add(self.phase, "faults of the GPU on pages that are on the CPU", price, moved)
+
+    def _price_remote(self, uses: Sequence[tuple[steps.Use, Access]]) -> None:
+        """Pages on the CPU that the GPU can access are used across the link."""
+        for use, access in uses:
+            pages = self.pages.memory.buffers[use.buffer]
+            first, end = use.start // BLOCK_BYTES, -(-use.end // BLOCK_BYTES)
+            there = sum((b - a) * (state.gpu_maps & ~state.gpu).bit_count() for a, b, state in pages.pieces(first, end))
+            nbytes = min(there * self.page, use.end - use.start) * access.passes
+            if nbytes:
+                used = [self.prices.remote("h2d", self.name)] if use.reads else []
+                used += [self.prices.remote("d2h", self.name)] if use.writes else []
+                price = max(used, key=lambda p: p.of(nbytes).value)
+                self.terms.add(self.phase, f"use of {self.name} memory across the link", price, nbytes)
+                self.crossed += price.of(nbytes)
 
     def use_by_cpu(self, step: steps.Use) -> None:
         counts = self._counted(self.current, [(step, self.access)])

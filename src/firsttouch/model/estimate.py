@@ -17,7 +17,7 @@ from firsttouch.model.crowded import Crowded
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.pricing import Pricing
-from firsttouch.model.sharing import moves, pricing_kind
+from firsttouch.model.sharing import FirstTouchPricing, moves, pricing_kind
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import as_number
 from firsttouch.workload.program import Program
@@ -80,6 +80,8 @@ def priced(
         kind, reason = Crowded, ""
         capacity = device.facts.get("memory_bytes") if crowded.capacity is None else crowded.capacity
         how["settings"] = replace(crowded, capacity=int(as_number(capacity) or 0))
+    elif crowded is not None and kind is FirstTouchPricing:
+        how["capacity"] = crowded.capacity
     pricing = kind(program, strategy, prices, entry, **how)
     try:
         pricing.run()

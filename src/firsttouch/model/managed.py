@@ -225,7 +225,7 @@ class ManagedMemory:
             waiting.appendleft((buffer, a + count, b))
         victims = self.buffers[buffer]
         for start, stop, state in [*victims.pieces(a, a + count)]:
-            after, counts = evict(state)
+            after, counts = evict(state, victims.kind)
             victims.assign(start, stop, after)
             evicted.add(counts, stop - start if counts.to_cpu else 0)
             self.gpu_bytes -= victims.bytes_of(start, stop)

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from firsttouch.model.rules.eviction import keeps_mapping
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
@@ -72,7 +73,8 @@ services and copies a block as its events show."""
 class Kind(NamedTuple):
     """What decides besides a block's state: its pages, the driver's rules, and what each agent reaches.
 
-    page: bytes. release: of the driver. coherent: whether the CPU can access the GPU's memory.
+    page: bytes. release: of the driver. coherent: whether the CPU can access the GPU's memory. maps_evicted: whether
+    the GPU can access pages that left its memory for others, where they are then (rules/eviction.py).
     """
 
     page: int
@@ -80,6 +82,7 @@ class Kind(NamedTuple):
     policy: Policy = Policy()
     coherent: bool = False
     threshold: int = THRESHOLD
+    maps_evicted: bool = False
 
     def reaches(self, agent: Agent) -> tuple[Agent, ...]:
         return ("cpu", "gpu") if agent == "gpu" or self.coherent else ("cpu",)
@@ -258,12 +261,17 @@ def migrate(state: BlockState, to: Agent, leaves: int, kind: Kind) -> tuple[Bloc
 
 
 @lru_cache(maxsize=1 << 12)
-def evict(state: BlockState) -> tuple[BlockState, Counts]:
-    """A block after the driver took it out of the GPU's memory: all its pages there go to the CPU's, mapped by nobody.
+def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
+    """A block after the driver took it out of the GPU's memory: all its pages there go to the CPU's, mapped by nobody
+    or by the GPU.
 
     Source: uvm_va_block.c, uvm_va_block_evict_chunks.
     """
-    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for=None)
+    counted = kind.maps_evicted
+    keeps = keeps_mapping(
+        accessed_by="gpu" in kind.policy.accessed_by, counts_accesses=counted, counters_enabled=counted
+    )
+    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None)
     return after._replace(held=False), counts
 
 

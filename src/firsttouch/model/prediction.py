@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from firsttouch.allocators.properties import memory_of
 from firsttouch.errors import Unsupported
@@ -18,7 +19,8 @@ from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.rules.access_counters import Translation, counters_enabled
+from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.records.timeline import MemoryCourse
@@ -117,9 +119,15 @@ def counting_settings(platform: Platform, settings: PredictionSettings) -> Count
     device = platform.device
     managed = any(a.managed and a.available and memory_of(a) == "migrating" for a in device.allocators)
     release = parse_release(platform.word("driver.release")) if managed and _is_uvm(platform) else ()
+    kind = Kind(
+        int(platform.quantity("host.page").value),
+        release,
+        coherent=_is_coherent(device),
+        maps_evicted=bool(release) and _maps_evicted(platform, release),
+    )
     return CountingSettings(
         int(platform.quantity("host.processors").value),
-        Kind(int(platform.quantity("host.page").value), release, coherent=_is_coherent(device)),
+        kind,
         capacity=settings.left,
         guidance=settings.guidance,
         place_scratch=settings.place_scratch,
@@ -130,6 +138,13 @@ def counting_settings(platform: Platform, settings: PredictionSettings) -> Count
 
 def _is_uvm(platform: Platform) -> bool:
     return platform.word("driver.family") == "uvm"
+
+
+def _maps_evicted(platform: Platform, release: Release) -> bool:
+    """Whether the GPU keeps access to managed pages that leave its memory for others."""
+    if not (platform.flag("driver.ats") and platform.flag("driver.counters")):
+        return False
+    return counters_enabled(release, cast(Translation, platform.word("driver.translation")))
 
 
 def _is_coherent(device: DeviceInfo) -> bool:

@@ -181,6 +181,12 @@ def _page_locking(platform: Platform, call: str) -> Price:
 # ---------------------------------------------------------------------------------------------------- use where it is
 
 
+def _remote(platform: Platform, device: DeviceInfo, direction: str, allocator: str) -> Price | None:
+    """Kernels use managed pages of the host at the rate of the link, as they use page-locked ones."""
+    entry = _entry(device, allocator)
+    return platform.curve(f"link.{direction}") if entry.managed and memory_of(entry) == "migrating" else None
+
+
 def _cpu_remote(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     """Raises Unmeasured where the CPU cannot use the GPU's memory."""
     if not platform.flag("driver.ats"):
@@ -274,6 +280,7 @@ _RULES: Mapping[str, Callable[..., Price | None]] = {
     "prefetch": _by_windows("link.h2d"),
     "prefetch_back": _by_windows("link.d2h"),
     "allocation": _allocation,
+    "remote": _remote,
     "cpu_remote": _cpu_remote,
     "counter_moves": _counter_moves,
     "uncached": _uncached,

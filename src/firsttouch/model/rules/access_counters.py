@@ -34,21 +34,28 @@ Translation = Literal["none", "arm", "ibm"]
 MovedMemory = Literal["system", "managed"]
 
 
+def counters_enabled(release: Release, translation: Translation) -> bool:
+    """Whether a release has access counters move pages by default, on a GPU that has counters.
+
+    Source: is_migration_enabled.
+    """
+    if translation == "arm" and is_since(release, UNSERVED_SINCE):
+        return is_since(release, ARM_SINCE)
+    return translation != "none"
+
+
 def counters_migrate(release: Release, translation: Translation, host_page: int, memory: MovedMemory) -> bool:
-    """Whether counters move pages of this memory by default, on a GPU that has counters.
+    """Whether counters that are enabled do move pages of this memory.
 
     Args:
         host_page: bytes of the host's base pages.
 
-    Source: is_migration_enabled, service_notifications and what they call.
+    Source: service_notifications and what it calls.
     """
-    if translation == "none":
+    if not counters_enabled(release, translation):
         return False
-    if is_since(release, UNSERVED_SINCE):
-        if translation == "arm" and not is_since(release, ARM_SINCE):
-            return False
-        if host_page == UNSERVED_PAGE:
-            return False
+    if host_page == UNSERVED_PAGE and is_since(release, UNSERVED_SINCE):
+        return False
     return memory == "managed" or is_since(release, SYSTEM_SINCE)
 
 
