@@ -316,7 +316,9 @@ def advise(
     return CommandResult(advice, lambda advice: advice.output())
 
 
-def fit(directories: Sequence[Path], *, out: Path, device: str | None, title: str) -> CommandResult[FitOutput]:
+def fit(
+    directories: Sequence[Path], *, out: Path, device: str | None, title: str, extends: str
+) -> CommandResult[FitOutput]:
     """Writes the prices of runs as a platform file."""
     from firsttouch.advice.advisor import choose_device
     from firsttouch.files import write_output
@@ -326,7 +328,7 @@ def fit(directories: Sequence[Path], *, out: Path, device: str | None, title: st
     from firsttouch.text import count, join_names
 
     runs = {str(directory): load_results(directory) for directory in directories}
-    content = fitted_platform(runs, choose_device([*runs.values()], device), title)
+    content = fitted_platform(runs, choose_device([*runs.values()], device), title, extends)
     write_output(out, file_text(content).encode())
     values = len(content["parameters"])
     summary = f"{out}: {count(values, 'value')} of {content['title']}, from {join_names([*runs])}."

@@ -94,6 +94,17 @@ def test_runs_of_one_machine_count_as_one(tmp_path: Path) -> None:
     assert whole.keys() == made.keys()
 
 
+def test_a_file_of_few_measurements_extends_a_platform(tmp_path: Path) -> None:
+    words = ("fit", "results/h200-profile-link", "--extends", "h200-pcie", "--device", "cuda:0")
+    assert call(*words, "--out", tmp_path / "made.json").returncode == 0
+    made, base = load_platform(str(tmp_path / "made.json")), load_platform("h200-pcie")
+    assert made.curve("prefetch.managed") == base.curve("prefetch.managed")
+    assert made.curve("copy.h2d.malloc") != base.curve("copy.h2d.malloc")
+    done = call("fit", "results/h100-quick", "--extends", "h200-pcie", "--out", tmp_path / "other.json")
+    assert done.returncode == 2
+    assert "describes NVIDIA H200, the runs are of NVIDIA H100" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("runs", "text"),
     [

@@ -26,6 +26,7 @@ from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
 from firsttouch.model.named import AGENTS, CALLS
 from firsttouch.model.pages import Kind
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
+from firsttouch.model.platform import load_platform
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
@@ -73,12 +74,15 @@ def _pooled(runs: Mapping[str, Results], device: DeviceInfo) -> list[Pool]:
     return pools
 
 
-def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str = "") -> dict[str, Any]:
+def fitted_platform(
+    runs: Mapping[str, Results], device: DeviceInfo, title: str = "", extends: str = ""
+) -> dict[str, Any]:
     """The content of a platform file.
 
-    runs: of machines with this device, each by what the file calls it.
+    runs: of machines with this device, each by what the file calls it. extends: the platform that has what these runs
+    have not measured; '' for none.
 
-    Raises UsageError: a run was predicted, or no run has a price of this device.
+    Raises UsageError: a run was predicted, no run has a price of this device, or `extends` describes another device.
     """
     for name, run in runs.items():
         if any(d.modelled for d in run.machine.devices):
@@ -94,11 +98,17 @@ def fitted_platform(runs: Mapping[str, Results], device: DeviceInfo, title: str 
     fitted |= _updates(pools, device)
     fitted |= _of_rules(pools, device, machine)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
+    parameters = {**_stated(machine, device, host, f"{first}/machine.json"), **fitted}
+    if extends:
+        base = load_platform(extends)
+        if base.device.title != device.title:
+            raise UsageError(f"--extends {extends} describes {base.device.title}, the runs are of {device.title}")
+        return {"title": title or base.title, "extends": extends, "parameters": parameters}
     return {
         "title": title or device.title,
         "device": _description(device),
         "host": _description(host) if host is not None else {},
-        "parameters": {**_stated(machine, device, host, f"{first}/machine.json"), **fitted},
+        "parameters": parameters,
     }
 
 
