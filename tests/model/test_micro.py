@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from firsttouch.errors import NotModelled
-from firsttouch.experiment.base import Measurement
+from firsttouch.errors import NotModelled, Unsupported
+from firsttouch.experiment.base import Experiment, Measurement
 from firsttouch.experiments import find_experiment
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.micro.passes import MigrationPasses, passes
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.records.reading import load_results
-from firsttouch.records.schema import Factors, Point
+from firsttouch.records.schema import DeviceInfo, Factors, Point
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RESULTS = Path(__file__).parents[2] / "results"
@@ -30,7 +32,7 @@ def predicted(
     """A point on a platform with further values. on: the part of its device's name after that of the platform."""
     entries = {}
     for name, value in values.items():
-        bounds = {"low": value["value"], "high": value["value"]} if isinstance(value.get("value"), int | float) else {}
+        bounds = {"low": value["value"], "high": value["value"]} if type(value.get("value")) in (int, float) else {}
         entries[name] = {**value, **bounds, "how": "assumed", "source": "a test"}
     file.write_text(json.dumps({"title": "a test", "extends": extends, "parameters": entries}))
     platform = load_platform(str(file))
@@ -51,6 +53,7 @@ COPY = {"direction": "h2d", "engine": "copy-engine", "allocator": "pinned", "oth
 WITHIN: Values = {"copy_within.device": {"value": 1500, "unit": "GB/s"}}
 CALL: Values = {"allocation.allocate.device": {"value": 2, "unit": "us"}}
 TOUCH: Values = {
+    "driver.ats": {"value": False},
     "host.page": {"value": 4, "unit": "KiB"},
     "host_touch.base.one": {"value": 1000 / 4096, "unit": "ns/B"},
     "host_touch.base.all": {"value": 100 / 4096, "unit": "ns/B"},
@@ -246,3 +249,31 @@ def test_events_of_migration_are_counted(tmp_path: Path) -> None:
     assert counters["on"]["prefetch_h2d_bytes"] == 64 * MIB
     assert counters["on"]["cpu_read_cpu_faults"] == 32 * 6
     assert "prefetch_h2d_bytes" not in counters["off"]
+
+
+def one_varied(experiment: Experiment, device: DeviceInfo) -> Iterator[Factors]:
+    """The first combination of the preset quick, and those that differ from it in one factor."""
+    factors = experiment.factors(device, "quick")
+    first = {factor.name: factor.values[0] for factor in factors}
+    for factor in factors:
+        for value in factor.values:
+            chosen = Factors({**first, factor.name: value})
+            if not (experiment.why_meaningless(chosen, device) or experiment.skip(chosen, device)):
+                yield chosen
+
+
+@pytest.mark.parametrize("name", ["gh200", "mi300a", "tk1", "kaveri"])
+def test_every_point_has_a_time_or_a_reason(name: str) -> None:
+    platform, predictions = load_platform(name), 0
+    for experiment in ("pagefault", "migration", "transfer", "allocation", "bandwidth", "faultcount", "accounting"):
+        known = find_experiment(experiment)
+        assert known is not None
+        for device in platform.devices[:2]:
+            for chosen in one_varied(known, device) if not known.supports(device) else ():
+                try:
+                    measurement = known.predict(Point(experiment, device.name, chosen), platform.under(chosen))
+                except Unsupported:
+                    continue
+                predictions += 1
+                assert 0 <= (measurement.low or 0) <= measurement.samples[0] <= (measurement.high or math.inf)
+    assert predictions > 20

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Measurement, Point
+from firsttouch.model.costs import Unmeasured
 from firsttouch.records.schema import DeviceInfo
 
 if TYPE_CHECKING:
@@ -15,6 +18,15 @@ if TYPE_CHECKING:
 
 def device_of(point: Point, platform: Platform) -> DeviceInfo:
     return next(device for device in platform.devices if device.name == point.device)
+
+
+@contextmanager
+def known_prices() -> Iterator[None]:
+    """Turns a price that is not known, and for which nothing stands, into the reason why a point is not predicted."""
+    try:
+        yield
+    except Unmeasured as missing:
+        raise NotModelled(str(missing)) from None
 
 
 def predicted(answer: Answer) -> Measurement:

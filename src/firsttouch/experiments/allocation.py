@@ -22,7 +22,7 @@ from firsttouch.analysis.findings import (
 from firsttouch.analysis.statistics import distinct, median_of
 from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
-from firsttouch.experiment.modelled import predicted
+from firsttouch.experiment.modelled import known_prices, predicted
 from firsttouch.experiment.presets import (
     SHORT,
     STANDARD,
@@ -183,13 +183,14 @@ class Allocation(Experiment):
         return Measurement.of(outcome)
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
-        answer = copies.calls(
-            PlatformPrices(platform),
-            allocator=point.text("allocator"),
-            call="allocate" if point["call"] == "allocate" else "free",
-            touched_by=TOUCHED.get(point.text("call")),
-            nbytes=point.size("size"),
-        )
+        with known_prices():
+            answer = copies.calls(
+                PlatformPrices(platform),
+                allocator=point.text("allocator"),
+                call="allocate" if point["call"] == "allocate" else "free",
+                touched_by=TOUCHED.get(point.text("call")),
+                nbytes=point.size("size"),
+            )
         return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:

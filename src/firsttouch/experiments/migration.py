@@ -30,7 +30,7 @@ from firsttouch.experiment.common import (
     unreachable,
 )
 from firsttouch.experiment.meanings import AGENTS, EVENTS, HARDWARE
-from firsttouch.experiment.modelled import device_of, predicted, usual_only
+from firsttouch.experiment.modelled import device_of, known_prices, predicted, usual_only
 from firsttouch.experiment.presets import (
     FULL,
     NOTHING,
@@ -420,7 +420,8 @@ class Migration(Experiment):
             updates=point["operation"] == "update",
             iterations=point.count("iterations"),
         )
-        measurement = predicted(passes(PlatformPrices(platform), asked, managed_kind(platform)))
+        with known_prices():
+            measurement = predicted(passes(PlatformPrices(platform), asked, managed_kind(platform), platform))
         measurement.counters |= _described(point.factors, device)
         if point["events"] == "on":
             measurement.counters |= recorded_moves(platform, asked)

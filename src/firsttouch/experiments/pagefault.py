@@ -24,7 +24,7 @@ from firsttouch.experiment.common import (
     allocator_names,
     unreachable,
 )
-from firsttouch.experiment.modelled import device_of, predicted
+from firsttouch.experiment.modelled import device_of, known_prices, predicted
 from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, exclude, leave_out, take
 from firsttouch.figures import Line
 from firsttouch.machine.hosts import usable_processors
@@ -259,17 +259,18 @@ class PageFault(Experiment):
         return Measurement.of(outcome, keep=kept, counters=counters)
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
-        answer = touches.first_touch(
-            platform,
-            PlatformPrices(platform),
-            device_of(point, platform),
-            scenario=point.text("scenario"),
-            allocator=point.text("allocator"),
-            page_size=point.text("page_size"),
-            page_bytes=int(platform.quantity(f"host.{PAGE_VALUES[point.text('page_size')]}").value),
-            pages=point.count("pages"),
-            threads=point.count("threads"),
-        )
+        with known_prices():
+            answer = touches.first_touch(
+                platform,
+                PlatformPrices(platform),
+                device_of(point, platform),
+                scenario=point.text("scenario"),
+                allocator=point.text("allocator"),
+                page_size=point.text("page_size"),
+                page_bytes=int(platform.quantity(f"host.{PAGE_VALUES[point.text('page_size')]}").value),
+                pages=point.count("pages"),
+                threads=point.count("threads"),
+            )
         return predicted(answer)
 
     def derive(self, records: Sequence[Record]) -> list[Record]:

@@ -37,7 +37,7 @@ from firsttouch.experiment.common import (
     unavailable,
     unreachable,
 )
-from firsttouch.experiment.modelled import predicted, usual_only
+from firsttouch.experiment.modelled import known_prices, predicted, usual_only
 from firsttouch.experiment.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
 from firsttouch.model.micro import copies
@@ -258,14 +258,15 @@ class Transfer(Experiment):
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
         usual_only(point, threads=0)
-        answer = copies.copies(
-            PlatformPrices(platform),
-            direction=point.text("direction"),
-            engine=point.text("engine"),
-            allocator=point.text("allocator"),
-            nbytes=point.size("size"),
-            whole=point["streams"] == 1 and point["chunk"] == 0,
-        )
+        with known_prices():
+            answer = copies.copies(
+                PlatformPrices(platform),
+                direction=point.text("direction"),
+                engine=point.text("engine"),
+                allocator=point.text("allocator"),
+                nbytes=point.size("size"),
+                whole=point["streams"] == 1 and point["chunk"] == 0,
+            )
         return predicted(answer)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:

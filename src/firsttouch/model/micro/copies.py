@@ -36,8 +36,11 @@ def _price(prices: NamedPrices, direction: str, engine: str, allocator: str) -> 
         return prices.copy(across, allocator)
     if across and engine == "kernel":
         return prices.remote(across, allocator)
-    if direction == "h2h" and engine == "cpu":
+    in_one_memory = prices.device.capabilities.shares_host_memory and across
+    if engine == "cpu" and (direction == "h2h" or in_one_memory):
         return prices.host_copy()
+    if direction == "d2d" and engine == "kernel":
+        return prices.own_pass(allocator)
     if direction == "d2d" and engine == "copy-engine":
         return prices.price("copy_within", allocator)
     raise NotModelled(f"{direction} copies by the engine {engine}")

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, is_plain_host, role
+from firsttouch.allocators.properties import (
+    caches_on_cpu,
+    common_allocator,
+    is_common,
+    is_main_of_device,
+    is_plain_host,
+    memory_of,
+    role,
+)
 from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
@@ -54,8 +62,8 @@ def at(curve: Price, nbytes: float) -> Time:
 
 def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: str, first: str, prefix: str) -> str:
     """The name of a value of memory that an agent uses: of the allocator, unless the file has none and the pages are in
-    the agent's own memory, because they move there, or because it touched them first. In the one memory of an
-    integrated chip it is that of the usual allocator of whose driver made the pages.
+    the agent's own memory, because they are host memory that the CPU caches, move there, or were touched by it first.
+    In the one memory of an integrated chip it is that of the usual allocator of whose driver made the pages.
     """
     name = f"{prefix}.{agent}.{allocator}"
     entry, capabilities = device.allocator(allocator), device.capabilities
@@ -63,8 +71,10 @@ def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: s
         # The GPU's driver spreads pages evenly over the memory's channels (Wahlgren et al., IISWC 2025, Sec. V-D).
         made = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
         return made if platform.has(made) else name
-    if platform.has(name) or entry is None or capabilities.shares_host_memory:
+    if platform.has(name) or entry is None or (capabilities.shares_host_memory and capabilities.runs_kernels):
         return name
+    if agent == "cpu" and memory_of(entry) == "host" and caches_on_cpu(allocator) is not False:
+        return f"{prefix}.cpu.{common_allocator('host')}"
     moves = entry.managed and capabilities.page_migration
     goes = agent == "gpu" or first == agent or must_move(entry, device)
     placed = is_plain_host(allocator) and entry.gpu == "direct" and first == agent

@@ -11,6 +11,7 @@ from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
+from firsttouch.model.micro.loads import stream
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
@@ -81,19 +82,21 @@ class MigrationPasses:
         )  # fmt: skip
 
 
-def passes(prices: NamedPrices, asked: MigrationPasses, kind: Kind | None = None) -> Answer:
+def passes(
+    prices: NamedPrices, asked: MigrationPasses, kind: Kind | None = None, platform: Platform | None = None
+) -> Answer:
     """All passes of a repetition with what prepares them, in ms, with the time of each as a counter. kind: of managed
-    memory, where its driver's rules are known.
+    memory, where its driver's rules are known. platform: where the prices are from, if from a file.
     """
     entry = prices.device.allocator(asked.allocator)
     assert entry is not None
     if prices.device.capabilities.shares_host_memory:
-        return _PassSum(prices, asked, kind).where_it_is()
+        return _PassSum(prices, asked, kind, platform).where_it_is()
     if memory_of(entry) == "device":
-        return _PassSum(prices, asked, kind).copied()
+        return _PassSum(prices, asked, kind, platform).copied()
     if _moves(entry):
-        return _PassSum(prices, asked, kind).moving()
-    return _PassSum(prices, asked, kind).across()
+        return _PassSum(prices, asked, kind, platform).moving()
+    return _PassSum(prices, asked, kind, platform).across()
 
 
 def managed_kind(platform: Platform) -> Kind | None:
@@ -136,7 +139,10 @@ def _moves(entry: AllocatorInfo) -> bool:
 
 
 class _PassSum:
-    def __init__(self, prices: NamedPrices, asked: MigrationPasses, kind: Kind | None) -> None:
+    def __init__(
+        self, prices: NamedPrices, asked: MigrationPasses, kind: Kind | None, platform: Platform | None
+    ) -> None:
+        self.platform = platform
         self.prices, self.asked, self.kind, self.sum = prices, asked, kind, Sum()
         self.counters: dict[str, Scalar] = {}
 
@@ -153,7 +159,17 @@ class _PassSum:
 
     def where_it_is(self) -> Answer:
         """Memory that both agents share: nothing moves."""
-        return self._answer(self._own(), Time())
+        asked, platform = self.asked, self.platform
+        if platform is None or asked.in_order or TOUCHES[asked.touch].shuffled:
+            return self._answer(self._own(), Time())
+        kernel = "copy" if asked.updates else "read"
+        moved = asked.lines_bytes * (2 if asked.updates else 1)
+        at = stream(
+            platform, platform.device, agent="gpu", allocator=asked.allocator, first=asked.starts_on, kernel=kernel,
+            nbytes=asked.lines_bytes, in_memory=True, threads=0,
+        )  # fmt: skip
+        time = Time(moved / at.value, moved / at.high, moved / at.low)
+        return self._answer((Price((0.0, 1.0), (Time(), time.times(1 / moved)), at.grounds), time), Time())
 
     def across(self) -> Answer:
         """Host memory that stays there: each pass crosses the link."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import cast
 
-from firsttouch.allocators.properties import memory_of, requested_pages
-from firsttouch.errors import NotModelled
+from firsttouch.allocators.properties import is_plain_host, memory_of, requested_pages
+from firsttouch.errors import NotModelled, Unsupported
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
@@ -52,6 +52,8 @@ def first_touch(
         total.add("", "first touch by the CPU", price, nbytes, time, pages)
     if scenario != "cpu":
         new = scenario == "gpu-major"
+        if not new and is_plain_host(allocator) and platform.flag("driver.ats"):
+            raise Unsupported("the GPU uses the host's page tables, so what the CPU has touched causes no fault")
         price = prices.gpu_touch(allocator) if new else prices.gpu_fault(allocator, reads_only=False)
         what = "first touch by the GPU" if new else "faults of the GPU on pages that the CPU touched"
         time = price.of(nbytes)
@@ -59,6 +61,8 @@ def first_touch(
             time = time.at_least(prices.isolated_fault(allocator))
         total.add("", what, price, nbytes, time, pages)
     value, low, high = (ms * 1e6 / pages for ms in total.total())
+    if value <= 0:
+        raise Unsupported("the GPU uses pages that are there without a fault")
     counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value}
     return Answer(value, low, high, counters, tuple(total.terms))
 
