@@ -148,7 +148,7 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
     ):
         machine, asked = checked_machine(store, devices), together(request)
         store.describe(machine, asked)
-        if said := conditions(machine.facts):
+        if not modelled and (said := conditions(machine.facts)):
             watcher.warn(f"this distorts what is measured: {'; '.join(said)}; firsttouch machine says more")
         retried, noted = store.to_retry(all_failures=options.retry), disturbed.DisturbedPoints()
         for selected, plan in zip(chosen, plans, strict=True):

@@ -19,7 +19,11 @@ TOOK_TURNS = "took turns"
 
 
 def measuring_conditions(machine: Machine, records: Sequence[Record]) -> list[str]:
-    """What distorts the values of a run, each in a few words: first what happened to its points, then its machine."""
+    """What distorts the values of a run, each in a few words: first what happened to its points, then its machine.
+    Nothing distorts predictions.
+    """
+    if any(device.modelled for device in machine.devices):
+        return []
     of_points = [disturbed(records), throttled(records), _scaled(records)]
     return [*filter(None, of_points), *conditions(machine.facts)]
 
