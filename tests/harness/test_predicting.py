@@ -86,3 +86,19 @@ def test_one_thread_takes_longer_to_initialise(strategy: str) -> None:
     one, all_threads = (predicted("hotspot", strategy, initialise=who).counters for who in ("single", "parallel"))
     assert 4 < one["phase_initialise_ms"] / all_threads["phase_initialise_ms"] < 17
     assert one["phase_compute_ms"] == all_threads["phase_compute_ms"]
+
+
+def test_iterations_are_those_of_the_timed_loop() -> None:
+    """The first pass of managed memory brings the pages; copies come before the first iteration."""
+    iterations = {
+        strategy: [
+            float(v) for name, v in predicted("hotspot", strategy).counters.items() if name.startswith("iteration_")
+        ]
+        for strategy in ("explicit", "managed")
+    }
+    assert [len(each) for each in iterations.values()] == [10, 10]
+    explicit, managed = iterations.values()
+    assert max(explicit) == pytest.approx(min(explicit))
+    assert managed[0] > 5 * managed[2]
+    assert managed[2:] == pytest.approx(explicit[2:])
+    assert predicted("hotspot", "managed").counters["iterations_ms"] == pytest.approx(sum(managed))

@@ -57,6 +57,9 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     before = phases_before_work(program.declarations)
     counters["without_initialise_ms"] = sum(t.value for name, t in prediction.phases.items() if name not in before)
     counters |= _gpu_times(prediction, kernel_times.are_wanted(factors)) if kernels is not None else {}
+    if kernels is not None and prediction.iterations:
+        counters |= {f"iteration_{n}_ms": ms for n, ms in enumerate(prediction.iterations)}
+        counters["iterations_ms"] = prediction.iterations_total
     counters["footprint_bytes"] = app.footprint(params)
     counters |= {f"{PARAMETER}{name}": value for name, value in params.items()}
     recorded = factors.get("events") == "on"

@@ -83,6 +83,7 @@ class Crowded(Moving):
         if uses:
             together = {id(step) for step, _ in uses}
             prepared = [(a, [step for step in wanted if id(step) not in together]) for a, wanted in prepared]
+            self.iterations.launched(self.terms.time_of(self.phase))
             self._use_by_gpu(launch, uses)
         super().launch(launch, prepared)
 

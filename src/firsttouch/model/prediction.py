@@ -59,6 +59,10 @@ class Prediction:
     terms: Sequence[Term]
     counters: Mapping[str, int]
     memory: MemoryCourse | None = None
+    iterations: Sequence[float] = ()
+    """ms of each iteration of the last timed loop, or the mean of each group if there are many."""
+    iterations_total: float = 0.0
+    """ms of all of them."""
 
     @property
     def total(self) -> Time:
@@ -111,7 +115,9 @@ def predict(
     memory = course(clock, counted, seconds) if isinstance(counted, MemoryReplay) else None
     if notes := [*program.assumptions, *computing.notes]:
         terms.append(Term("compute", LEFT_OUT, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, notes))))
-    return Prediction(phases, terms, counted.counters(), memory)
+    loop = pricing.iterations
+    iterations = [1e-6 * ns for ns in loop.shown()]
+    return Prediction(phases, terms, counted.counters(), memory, iterations, 1e-6 * sum(loop.each))
 
 
 def counting_settings(platform: Platform, settings: PredictionSettings) -> CountingSettings:

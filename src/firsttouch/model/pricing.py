@@ -8,9 +8,10 @@ from typing import Any, Literal, Protocol
 
 from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.model.costs import Direction, Ground, Prices, Time, Unmeasured
+from firsttouch.model.iterations import IterationTimes
 from firsttouch.model.terms import Terms
 from firsttouch.records.schema import AllocatorInfo
-from firsttouch.workload.program import Access, Launch, Program
+from firsttouch.workload.program import Access, Launch, LoopMark, Program
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
 from firsttouch.workspace.declarations import placement
@@ -102,6 +103,7 @@ class Pricing(Replay):
             steps.Free: self.free,
         }
         self.current, self.access = NO_LAUNCH, NO_ACCESS
+        self.iterations = IterationTimes()
         self.crossed = Time()
         """What crossed the link for the current launch."""
 
@@ -113,9 +115,12 @@ class Pricing(Replay):
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self.current, self.crossed = launch, Time()
+        before = self.terms.time_of(self.phase)
         for access, wanted in prepared:
             self.access = access
             self._price(wanted)
+        if launch.agent == "gpu":  # copies precede the kernel, faults are of it
+            self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
         if self.computing is not None:
             self.computing.launch(self, launch)
 
@@ -131,14 +136,23 @@ class Pricing(Replay):
     def state(self) -> Hashable:
         return tuple(tuple(map(tuple, pages)) for pages in self.page_maps)
 
+    def mark(self, mark: LoopMark) -> None:
+        if mark.begins:
+            self.iterations.begin()
+        else:
+            self.iterations.end(self.terms.time_of(self.phase))
+
     def begin_round(self) -> None:
         self.terms.begin_round()
+        self.iterations.begin_round()
 
     def end_round(self) -> None:
         self.terms.end_round()
+        self.iterations.end_round()
 
     def add_again(self, times: int) -> None:
         self.terms.add_again(times)
+        self.iterations.add_again(times, self.terms.time_of(self.phase))
 
     # ------------------------------------------------------------------------------------------------ steps
 

@@ -28,6 +28,7 @@ from firsttouch.workload.program import (
     Block,
     Item,
     Launch,
+    LoopMark,
     Program,
     Repeat,
     Swap,
@@ -341,10 +342,12 @@ class _Gpu(Gpu):
         repeated as often as is assumed.
         """
         recorder, last, done = self.workspace, list[Item](), 0
+        recorder.item(LoopMark(begins=True))
         try:
             for index in range(count):
                 recorder.begin_body()
                 yield index
+                recorder.item(LoopMark())
                 last, done = recorder.end_body(), index + 1
                 append_body(recorder.settled(), last)
         except GeneratorExit:

@@ -109,6 +109,12 @@ class AwaitAll(_Item, frozen=True, tag="wait"):
     """The program itself waits for all queued work."""
 
 
+class LoopMark(_Item, frozen=True, tag="mark"):
+    """An iteration of a loop that is timed ends; with `begins`, such a loop begins."""
+
+    begins: bool = False
+
+
 class Repeat(_Item, frozen=True, tag="repeat"):
     """The same items, several times."""
 
@@ -116,7 +122,7 @@ class Repeat(_Item, frozen=True, tag="repeat"):
     body: tuple[Item, ...]
 
 
-Item: TypeAlias = Launch | Swap | AwaitAll | Repeat
+Item: TypeAlias = Launch | Swap | AwaitAll | LoopMark | Repeat
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
-from firsttouch.workload.program import Access, AwaitAll, Launch, Program, Repeat, Swap
+from firsttouch.workload.program import Access, AwaitAll, Launch, LoopMark, Program, Repeat, Swap
 from firsttouch.workload.program import Item as ProgramItem
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.steps import Step, Use
@@ -71,6 +71,8 @@ class Replay:
                     self.swap(item.first, item.second)
             elif isinstance(item, AwaitAll):
                 self._played(self.ledger.wait())
+            elif isinstance(item, LoopMark):
+                self.mark(item)
 
     def _repeat(self, repeat: Repeat) -> None:
         """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
@@ -130,6 +132,9 @@ class Replay:
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         """A launch and the steps of each of its accesses."""
+
+    def mark(self, mark: LoopMark) -> None:
+        """An iteration that is timed ends, or the loop begins."""
 
     def swap(self, first: int, second: int) -> None:
         """Two buffers exchanged their memory."""
