@@ -103,3 +103,13 @@ def test_what_asks_the_drivers_of_this_machine_refuses_a_file():
 def test_repetitions_change_nothing(tmp_path: Path):
     done = call(*APP, "--device", MODEL, "--repeat", 5, "--out", tmp_path / "out")
     assert "--repeat changes nothing" in done.stderr
+
+
+def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path):
+    file = tmp_path / "mine.json"
+    words = ("run", "bandwidth", "--set", "kernel=triad", "--device", "model:./mine.json", "--out", "out")
+    for title, status in (("one", 0), ("two", 2)):
+        file.write_text(json.dumps({"extends": "h200-pcie", "title": title}))
+        done = call(*words, *(() if status == 0 else ("--resume",)), cwd=tmp_path)
+        assert done.returncode == status
+    assert "was predicted before its file changed for model:./mine.json" in done.stderr

@@ -45,6 +45,12 @@ def check_one_sort(directory: Path, stored: Sequence[DeviceInfo], devices: Seque
         was, would = ("predicted", "measured") if holds else ("measured", "predicted")
         raise UsageError(f"{directory} holds what was {was}, and this call would add what is {would}; "
                          "choose another --out")  # fmt: skip
+    before = {device.name: device.modelled for device in stored}
+    for device in devices:
+        now, then = device.modelled, before.get(device.name)
+        if now is not None and then is not None and now != then:
+            what = "its file" if then.digest != now.digest else "the rules of drivers"
+            raise UsageError(f"{directory} was predicted before {what} changed for {device.name}; choose another --out")
 
 
 def modelled_devices(names: Sequence[str]) -> list[DeviceInfo]:
