@@ -49,11 +49,11 @@ _SAMPLES = 2
 """A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
 
 
-Roles: TypeAlias = Mapping[str, RowRole]
+RowRoles: TypeAlias = Mapping[str, RowRole]
 """The roles of the rows that values name."""
 
 
-def role_of(rows: Collection[str], roles: Roles) -> RowRole:
+def role_of(rows: Collection[str], roles: RowRoles) -> RowRole:
     """The role of what rests on some rows: held if no value names any of them."""
     named = {roles[row] for row in rows if row in roles}
     return "fitted" if "fitted" in named else "input" if named else "held"
@@ -62,7 +62,7 @@ def role_of(rows: Collection[str], roles: Roles) -> RowRole:
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def validated_row(row: PaperRow, points: PlatformPoints, roles: Roles) -> ValidatedRow | None:
+def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> ValidatedRow | None:
     """The prediction of a row; None if it states no number that corresponds to a measurement."""
     stated = stated_value(row)
     if stated is None or row.here is None:
@@ -163,7 +163,7 @@ def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
 # ------------------------------------------------------------------------------------------------ claims
 
 
-def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: Roles) -> ValidatedClaim:
+def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) -> ValidatedClaim:
     """Whether a claim is predicted to hold."""
     test = claim.test
     result = ValidatedClaim(
