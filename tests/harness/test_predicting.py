@@ -102,3 +102,13 @@ def test_iterations_are_those_of_the_timed_loop() -> None:
     assert managed[0] > 5 * managed[2]
     assert managed[2:] == pytest.approx(explicit[2:])
     assert predicted("hotspot", "managed").counters["iterations_ms"] == pytest.approx(sum(managed))
+
+
+@pytest.mark.parametrize(("strategy", "arrays"), [("explicit", 2), ("explicit+pinned", 3), ("managed", 2)])
+def test_peaks_are_of_the_host_the_device_and_both(strategy: str, arrays: int) -> None:
+    """The CPU never touches one of three arrays, whose pages are there only if they are page-locked."""
+    counters = predicted("hotspot", strategy).counters
+    array = 4 * int(counters["param_n"]) ** 2
+    assert counters["peak_host_bytes"] == pytest.approx(arrays * array, rel=0.001)
+    assert counters["peak_bytes"] == max(v for name, v in counters.items() if name.startswith("memory_"))
+    assert counters["memory_compute_bytes"] >= counters["peak_device_bytes"] >= 3 * array

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.allocators.properties import memory_of, moves_pages
+from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pricing import Pricing
@@ -30,7 +30,9 @@ LAST = "free"
 
 
 class MemoryReplay(CountedReplay):
-    """Also notes the memory in use: by how much of the program is done, bytes on the host and on the device."""
+    """Also notes the memory in use: by how much of the program is done, bytes on the host and on the device; and what
+    the host had at the end of each phase, and at most.
+    """
 
     def __init__(self, program: Program, strategy: Strategy, device: DeviceInfo, settings: CountingSettings) -> None:
         super().__init__(program, strategy, device, settings)
@@ -38,12 +40,18 @@ class MemoryReplay(CountedReplay):
         self._device: dict[int, int] = {}
         self._untouched: dict[int, int] = {}
         self.noted: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self.host_by_phase: dict[str, int] = {}
+        self.most_on_host = 0
+        self._file = 0
+        """Bytes of a file that is mapped to be copied."""
         self.watch = self._note
 
     def _play(self, step: steps.Step) -> None:
         super()._play(step)
         if isinstance(step, steps.Allocate):
             self._obtained(step)
+        elif isinstance(step, steps.MapFile):
+            self._file = step.nbytes
         elif isinstance(step, steps.Free):
             sides = {"host": (self._host, self._untouched), "device": (self._device,)}
             for held in sides.get(step.side, (self._host, self._untouched, self._device)):
@@ -80,7 +88,31 @@ class MemoryReplay(CountedReplay):
             for first, end, state in pages.pieces(0, pages.blocks):
                 on_host += (end - first) * state.cpu.bit_count() * page
                 on_device += (end - first) * state.gpu.bit_count() * page
-        self.noted.append((self.done, on_host + sum(self._host.values()), on_device + sum(self._device.values())))
+        on_host += sum(self._host.values())
+        self.noted.append((self.done, on_host, on_device + sum(self._device.values())))
+        self._note_peak()
+        self.host_by_phase[self.phase] = on_host
+        self.most_on_host = max(self.most_on_host, on_host + self._file)
+        self._file = 0
+
+    def counters(self) -> dict[str, int]:
+        """Also those of memory in use: at the end of each phase, and at most. Where a page may be counted for the
+        process and for the device, there is no sum of both.
+        """
+        counters = super().counters() | {"peak_host_bytes": self.most_on_host}
+        if self._in_both():
+            return counters
+        shown = (name for name in self.host_by_phase if name != LAST)
+        sums = {f"memory_{name}_bytes": self.by_phase[name] + self.host_by_phase[name] for name in shown}
+        return counters | sums | {"peak_bytes": max(self.most_on_host, *sums.values())}
+
+    def _in_both(self) -> bool:
+        """As harness/memory.py has it."""
+        entry = self.device.allocator(self.strategy.allocator)
+        if entry is None or self.device.capabilities.shares_host_memory:
+            return True
+        node = self.device.facts.get("directManagedMemAccessFromHost") is True
+        return entry.gpu != "none" and (is_plain_host(entry.name) or (entry.managed and node))
 
 
 @dataclass

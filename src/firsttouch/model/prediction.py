@@ -10,7 +10,6 @@ from firsttouch.allocators.properties import memory_of
 from firsttouch.errors import Unsupported
 from firsttouch.model.computing import ProfiledComputing
 from firsttouch.model.costs import Assumption, Time, Unmeasured
-from firsttouch.model.counting import CountedReplay
 from firsttouch.model.crowded import Crowded
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.kernels import Kernels
@@ -108,11 +107,10 @@ def predict(
     for term in terms:
         phases[term.phase] += Time(term.ms, term.low, term.high)
     rules = pricing.pages.settings if isinstance(pricing, Crowded) else rules
-    kind = MemoryReplay if settings.over_time else CountedReplay
-    counted = kind(program, strategy, platform.device, rules)
+    counted = MemoryReplay(program, strategy, platform.device, rules)
     counted.run()
     seconds = {phase: 1e-3 * time.value for phase, time in phases.items()}
-    memory = course(clock, counted, seconds) if isinstance(counted, MemoryReplay) else None
+    memory = course(clock, counted, seconds) if settings.over_time else None
     if notes := [*program.assumptions, *computing.notes]:
         terms.append(Term("compute", LEFT_OUT, 0, 0, 0.0, 0.0, 0.0, tuple(map(Assumption, notes))))
     loop = pricing.iterations
