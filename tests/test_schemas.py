@@ -27,6 +27,7 @@ PROFILE = RESULTS / "h200-profile"
 OTHERS: dict[str, Sequence[object]] = {
     "run-list": ["run", "--list", "--device", "cpu"],
     "app-list": ["app", "--list"],
+    "platform-values": ["platforms", "--values"],
     "published-figures": ["published", "--figures"],
     "profile-sources": ["profile", "--sources"],
     "examples": ["examples", "OUT"],

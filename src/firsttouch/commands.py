@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
     from firsttouch.harness.app import App
-    from firsttouch.model.listing import PlatformsOutput
+    from firsttouch.model.listing import KnownValuesOutput, PlatformsOutput
     from firsttouch.outcomes.explanations import Explanation
     from firsttouch.outputs import Output
     from firsttouch.papers.evaluate import Claims
@@ -359,6 +359,12 @@ def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interface
     from firsttouch.report.interfaces import output, read
 
     return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
+
+
+def platform_values() -> CommandResult[KnownValuesOutput]:
+    from firsttouch.model.listing import known_values
+
+    return CommandResult(known_values())
 
 
 def platforms(name: str | None, what_if: Sequence[str] = ()) -> CommandResult[PlatformsOutput]:

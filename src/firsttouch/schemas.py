@@ -183,6 +183,7 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "fit": PublishedSchema("firsttouch fit --json", "schemas:FitOutput"),
     "interfaces": PublishedSchema("firsttouch interfaces --json", "report.interfaces:InterfacesOutput"),
     "platforms": PublishedSchema("firsttouch platforms --json", "model.listing:PlatformsOutput"),
+    "platform-values": PublishedSchema("firsttouch platforms --values --json", "model.listing:KnownValuesOutput"),
     "published": PublishedSchema("firsttouch published --json", "papers.rows:Published"),
     "published-figures": PublishedSchema("firsttouch published --figures --json", "papers.figures:PaperFigures"),
     "claims": PublishedSchema("firsttouch claims --json", "papers.evaluate:Claims"),

@@ -53,6 +53,7 @@ def test_a_file_of_ones_own_may_have_any_text(tmp_path: Path) -> None:
         (["gh200", "--what-if", "link.h2d=4KiB"], "--what-if link.h2d=4KiB: unit 'KiB' does not fit"),
         (["gh200", "--what-if", "driver.ats=yes"], "--what-if driver.ats=yes: 'yes' is not on or off"),
         (["--what-if", "host.page=4KiB"], "name it"),
+        (["gh200", "--values"], "leave out the platform"),
     ],
 )
 def test_a_wrong_call_is_refused(words: list[str], says: str) -> None:
@@ -65,3 +66,9 @@ def test_each_other_value_is_a_machine_of_its_own() -> None:
     assert with_changes(["model:gh200:cpu"], ["host.page=4KiB"])[1] == "model:gh200@host.page=4KiB:cpu"
     with pytest.raises(UsageError, match="name one"):
         with_changes(["cpu"], ["host.page=4KiB"])
+
+
+def test_all_values_that_a_file_may_have_are_listed() -> None:
+    text = " ".join(printed("--values").split())
+    assert "uvm.service time one service of a GPU's faults in a block, without copies" in text
+    assert "time: a number in ns, us, ms, s" in text

@@ -9,11 +9,12 @@ import typer
 from firsttouch import commands
 from firsttouch.cli.options import AsJsonOption, WhatIfOption
 from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.model.listing import PlatformDescription, PlatformEntry
+    from firsttouch.model.listing import KnownValue, PlatformDescription, PlatformEntry
 
 
 def command(
@@ -21,6 +22,9 @@ def command(
         str | None, typer.Argument(metavar="NAME", help="A platform, or the path of a file of your own.")
     ] = None,
     what_if: WhatIfOption = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="List what values a file may have: their names, units and meanings.")
+    ] = False,
     as_json: AsJsonOption = False,
 ) -> None:
     """List the machines that can be modelled; of one, every value with its range and what it rests on.
@@ -31,6 +35,12 @@ def command(
 
     Example: firsttouch platforms gh200
     """
+    if values:
+        if name or what_if:
+            raise UsageError("--values lists what any file may have; leave out the platform and --what-if")
+        known = commands.platform_values()
+        print_json(known.output) if as_json else _show_known(known.value.values)
+        return
     result = commands.platforms(name, what_if or [])
     if as_json:
         print_json(result.output)
@@ -38,6 +48,26 @@ def command(
         _show_all(result.value.platforms)
     else:
         _show(result.value.platforms[0])
+
+
+def _show_known(values: Sequence[KnownValue]) -> None:
+    from rich.table import Table
+
+    from firsttouch.cli.console import Console
+
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("value", overflow="fold", max_width=40)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("what it is", overflow="fold")
+    for value in values:
+        table.add_row(value.name, value.kind, value.about)
+    console = Console()
+    console.print(table)
+    print_stdout("")
+    kinds = {value.kind: value.takes for value in values if value.kind != "word"}
+    for kind, takes in kinds.items():
+        console.print(f"{kind}: {takes}")
+    print_stdout("The words in angle brackets stand for one of several, such as an allocator.")
 
 
 def _show_all(platforms: Sequence[PlatformDescription]) -> None:

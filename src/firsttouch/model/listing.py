@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from firsttouch.model.parameters import parameter
+from firsttouch.model.parameters import PARAMETERS, Dimension, parameter
 from firsttouch.model.platform import Platform, load_platform, platform_names, platform_of
 from firsttouch.model.values import How, Value
 from firsttouch.outputs import Output
@@ -71,6 +71,29 @@ class PlatformsOutput(Output, frozen=True, kw_only=True, tag="firsttouch-platfor
     """What `firsttouch platforms --json` prints."""
 
     platforms: list[PlatformDescription]
+
+
+class KnownValue(msgspec.Struct, kw_only=True):
+    """A value that a platform file may have. name: or a pattern, with words in angle brackets. takes: what a value of
+    its kind may be, and in which units. about: what it is.
+    """
+
+    name: str
+    kind: Dimension
+    takes: str
+    about: str
+
+
+class KnownValuesOutput(Output, frozen=True, kw_only=True, tag="firsttouch-platform-values/1"):
+    """What `firsttouch platforms --values --json` prints."""
+
+    values: list[KnownValue]
+
+
+def known_values() -> KnownValuesOutput:
+    """All values that a file may have."""
+    values = [KnownValue(name=p.name, kind=p.dimension, takes=p.accepted, about=p.says) for p in PARAMETERS]
+    return KnownValuesOutput(summary=f"A platform file may have {len(values)} kinds of values.", values=values)
 
 
 def platforms(name: str | None = None, changes: Mapping[str, str] | None = None) -> PlatformsOutput:

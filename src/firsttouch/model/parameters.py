@@ -77,8 +77,11 @@ class Parameter:
             return "on or off"
         if self.dimension == "word":
             return ", ".join(self.words) or "text"
-        known = [unit for unit in units_of(self.dimension) if unit]
-        return f"a number in {', '.join(known)}" if known else "a number"
+        units = units_of(self.dimension)
+        known = [unit for unit in units if unit]
+        word = "or" if "" in units else "in"
+        number = f"a number {word} {', '.join(known)}" if known else "a number"
+        return f"{number}, or points of bytes and such a number" if self.dimension == "price" else number
 
 
 _PLACES = {

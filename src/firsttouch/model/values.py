@@ -91,7 +91,7 @@ def read_value(name: str, raw: Any, platform: str) -> Value:
     """A value of a file. Raises WrongValue."""
     known = parameter(name)
     if known is None:
-        raise WrongValue(f"unknown value{names_like(name)}; docs/model.md has the names")
+        raise WrongValue(f"unknown value{names_like(name)}; `firsttouch platforms --values` has them")
     try:
         entry = msgspec.convert(raw, ValueEntry)
     except msgspec.ValidationError as error:
