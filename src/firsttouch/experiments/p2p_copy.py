@@ -267,6 +267,7 @@ class P2pCopy(PairExperiment):
             platform,
             engine=point.text("engine"),
             allocators=[point.text(side) for side in SIDES],
+            first=point.text("first_touch"),
             both=direction == BOTH,
             nbytes=point.size("size"),
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.analysis.findings import Claim, Finding, counter, finding
-from firsttouch.errors import NotModelled
 from firsttouch.experiment.base import Factor, Measurement, Point, Preset
 from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiment.meanings import STREAM, WAYS
@@ -153,13 +152,16 @@ class P2pDirect(PairExperiment):
         return replace(measurement, samples=samples, counters={**measurement.counters, **crossed})
 
     def predict(self, point: Point, platform: Platform) -> Measurement:
+        kernel, nbytes, allocator = KERNELS[point.text("kernel")], point.size("size"), point.text("allocator")
+        crossed, device = kernel.inward + kernel.outward, device_of(point, platform)
         if point[PEER] == SELF:
-            raise NotModelled("kernels of p2p-direct in a device's own memory, which bandwidth has")
-        kernel, nbytes = KERNELS[point.text("kernel")], point.size("size")
-        crossed = kernel.inward + kernel.outward
-        answer = loads.peer_stream(platform, allocator=point.text("allocator"), crossings=crossed, nbytes=nbytes)
+            part = crossed / sum(ARRAYS[kernel.op])
+            in_memory = nbytes >= memory_bytes(device)
+            answer = loads.own_stream(platform, device, allocator, kernel.op, nbytes, part, in_memory=in_memory)
+        else:
+            answer = loads.peer_stream(platform, allocator=allocator, crossings=crossed, nbytes=nbytes)
         measurement = predicted(answer)
-        link = device_of(point, platform).peer(point.text(PEER))
+        link = device.peer(point.text(PEER))
         measurement.counters |= crossings(kernel, answer.value / crossed, link)
         return measurement
 

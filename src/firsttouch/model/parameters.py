@@ -198,6 +198,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("peer.load.<agent>.<allocator>", "price", "time of a dependent load from memory of another device, by size"),
     _P("peer.stream.<allocator>", "price", "rate each way of a kernel that uses memory of another device, by size"),
     _P("peer.copy.<engine>.<allocator>", "price", "rate of copies to memory of another device, by size"),
+    _P("peer.copy.<engine>.<allocator>.gpu_touched", "price", "the same, of memory that the GPU touched first"),
     _P("peer.lone_copy.<engine>.<allocator>", "price", "time of one copy alone to memory of another device, by size"),
     _P(KERNELS, "word", "directory of runs that say what applications' kernels take, not this program's records"),
     _P("driver.family", "word", "driver whose rules move pages", words=["uvm", "kfd", "none"]),

@@ -202,13 +202,30 @@ def peer_stream(platform: Platform, *, allocator: str, crossings: int, nbytes: i
     return Answer(value * crossings, low * crossings, high * crossings, grounds=curve.grounds)
 
 
-def peer_copy(platform: Platform, *, engine: str, allocators: Sequence[str], both: bool, nbytes: int) -> Answer:
-    """Copies to or from memory of another device, in GB/s, by allocators that are alike on both sides."""
+def own_stream(
+    platform: Platform, device: DeviceInfo, allocator: str, kernel: str, nbytes: int, part: float, *, in_memory: bool
+) -> Answer:
+    """A kernel in a device's own memory, of whose arrays a part counts. in_memory: no cache holds an array."""
+    whole = stream(
+        platform, device, agent="gpu", allocator=allocator, first="gpu", kernel=kernel, nbytes=nbytes,
+        in_memory=in_memory, threads=0,
+    )  # fmt: skip
+    return Answer(whole.value * part, whole.low * part, whole.high * part, grounds=whole.grounds)
+
+
+def peer_copy(
+    platform: Platform, *, engine: str, allocators: Sequence[str], first: str, both: bool, nbytes: int
+) -> Answer:
+    """Copies to or from memory of another device, in GB/s, by allocators that are alike on both sides. first: the agent
+    that touches the memory first.
+    """
     if len(set(allocators)) > 1:
         raise NotModelled("copies between memory of two kinds")
     if both:
         raise NotModelled("copies both ways at once")
-    curve = platform.curve(f"peer.copy.{engine}.{allocators[0]}")
+    name = f"peer.copy.{engine}.{allocators[0]}"
+    touched = f"{name}.gpu_touched"
+    curve = platform.curve(touched if first == "gpu" and platform.has(touched) else name)
     counters: dict[str, Scalar] = {}
     lone = f"peer.lone_copy.{engine}.{allocators[0]}"
     if platform.has(lone):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import AllocatorInfo, Scalar
 from firsttouch.units import KiB, MiB
-from firsttouch.workspace.guidance import READ_MOSTLY
+from firsttouch.workspace.guidance import READ_MOSTLY, word_of
 from firsttouch.workspace.least_moves import IN_PLACE
 
 if TYPE_CHECKING:
@@ -122,15 +122,31 @@ def recorded_moves(platform: Platform, asked: MigrationPasses) -> dict[str, int]
 
 
 def _sums(moves: Mapping[str, PageMoves], page: int) -> dict[str, int]:
-    """What moves in all steps of a repetition."""
-    total = Counts()
-    for each in moves.values():
-        total = total.plus(each.counts)
+    """What happens in all steps of a repetition. Prefetches are calls, which no agent's fault asks for."""
+    called, faulting, by_cpu, by_gpu = Counts(), Counts(), Counts(), Counts()
+    for name, each in moves.items():
+        if "prefetch" in name:
+            called = called.plus(each.counts)
+            continue
+        faulting = faulting.plus(each.counts)
+        if name == "cpu_read" or (name == "initialise" and not each.counts.new_gpu):
+            by_cpu = by_cpu.plus(each.counts)
+        else:
+            by_gpu = by_gpu.plus(each.counts)
     return {
-        "um_h2d_migrations": total.copies_to_gpu,
-        "um_h2d_bytes": total.to_gpu * page,
-        "um_d2h_migrations": total.copies_to_cpu,
-        "um_d2h_bytes": total.to_cpu * page,
+        "um_h2d_migrations": called.copies_to_gpu + faulting.copies_to_gpu,
+        "um_h2d_bytes": (called.to_gpu + faulting.to_gpu) * page,
+        "um_h2d_prefetch_bytes": called.to_gpu * page,
+        "um_h2d_fault_bytes": faulting.faulted_to_gpu * page,
+        "um_h2d_speculative_bytes": (faulting.to_gpu - faulting.faulted_to_gpu) * page,
+        "um_d2h_migrations": called.copies_to_cpu + faulting.copies_to_cpu,
+        "um_d2h_bytes": (called.to_cpu + faulting.to_cpu) * page,
+        "um_d2h_prefetch_bytes": called.to_cpu * page,
+        "um_d2h_fault_bytes": faulting.faulted_to_cpu * page,
+        "um_d2h_speculative_bytes": (faulting.to_cpu - faulting.faulted_to_cpu) * page,
+        "um_cpu_faults": by_cpu.services,
+        "um_gpu_fault_groups": by_gpu.services,
+        "um_gpu_faults": by_gpu.faults,
     }
 
 
@@ -195,9 +211,8 @@ class _PassSum:
             raise NotModelled("what prefetches of pages that are there take")
         self._prefetch_back()
         if IN_PLACE & hints:
-            if "accessed-by-gpu" not in hints:
-                raise NotModelled("what it takes to map pages that stay on the CPU when a kernel faults on them")
-            return self._answer(self._remote(), Time())
+            own = self._remote()
+            return self._answer(own, self._mapping(hints))
         return self._answer(self._own(), self._faults(duplicates))
 
     # ------------------------------------------------------------------------------------------------ parts
@@ -250,11 +265,29 @@ class _PassSum:
         asked = self.asked
         if asked.in_order:
             return self._faults_in_order()
-        price = self.prices.gpu_fault(
+        price = self._fault_price() or self.prices.gpu_fault(
             asked.allocator, reads_only=not asked.updates, read_mostly=duplicates, touch=asked.touch
         )
         time = price.of(asked.nbytes).at_least(self.prices.isolated_fault(asked.allocator))
         self.sum.add("passes", "faults of the GPU on pages that are on the CPU", price, asked.nbytes, time)
+        return time
+
+    def _fault_price(self) -> Price | None:
+        """What a first pass takes beyond a later one after this very advice, if it is known."""
+        asked = self.asked
+        operation, advice = "update" if asked.updates else "read", word_of(asked.advice)
+        return optional(lambda: self.prices.price("gpu_fault", operation, asked.touch, advice, asked.allocator))
+
+    def _mapping(self, hints: Set[str]) -> Time:
+        """What the first pass takes beyond a later one over pages that stay on the CPU, each of which a fault maps, if
+        the advice has not done so.
+        """
+        if "accessed-by-gpu" in hints:
+            return Time()
+        if (price := self._fault_price()) is None:
+            raise NotModelled("what it takes to map pages that stay on the CPU when a kernel faults on them")
+        time = price.of(self.asked.nbytes)
+        self.sum.add("passes", "mapping of pages on which kernels fault", price, self.asked.nbytes, time)
         return time
 
     def _faults_in_order(self) -> Time:
