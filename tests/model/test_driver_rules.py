@@ -28,6 +28,7 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("thrashing", "MOST_EVENTS", 7, "PAGE_THRASHING_NUM_EVENTS_BITS (515.43.04 to 595.45.04)"),
     ("thrashing", "PIN_THRESHOLD", 10, "UVM_PERF_THRASHING_PIN_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
     ("thrashing", "NAP_NS", 500_000, "UVM_PERF_THRASHING_NAP_DEFAULT (515.43.04 to 595.45.04)"),
+    ("thrashing", "OVERSLEEP", 1.5, "uvm_va_space.c, usleep_range in uvm_va_space_cpu_fault (515.43.04 to 595.45.04)"),
     ("thrashing", "PIN_NS", 150_000_000, "UVM_PERF_THRASHING_PIN_DEFAULT (515.43.04 to 595.45.04)"),
     ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
     ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
@@ -299,3 +300,18 @@ def test_a_fast_link_pins_at_once_where_both_reach_the_page() -> None:
 
 def test_slow_turns_do_not_thrash() -> None:
     assert set(turns(20, {"gpu": 600e3, "cpu": 500e3})) == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "turns", "measured"),
+    [(28.6, 10, 218), (28.6, 100, 77.7), (31.5, 10, 277), (31.5, 30, 251), (31.5, 100, 82.2)],
+)
+def test_turns_over_a_page_take_what_was_measured(fault: float, turns: int, measured: float) -> None:
+    """us a turn beyond a launch, of `exchange` on an H100 and an H200 with driver 580.159.04, from a fault alone."""
+    time = thrashing.time_of_turns(turns, fault * 1e3, fault * 1e3, remote=1.8e3)
+    assert time / turns / 1e3 == pytest.approx(measured, rel=0.2)
+
+
+def test_turns_that_are_far_apart_only_move_the_page() -> None:
+    assert thrashing.time_of_turns(100, 30e3, 30e3, 1e3, gap=1e6) == pytest.approx(100 * 60e3)
+    assert thrashing.time_of_turns(100, 30e3, 30e3, 1e3, cpu_reaches_gpu=True, fast_link=True) < 10 * 60e3

@@ -262,6 +262,7 @@ PARAMETERS: Sequence[Parameter] = (
     _P("uvm.prefetch", "time", "a prefetch of a block to the GPU, without its bytes", 0, 1e9),
     _P("uvm.prefetch_back", "time", "a prefetch of a block to the CPU, without its bytes", 0, 1e9),
     _P("uvm.advice.<hint>", "time", "one kind of advice about a block", 0, 1e9),
+    _P("uvm.remote_turn", "time", "turn of a kernel and the CPU over a pinned block, beyond the launch", 0, 1e9),
     _P("uvm.free", "time", "freeing a managed block that was touched", 0, 1e9),
 )
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from firsttouch.allocators.properties import is_plain_host, memory_of, role
-from firsttouch.model.costs import Direction, ExchangePrice, Price, Time, Unmeasured
+from firsttouch.model.costs import Assumption, Direction, ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
+from firsttouch.model.turns import RuledTurns
 from firsttouch.model.uvm_prices import uvm_price
 from firsttouch.workspace.guidance import NONE
 
+ALONE = "a fault of the CPU alone takes as long as one of a kernel"
 HUGE_PAGES = "always"
 """The value of host.thp with which plain memory gets huge pages without asking."""
 
@@ -104,6 +106,8 @@ class PlatformPrices(NamedPrices):
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         kernel, gaps = "atomic" if by_groups else "store", list[tuple[float, float]]()
+        if not by_groups and (ruled := self._ruled_turns(allocator)):
+            return ruled
         turns = self.price("exchange", kernel, allocator)
         if self.platform.has(name := f"exchange_gap.{kernel}.{allocator}"):
             curve, most = self.platform.curve(name), turns.times[-1].value / turns.sizes[-1]
@@ -113,6 +117,20 @@ class PlatformPrices(NamedPrices):
             raise Unmeasured(str(MissingValue(self.platform, updates)))
         count = self.platform.quantity(updates).value if by_groups else 0
         return ExchangePrice(turns, tuple(gaps), count)
+
+    def _ruled_turns(self, allocator: str) -> RuledTurns | None:
+        """Turns over managed memory by the rules of its driver, where a platform has no times of them."""
+        known, entry = self.platform.has, self.device.allocator(allocator)
+        if known(f"exchange.store.{allocator}") or not known("uvm.remote_turn"):
+            return None
+        if entry is None or memory_of(entry) != "migrating" or self.platform.word("driver.family") != "uvm":
+            return None
+        one, fault = self.platform.quantity("uvm.remote_turn"), self.price("isolated_fault", allocator)
+        remote = Time(one.value, one.low, one.high)
+        price = Price(fault.sizes, fault.times, (*fault.grounds, one.ground, Assumption(ALONE)))
+        return RuledTurns(
+            price, (), 0, fault.of(1), remote, bool(self.device.facts.get("directManagedMemAccessFromHost"))
+        )
 
     # ------------------------------------------------------------------------------------------------ what follows
 

@@ -8,6 +8,7 @@ such a move, and that the lapse follows the lapses seen from 590.44.01 on.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Literal, NamedTuple
 
 LAPSE_NS: Final = 500_000
@@ -22,6 +23,11 @@ NAP_NS: Final = 1 * LAPSE_NS
 """UVM_PERF_THRASHING_NAP_DEFAULT lapses: how long an agent waits before its fault is serviced."""
 PIN_NS: Final = 300 * LAPSE_NS
 """UVM_PERF_THRASHING_PIN_DEFAULT lapses: how long a page stays pinned."""
+OVERSLEEP: Final = 1.5
+"""The CPU naps half as long again: usleep_range(nap, nap + nap / 2) in uvm_va_space.c sets the timer to the end of the
+range, and ends earlier only if another timer does.
+"""
+
 Agent = Literal["cpu", "gpu"]
 
 
@@ -30,7 +36,7 @@ class PageHistory:
     """What the driver knows of a page.
 
     moved_at: the time of the latest move, or -1. events: moves that followed each other closely. free_agent: the one
-    that does not nap in this period, which ends at period_end. naps: since the page began to thrash.
+    that does not nap in this period, which ends at period_end. naps: since the page was pinned last.
     """
 
     moved_at: float = -1
@@ -53,14 +59,17 @@ class ThrashingHint(NamedTuple):
 
 
 def after_move(history: PageHistory, time: float) -> PageHistory:
-    """The history after a fault, or pages taken along, moved the page. Source: thrashing_event_cb."""
+    """The history after a fault, or pages taken along, moved the page. Naps are counted until the page is pinned.
+
+    Source: thrashing_event_cb, thrashing_reset_page.
+    """
     if history.moved_at < 0:
         return replace(history, moved_at=time)
     if time - history.moved_at <= LAPSE_NS:
         return replace(history, moved_at=time, events=min(MOST_EVENTS, history.events + 1))
-    return (
-        PageHistory() if history.events >= THRESHOLD and history.pinned_at is None else replace(history, moved_at=time)
-    )
+    if history.events >= THRESHOLD and history.pinned_at is None:
+        return replace(history, moved_at=-1, events=0)
+    return replace(history, moved_at=time)
 
 
 def hint(
@@ -82,7 +91,7 @@ def hint(
     Source: uvm_perf_thrashing_get_hint, thrashing_throttle_update, get_hint_for_migration_thrashing.
     """
     if history.pinned_at is not None and time > history.pinned_until:
-        return ThrashingHint("none"), PageHistory()
+        history = replace(history, moved_at=-1, events=0, pinned_at=None)
     if history.events < THRESHOLD or (time - history.moved_at > LAPSE_NS and history.pinned_at is None):
         return ThrashingHint("none"), history
     if time > history.period_end:
@@ -120,3 +129,42 @@ def _pinned_place(
     if agent != history.free_agent:
         return "nap"
     return agent if history.naps >= PIN_THRESHOLD else None
+
+
+def time_of_turns(
+    turns: int,
+    gpu_fault: float,
+    cpu_fault: float,
+    remote: float,
+    *,
+    gap: float = 0,
+    cpu_reaches_gpu: bool = False,
+    fast_link: bool = False,
+) -> float:
+    """How long a kernel and the CPU take for so many turns over a page, without what passes between them.
+
+    Args:
+        gpu_fault, cpu_fault: a fault that moves the page to this agent. remote: a turn in which one agent uses the page
+            where it is pinned. gap: from one turn to the next.
+    """
+    ask = partial(hint, cpu_reaches_gpu=cpu_reaches_gpu, fast_link=fast_link)
+    agents: tuple[Agent, Agent] = ("gpu", "cpu")
+    history, now, resident, taken = PageHistory(), 0.0, agents[1], 0.0
+    for agent in agents * turns:
+        began = now
+        reaches = agent == "gpu" or cpu_reaches_gpu
+        if agent != resident and history.pinned_at == resident and reaches and now <= history.pinned_until:
+            now += remote
+        elif agent != resident:
+            todo, history = ask(history, now, agent, resident)
+            while todo.kind == "nap":
+                now += (todo.until + 1 - now) * (OVERSLEEP if agent == "cpu" else 1)
+                todo, history = ask(history, now, agent, resident)
+            now += gpu_fault if agent == "gpu" else cpu_fault
+            if todo.kind == "none":
+                history, resident = after_move(history, now), agent
+            else:
+                resident = todo.place or resident
+        taken += now - began
+        now += gap if agent == "cpu" else 0
+    return taken
