@@ -100,6 +100,7 @@ def test_a_file_of_few_measurements_extends_a_platform(tmp_path: Path) -> None:
     made, base = load_platform(str(tmp_path / "made.json")), load_platform("h200-pcie")
     assert made.curve("prefetch.managed") == base.curve("prefetch.managed")
     assert made.curve("copy.h2d.malloc") != base.curve("copy.h2d.malloc")
+    assert made.curve("copy.h2d.malloc").of(64) == base.curve("copy.h2d.malloc").of(64)
     done = call("fit", "results/h100-quick", "--extends", "h200-pcie", "--out", tmp_path / "other.json")
     assert done.returncode == 2
     assert "describes NVIDIA H200, the runs are of NVIDIA H100" in done.stderr

@@ -26,11 +26,12 @@ from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
 from firsttouch.model.named import AGENTS, CALLS
 from firsttouch.model.pages import Kind
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
-from firsttouch.model.platform import load_platform
+from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
 from firsttouch.text import join_names
+from firsttouch.units import format_size
 from firsttouch.workspace.guidance import ADVICE
 
 STUDENT = (1.732, 1.265, 1.15, 1.099, 1.07, 1.052, 1.039, 1.03, 1.022, 1.017)
@@ -103,6 +104,7 @@ def fitted_platform(
         base = load_platform(extends)
         if base.device.title != device.title:
             raise UsageError(f"--extends {extends} describes {base.device.title}, the runs are of {device.title}")
+        parameters = {name: _with_smaller(name, entry, base) for name, entry in parameters.items()}
         return {"title": title or base.title, "extends": extends, "parameters": parameters}
     return {
         "title": title or device.title,
@@ -241,16 +243,30 @@ def _entry(prices: Mapping[Pool, Price]) -> dict[str, Any]:
         return {**_number(price.times[-1]), "unit": PER_BYTE, **_source(prices)}
     if price.sizes == (1.0,):
         return {**_number(price.times[-1]), "unit": "ns", **_source(prices)}
-    points = [
-        [_rounded(size), *(_rounded(v) for v in (time.value, time.low, time.high))]
-        for size, time in zip(price.sizes, price.times, strict=True)
-    ]
+    points = [*map(_point, zip(price.sizes, price.times, strict=True))]
     return {"points": points, "unit": "ns", **_source(prices)}
 
 
 def _count(prices: Mapping[Pool, Price]) -> dict[str, Any]:
     """A value without a unit."""
     return {**_number(merged([*prices.values()]).times[-1]), **_source(prices)}
+
+
+def _with_smaller(name: str, entry: dict[str, Any], base: Platform) -> dict[str, Any]:
+    """A value with the points of another platform for smaller sizes than the runs have measured."""
+    if "points" not in entry or not base.has(name):
+        return entry
+    known, least = base.curve(name), entry["points"][0][0]
+    smaller = [(s, t) for s, t in zip(known.sizes, known.times, strict=True) if s < least]
+    if not smaller:
+        return entry
+    text = f"{entry['source']}; of less than {format_size(int(least))}, {base.name}"
+    return {**entry, "points": [*map(_point, smaller), *entry["points"]], "source": text}
+
+
+def _point(point: tuple[float, Time]) -> list[float]:
+    size, time = point
+    return [_rounded(v) for v in (size, time.value, time.low, time.high)]
 
 
 def _source(prices: Mapping[Pool, Price]) -> dict[str, str]:

@@ -197,7 +197,8 @@ class Pricing(Replay):
         direction: Direction = "h2d" if step.to == "gpu" else "d2h"
         price = self.prices.copy(direction, common_allocator("host"))
         with suppress(Unmeasured):
-            price = self.prices.lone_copy(direction, common_allocator("host"))
+            lone = self.prices.lone_copy(direction, common_allocator("host"))
+            price = lone if step.end - step.start >= lone.sizes[0] else price
         self.terms.add(self.phase, SMALL_COPIES, price, step.end - step.start)
 
     def wait(self, step: steps.Wait) -> None:
@@ -287,9 +288,9 @@ class Copies(Pricing):
         into_present = nbytes - (self._copy_into_new(new) if new else 0)
         time = price.of(into_present)
         with suppress(Unmeasured):
-            time = time.at_least(
-                self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host).of(into_present)
-            )
+            lone = self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host)
+            if into_present >= lone.sizes[0]:
+                time = time.at_least(lone.of(into_present))
         self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present, time)
         if new:
             pages.add(step.start, step.end)
