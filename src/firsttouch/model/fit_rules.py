@@ -16,6 +16,8 @@ from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, step_counts
 
+LEAST = 1e-5
+"""The least ns for a byte, where what a price leaves is divided by: the highest rate that a platform may have."""
 Known = Callable[..., Price | None]
 """The price of a name, or None if the runs do not have it."""
 _Solve = Callable[..., float]
@@ -119,7 +121,7 @@ def _cpu_values(known: Known, kind: Kind, allocator: str, link: Price | None) ->
     if new:
         made = step_counts(kind, "initialise").services / nbytes
         yield from _value(
-            "uvm.new_pages", "GB/s", lambda n, b, a: 1 / max(n / 10, n - made * fault(b, a)), new, back, link
+            "uvm.new_pages", "GB/s", lambda n, b, a: 1 / max(LEAST, n / 10, n - made * fault(b, a)), new, back, link
         )
 
 
