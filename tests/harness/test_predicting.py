@@ -9,13 +9,15 @@ from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Measurement, Point
 from firsttouch.harness.experiment import Application
 from firsttouch.model.costs import assumptions
-from firsttouch.model.platform import load_platform
+from firsttouch.model.platform import Platform, load_platform
 from firsttouch.records.schema import Factors
 
 
-def predicted(app: str, strategy: str, events: str = "off", **factors: object) -> Measurement:
+def predicted(
+    app: str, strategy: str, events: str = "off", *, platform: Platform | None = None, **factors: object
+) -> Measurement:
     """The prediction of a point."""
-    platform = load_platform("h200-pcie")
+    platform = platform or load_platform("h200-pcie")
     values = {"app": app, "strategy": strategy, "size": 256 << 20, "events": events, **factors}
     return Application(all_apps()[app]).predict(Point(app, platform.device_name, Factors(values)), platform)
 
@@ -112,3 +114,13 @@ def test_peaks_are_of_the_host_the_device_and_both(strategy: str, arrays: int) -
     assert counters["peak_host_bytes"] == pytest.approx(arrays * array, rel=0.001)
     assert counters["peak_bytes"] == max(v for name, v in counters.items() if name.startswith("memory_"))
     assert counters["memory_compute_bytes"] >= counters["peak_device_bytes"] >= 3 * array
+
+
+@pytest.mark.parametrize("changed", [{"link.h2d": "800GB/s"}, {"link.d2h": "800GB/s"}, {"host.bandwidth": "900GB/s"}])
+@pytest.mark.parametrize("name", ["intel-volta", "h200-pcie"])
+def test_nothing_takes_longer_with_a_faster_link_or_memory(name: str, changed: dict[str, str]) -> None:
+    platform = load_platform(name)
+    faster = platform.changed(changed)
+    for strategy in ("explicit", "managed", "managed+both", "pinned"):
+        before, after = (predicted("srad", strategy, platform=p).samples[0] for p in (platform, faster))
+        assert after <= before * (1 + 1e-9)
