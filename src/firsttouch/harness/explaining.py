@@ -28,7 +28,7 @@ from firsttouch.outcomes.explanations import (
     ValueEffect,
 )
 from firsttouch.records.schema import DeviceInfo, Factors, Point, Record, Scalar
-from firsttouch.units import format_size
+from firsttouch.units import format_number, format_size
 
 MOST_VALUES = 3
 """The values that are listed: those that move the answer most."""
@@ -241,7 +241,7 @@ def _crossings(asked: Sequence[_Asked]) -> Iterator[Crossing]:
     memory = asked[0].device(asked[0].platform).facts.get("memory_bytes")
     if isinstance(memory, int | float):
         compared = _Compared(asked, SHARES, lambda each, share: each.ms(factors={"size": int(share * memory)}))
-        yield compared.crossing("share", "by the part of the device's memory that the buffers take", "{:.3g}".format)
+        yield compared.crossing("share", "by the part of the device's memory that the buffers take", format_number)
 
 
 def _takes_iterations(asked: _Asked) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
+from firsttouch.workspace.declarations import Agent
+
 LAPSE_NS: Final = 500_000
 """UVM_PERF_THRASHING_LAPSE_USEC_DEFAULT: two moves of a page that are no further apart count as thrashing."""
 THRESHOLD: Final = 3
@@ -27,8 +29,6 @@ OVERSLEEP: Final = 1.5
 """The CPU naps half as long again: usleep_range(nap, nap + nap / 2) in uvm_va_space.c sets the timer to the end of the
 range, and ends earlier only if another timer does.
 """
-
-Agent = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True)
