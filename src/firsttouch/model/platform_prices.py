@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from firsttouch.allocators.properties import is_plain_host, memory_of, role
-from firsttouch.model.costs import Assumption, Direction, ExchangePrice, Price, Time, Unmeasured
+from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of, role
+from firsttouch.model.costs import Assumption, Direction, ExchangePrice, Ground, Price, Time, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
@@ -120,17 +120,25 @@ class PlatformPrices(NamedPrices):
 
     def _ruled_turns(self, allocator: str) -> RuledTurns | None:
         """Turns over managed memory by the rules of its driver, where a platform has no times of them."""
-        known, entry = self.platform.has, self.device.allocator(allocator)
-        if known(f"exchange.store.{allocator}") or not known("uvm.remote_turn"):
+        entry, across = self.device.allocator(allocator), self._use_across_the_link()
+        if self.platform.has(f"exchange.store.{allocator}") or across is None:
             return None
         if entry is None or memory_of(entry) != "migrating" or self.platform.word("driver.family") != "uvm":
             return None
-        one, fault = self.platform.quantity("uvm.remote_turn"), self.price("isolated_fault", allocator)
-        remote = Time(one.value, one.low, one.high)
-        price = Price(fault.sizes, fault.times, (*fault.grounds, one.ground, Assumption(ALONE)))
-        return RuledTurns(
-            price, (), 0, fault.of(1), remote, bool(self.device.facts.get("directManagedMemAccessFromHost"))
-        )
+        fault, (remote, grounds) = self.price("isolated_fault", allocator), across
+        price = Price(fault.sizes, fault.times, (*fault.grounds, *grounds, Assumption(ALONE)))
+        coherent = bool(self.device.facts.get("directManagedMemAccessFromHost"))
+        return RuledTurns(price, (), 0, fault.of(1), remote, coherent)
+
+    def _use_across_the_link(self) -> tuple[Time, tuple[Ground, ...]] | None:
+        """A kernel's use of one word of the host, and what it rests on: a load beyond the caches, if that is known."""
+        loads = f"load.gpu.{common_allocator('page-locked')}"
+        if self.platform.has(loads):
+            return self.platform.curve(loads).times[-1], self.platform.curve(loads).grounds
+        if self.platform.has("uvm.remote_turn"):
+            one = self.platform.quantity("uvm.remote_turn")
+            return Time(one.value, one.low, one.high), (one.ground,)
+        return None
 
     # ------------------------------------------------------------------------------------------------ what follows
 
