@@ -63,6 +63,19 @@ def test_a_comparison_labels_the_side(predicted: Path):
     assert "(predicted for h200-pcie)" in shown("compare", predicted, RESULTS / "h200-x2-quick")
 
 
+def test_how_often_a_point_was_run_is_no_difference_to_a_prediction(tmp_path: Path):
+    measured = RESULTS / "h200-producer-consumer"
+    copied = write_predicted(measured, tmp_path / "run")
+    lines = [json.loads(line) for line in (copied / "results.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["factors"].pop("repeat", None)
+    (copied / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    data = found("compare", measured, copied)
+    assert len(data["points"]) == sum(line["status"] == "ok" for line in lines)
+    assert "not judged by the limit" not in shown("compare", measured, copied)
+    assert "not judged by the limit" in shown("compare", measured, copied, "--fail-over", "5%")
+
+
 def test_two_predictions_are_compared_as_such(predicted: Path, tmp_path: Path):
     other = write_predicted(
         RESULTS / "h200-x2-quick",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from firsttouch.comparison.missing import MissingDevices, missing_devices, unusa
 from firsttouch.comparison.places import PlaceDifference, pairs_of_one, places_of
 from firsttouch.comparison.pooled_pairs import pairs_as_a_whole
 from firsttouch.comparison.runs import Unreadable
-from firsttouch.comparison.sides import Sides, of_phases, read_sides
+from firsttouch.comparison.sides import Sides, as_predicted, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
 from firsttouch.errors import UsageError
 from firsttouch.records.predicted import is_predicted
@@ -110,6 +110,8 @@ def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparis
 
 def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison:
     """As `compare`, of what is already read."""
+    if any(map(is_of_predictions, sides.sides)):
+        sides = replace(sides, sides=[as_predicted(side) for side in sides.sides])
     table = align(sides.sides)
     if not table.columns:
         raise UsageError(_why_nothing(sides, table))

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from firsttouch.comparison.runs import ComparedRun, Unreadable, read_all
+from firsttouch.comparison.runs import ComparedPoint, ComparedRun, Lost, Unreadable, factors_of, read_all
 from firsttouch.comparison.table import Side
+from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.papers.rows import sides
 from firsttouch.text import join_names
 
+Point = TypeVar("Point", ComparedPoint, Lost)
+OBSERVING = ("repeat", "kernel_times", "timeline")
+"""Factors of applications that say how a point is observed, which changes nothing in a prediction."""
 SEPARATOR = ","
 PUBLISHED = "published:"
 """Begins the name of a side that is not a directory but a paper or a platform, as in published:mi300a-upm."""
@@ -126,6 +131,31 @@ def _only(run: ComparedRun, device: str) -> ComparedRun:
         command=run.command,
         machine=run.machine,
     )
+
+
+def as_predicted(side: Side) -> Side:
+    """A side beside predictions: how often a point was run, and what was observed besides, is no factor of those."""
+
+    def without(points: list[Point]) -> list[Point]:
+        """Of several that differ in this alone, the first has its place."""
+        taken = {(point.device, point.factors) for point in points}
+        plain = []
+        for point in points:
+            factors = _without_observing(point.factors)
+            if (point.device, factors) not in taken:
+                taken.add((point.device, factors))
+                point = replace(point, factors=factors)
+            plain.append(point)
+        return plain
+
+    runs = [replace(r, points=without(r.points), phases=without(r.phases), lost=without(r.lost)) for r in side.runs]
+    return Side(side.name, runs, side.stated)
+
+
+def _without_observing(factors: str) -> str:
+    known = factors_of(factors)
+    kept = {name: value for name, value in known.items() if name not in OBSERVING}
+    return factors if len(kept) == len(known) else encode_json(kept, order="sorted").decode()
 
 
 def of_phases(sides: Sequence[Side]) -> list[Side]:

@@ -375,7 +375,7 @@ def not_judged(comparison: ResultsComparison) -> str:
     if comparison.differences.fleet:
         return ""  # a headline says so
     if predictions.is_about_predictions(comparison):
-        return "Predictions are not judged by the limit."
+        return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short = short_names(comparison)
     sentences = [
         f"{short[comparison.names[side]]} is not judged by the limit: {_few_runs(comparison, side)} cannot tell."
