@@ -43,6 +43,17 @@ def validated(*words: object) -> dict[str, Any]:
     return result
 
 
+HERE = {
+    "experiment": "transfer",
+    "factors": {"direction": "h2d", "allocator": "pinned", "engine": "copy-engine"},
+    "unit": "GB/s",
+}
+
+
+def here(**changes: Any) -> dict[str, Any]:
+    return {"here": {**HERE, **changes}}
+
+
 def a_file(folder: Path, **changes: Any) -> Path:
     """A file with one row of a machine of the user's, whose copies reach 250 GB/s."""
     row = {
@@ -56,11 +67,7 @@ def a_file(folder: Path, **changes: Any) -> Path:
         "kind": "measured",
         "section": "Sec. 1",
         "says": "Copies reach 250 GB/s.",
-        "here": {
-            "experiment": "transfer",
-            "factors": {"direction": "h2d", "allocator": "pinned", "engine": "copy-engine"},
-            "unit": "GB/s",
-        },
+        "here": HERE,
         **changes,
     }
     content = {
@@ -116,6 +123,13 @@ def test_rows_of_a_file_are_held(tmp_path: Path, changes: dict[str, Any], ratio:
         ({"velue": 1}, "rows.0.velue: unknown key"),
         ({"value": {}}, "rows.0.value: expected"),
         ({"here": None}, "rows: no row says under 'here' which measurement it corresponds to"),
+        (here(experiment="transfr"), "here.experiment: there is no experiment 'transfr' (did you mean 'transfer'?)"),
+        (
+            here(factors={"dirction": "h2d"}),
+            "here.factors: transfer has no factor 'dirction' (did you mean 'direction'?)",
+        ),
+        (here(metric="rate"), "here.metric: transfer has no counter 'rate'"),
+        (here(experiment="app", factors={"app": "srd"}), "here.factors: there is no application 'srd'"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_place(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

@@ -62,11 +62,15 @@ def role_of(rows: Collection[str], roles: RowRoles) -> RowRole:
 # ------------------------------------------------------------------------------------------------ rows
 
 
-def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> ValidatedRow | None:
-    """The prediction of a row; None if it states no number that corresponds to a measurement."""
+def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> ValidatedRow:
+    """The prediction of a row."""
     stated = stated_value(row)
     if stated is None or row.here is None:
-        return None
+        why = "it says under 'here' of no measurement" if row.here is None else "it states no number"
+        role = role_of([row.name], roles)
+        return ValidatedRow(
+            row=row.name, says=row.says, role=role, outcome="not predicted", low=0, high=0, unit="", why=why
+        )
     result = ValidatedRow(
         row=row.name,
         says=row.says,

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.model.documents import JsonFile, place_of
-from firsttouch.papers.rows import Paper, PaperRow, papers
+from firsttouch.apps import all_apps
+from firsttouch.errors import did_you_mean
+from firsttouch.experiments import all_experiments
+from firsttouch.machine.switches import SWITCHES
+from firsttouch.model.documents import JsonFile, JsonPath, place_of
+from firsttouch.papers.comparisons import values_of
+from firsttouch.papers.rows import APPLICATIONS, MEDIAN, Correspondence, Paper, PaperRow, papers
+from firsttouch.records.codebook import codebook_of
 
 
 class RowsFile:
@@ -30,6 +36,8 @@ class RowsFile:
             if row.id in known:
                 file.fail(("rows", i, "id"), f"'{row.id}' stands twice")
             known.add(row.id)
+            if row.here is not None:
+                _check(file, ("rows", i, "here"), row.here)
         for name, platform in self.paper.platforms.items():
             if unknown := [member for member in platform.members if member not in self.paper.platforms]:
                 file.fail(("platforms", name, "members"), f"'{unknown[0]}' is none of the file's platforms")
@@ -49,6 +57,25 @@ class RowsFile:
             )
             for row in self.paper.rows
         ]
+
+
+def _check(file: JsonFile, place: JsonPath, here: Correspondence) -> None:
+    """That there is such a measurement, with such factors and counters."""
+    experiment, book = here.experiment, codebook_of(here.experiment)
+    if experiment not in (known := [APPLICATIONS, *all_experiments()]):
+        file.fail((*place, "experiment"), f"there is no experiment '{experiment}'{did_you_mean(experiment, known)}")
+    if experiment == APPLICATIONS:
+        named = values_of(here.factors.get("app", []))
+        if unknown := [str(app) for app in named if app not in all_apps()] or ([] if named else [""]):
+            text = f"there is no application '{unknown[0]}'{did_you_mean(unknown[0], all_apps())}"
+            file.fail((*place, "factors"), text if named else 'an application is missing, as in "app": "srad"')
+    elif book.factors and not book.open:
+        accepted = [*book.factors, *SWITCHES]
+        for name in (*here.factors, *here.relative_to):
+            if name not in accepted:
+                file.fail((*place, "factors"), f"{experiment} has no factor '{name}'{did_you_mean(name, accepted)}")
+    if here.metric != MEDIAN and book.counters and not book.knows(here.metric):
+        file.fail((*place, "metric"), f"{experiment} has no counter '{here.metric}'")
 
 
 def _take_models(name: str, paper: Paper) -> None:

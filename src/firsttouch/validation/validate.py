@@ -10,7 +10,7 @@ from firsttouch.errors import UsageError
 from firsttouch.model.platform import Platform, load_platform, platform_names
 from firsttouch.model.values import ValueEntry
 from firsttouch.papers.claims import PaperClaim, all_claims
-from firsttouch.papers.rows import Paper, PaperRow, all_rows, models_of, papers
+from firsttouch.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
 from firsttouch.text import count, join_names, number, percent
 from firsttouch.units import format_number
 from firsttouch.validation.points import PlatformPoints
@@ -58,14 +58,14 @@ def validated_platforms(names: Sequence[str], rows_file: Path | None = None) -> 
 def _of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim]]:
     """What the papers state about a platform."""
     about = {row.name for row in all_rows() if platform.name in models_of(papers()[row.paper], row.platform)}
-    rows = [row for row in all_rows() if row.name in about and row.here is not None]
+    rows = [row for row in all_rows() if row.name in about and stated_value(row) is not None]
     return rows, [claim for claim in all_claims() if about.intersection(claim.rows)]
 
 
 def _of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:
     """The rows of a file about a platform; those about its only machine, if the call names the platform."""
     only = named and len(file.paper.platforms) == 1
-    return [row for row in file.rows if row.here and (only or platform.name in models_of(file.paper, row.platform))], []
+    return [row for row in file.rows if only or platform.name in models_of(file.paper, row.platform)], []
 
 
 def _nothing(platform: Platform | None, file: RowsFile | None) -> str:
@@ -85,7 +85,7 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
     entries, points = list(_entries(platform)), PlatformPoints(platform)
     roles: dict[str, RowRole] = {row: "input" for entry in entries for row in entry.rows}
     roles |= {row: "fitted" for entry in entries for row in entry.rows if entry.how not in GIVEN}
-    of_rows = [row for each in rows if (row := validated_row(each, points, roles)) is not None]
+    of_rows = [validated_row(each, points, roles) for each in rows]
     of_claims = [validated_claim(claim, points, roles) for claim in claims]
     judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
     result = ValidatedPlatform(
