@@ -89,3 +89,26 @@ def test_a_write_ends_the_copies_of_duplicated_pages() -> None:
     assert moves.counts.services == before
     memory.touch(0, "gpu", [(0, 4096)], moves, moves, writes=True)
     assert memory.buffers[0].pages_in("cpu") < 512
+
+
+def test_memory_without_pages_is_taken_before_that_in_use() -> None:
+    # uvm_pmm_gpu.c, pick_root_chunk_to_evict: what keeps the memory of pages that left goes first, though it came last.
+    memory, evicted = ManagedMemory(KIND, 3), PageMoves(4096)
+    for buffer in range(4):
+        memory.allocate(buffer, BLOCK_BYTES)
+    for buffer in range(3):
+        memory.touch(buffer, "gpu", [(0, BLOCK_BYTES)], PageMoves(4096), evicted, writes=True)
+    memory.touch(2, "cpu", [(0, BLOCK_BYTES)], PageMoves(4096), evicted, writes=True)
+    assert memory.held == 3
+    memory.touch(3, "gpu", [(0, BLOCK_BYTES)], PageMoves(4096), evicted, writes=True)
+    assert (evicted.counts.to_cpu, memory.buffers[0].pages_in("gpu")) == (0, 512)
+
+
+def test_what_got_pages_last_leaves_last() -> None:
+    # uvm_va_block.c, block_mark_memory_used: a block goes to the end of the list when more of its pages arrive.
+    memory, evicted = ManagedMemory(KIND, 2), PageMoves(4096)
+    for buffer in range(3):
+        memory.allocate(buffer, BLOCK_BYTES)
+    for buffer, end in ((0, 4096), (1, BLOCK_BYTES), (0, BLOCK_BYTES), (2, BLOCK_BYTES)):
+        memory.touch(buffer, "gpu", [(0, end)], PageMoves(4096), evicted, writes=True)
+    assert [memory.buffers[buffer].pages_in("gpu") for buffer in range(3)] == [512, 0, 512]

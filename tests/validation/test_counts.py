@@ -55,6 +55,12 @@ def test_prefetches_move_what_the_driver_recorded() -> None:
     assert all(p.counted["um_h2d_prefetch_bytes"] == p.recorded("um_h2d_prefetch_bytes") for p in with_events()[:10])
 
 
+def test_managed_memory_is_counted_in_steps() -> None:
+    """Of nn 358 MiB are in use, of which the vendor's library counts 384."""
+    (point,) = [p for p in with_events() if p.application == "nn"]
+    assert point.counted["peak_device_bytes"] == point.recorded("peak_device_bytes") == 384 << 20
+
+
 @cache
 def explicit() -> dict[str, CountedPoint]:
     points = {}

@@ -24,6 +24,7 @@ from firsttouch.model.pages import (
     touch_alike,
     touch_parts,
 )
+from firsttouch.model.rules.eviction import chunk_lists
 from firsttouch.model.rules.uvm import BLOCK_BYTES, filled, span
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class ManagedMemory:
                 end = self._make_room(first, end, evicted)
             self.held += end - first
             self.gpu_bytes += pages.bytes_of(first, end)
-        if self.capacity is not None and after.gpu != before.gpu:
+        if self.capacity is not None and (after.gpu & ~before.gpu or (before.gpu and not after.gpu)):
             if before.held:
                 self._used = _without(self._used, buffer, first, end)
                 self._unused = _without(self._unused, buffer, first, end)
@@ -218,7 +219,8 @@ class ManagedMemory:
         assert self.capacity is not None
         if (free := self.capacity - self.held) > 0:
             return min(end, first + free)
-        waiting = self._unused or self._used
+        lists = {"unused": self._unused, "used": self._used}
+        waiting = next(lists[name] for name in chunk_lists(self.kind.release) if lists.get(name))
         buffer, a, b = waiting.popleft()
         count = min(b - a, end - first)
         if a + count < b:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from firsttouch.model.rules.eviction import keeps_mapping
+from firsttouch.model.rules.eviction import evicted_pages, keeps_mapping
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
@@ -271,7 +271,8 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
     keeps = keeps_mapping(
         accessed_by="gpu" in kind.policy.accessed_by, counts_accesses=counted, counters_enabled=counted
     )
-    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None)
+    gone = evicted_pages(state.gpu)
+    after, counts = _moved(state, "cpu", gone, gone, duplicate=False, map_for="gpu" if keeps else None)
     return after._replace(held=False), counts
 
 

@@ -19,8 +19,6 @@ BIG_PAGE_BYTES: Final = 64 << 10
 """UVM_BIG_PAGE_SIZE (uvm_perf_prefetch.c): the pages of as many bytes around a fault count as present."""
 THRESHOLD: Final = 51
 """UVM_PREFETCH_THRESHOLD_DEFAULT (uvm_perf_prefetch.c): per cent of a part of a block."""
-BATCH: Final = 256
-"""UVM_PERF_FAULT_BATCH_COUNT_DEFAULT (uvm_gpu_replayable_faults.h): the most faults that are taken at once."""
 
 
 COUNTED_STEP: Final = 128 << 20
