@@ -96,7 +96,7 @@ def test_predictions_are_no_source_of_prices_and_are_not_joined_with_measurement
     assert "predictions are no source of prices" in refused("advise", predicted)
     assert "was predicted, not measured" in refused("fit", predicted, "--out", tmp_path / "mine.json")
     assert "one was measured and the other predicted" in refused("claims", predicted, RESULTS / "h200-x2-quick")
-    assert "measured" in refused("validate", "--measured", predicted)
+    assert "was predicted, not measured" in refused("validate", "--measured", predicted)
 
 
 def test_advice_from_a_platform_says_so():

@@ -27,6 +27,9 @@ def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[Me
         UsageError: a directory has no results, or no application was measured on the device of a platform.
     """
     runs = {str(directory): load_results(directory) for directory in directories}
+    for name, results in runs.items():
+        if any(device.modelled for device in results.machine.devices):
+            raise UsageError(f"{name} was predicted, not measured; give what `firsttouch app` measured")
     titles = {device.title: "" for results in runs.values() for device in _devices(results)}
     platforms = [load_platform(name) for name in names or platform_names()]
     matching = [platform for platform in platforms if platform.device.title in titles]
