@@ -86,13 +86,15 @@ def test_kernels_take_across_the_link_what_they_declare_within_a_factor_of_three
 
 
 def test_kernels_that_memory_limits_are_scaled_by_it_and_others_by_the_processors() -> None:
-    """Of the GH200 a rate of memory is known, and no clock; of an H100 both, at 1 GiB."""
+    """An H100 at 1 GiB, and a GH200."""
     on_h200, on_gh200 = (load_platform(name) for name in ("h200-pcie", "gh200"))
     profiles = known_profiles()
     ratio = profiles.devices["h200"].memory / on_gh200.quantity(kernels.BANDWIDTH).value
     own, scaled = (kernels_of("black_scholes", 2 * GIB, p, without(profiles, "h100")) for p in (on_h200, on_gh200))
     assert scaled.per_byte.value == pytest.approx(ratio * own.per_byte.value)
     assert scaled.per_byte.low <= own.per_byte.value <= scaled.per_byte.high
+    gemm_own, gemm = (kernels_of("gemm", GIB, p, without(profiles, "h100")).per_byte.value for p in (on_h200, on_gh200))
+    assert gemm == pytest.approx(gemm_own, rel=0.01)  # as many processors at the same clock
     h100 = on_h200.changed({kernels.BANDWIDTH: f"{profiles.devices['h100'].memory} GB/s"})
     h100.device.title = profiles.devices["h100"].title
     for name in ("hotspot", "particlefilter", "lud", "cfd", "black_scholes"):

@@ -31,7 +31,7 @@ from firsttouch.workload.program import Block, Item, Launch, Program, Repeat
 from firsttouch.workspace.declarations import Params
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
-BANDWIDTH, PROCESSORS = "device.bandwidth", "host.processors"
+BANDWIDTH, PROCESSORS, CLOCK, UNITS = "device.bandwidth", "host.processors", "device.clock", "device.multiprocessors"
 BUSY = 0.5
 """Kernels that take declared bytes at less than this part of the memory's rate are limited by something else."""
 HARDLY_LONGER = 1.25
@@ -298,6 +298,8 @@ class _On:
         own = self.platform.quantity(BANDWIDTH)
         memory = Time(*(device.memory / rate for rate in (own.value, own.high, own.low)))
         cycles = cycles_of(self.platform.device.facts)
+        if self.platform.has(CLOCK) and self.platform.has(UNITS):
+            cycles = self.platform.quantity(CLOCK).value * self.platform.quantity(UNITS).value
         return _Scale(memory, device.cycles / cycles if cycles and device.cycles else None)
 
     def kernels(self, name: str, size: int) -> Kernels:
@@ -332,7 +334,8 @@ class _On:
         grounds: list[Ground] = [Assumption(f"the kernels of {name} take what they took on an {where}")]
         if not set(titles) <= {self.platform.device.title}:
             scaled = "times of kernels are scaled by the rates of the devices' memories or processors"
-            grounds += [Assumption(scaled), self.platform.quantity(BANDWIDTH).ground]
+            known = [name for name in (BANDWIDTH, CLOCK, UNITS) if self.platform.has(name)]
+            grounds += [Assumption(scaled), *(self.platform.quantity(name).ground for name in known)]
         if (processors := self.platform.quantity(PROCESSORS)).value not in hosts:
             shared = f"processors share what the CPU computes, as {' or '.join(map(str, hosts))} did elsewhere"
             grounds += [Assumption(shared), processors.ground]

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from firsttouch.errors import did_you_mean
 
-Dimension: TypeAlias = Literal["time", "size", "rate", "frequency", "count", "ratio", "price", "word", "flag"]
+Dimension: TypeAlias = Literal["time", "size", "rate", "frequency", "clock", "count", "ratio", "price", "word", "flag"]
 """price: time by size, in points or at a rate. All others but word and flag are numbers."""
 
 _UNITS: Mapping[str, Mapping[str, float]] = {
@@ -26,6 +26,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     | {f"{prefix}B": 10.0 ** (3 * power) for power, prefix in enumerate("kMGT", 1)},
     "rate": {"MB/s": 1e-3, "GB/s": 1, "TB/s": 1e3, "MiB/s": 2**20 / 1e9, "GiB/s": 2**30 / 1e9},
     "frequency": {"/s": 1e-9, "k/s": 1e-6, "M/s": 1e-3, "G/s": 1},
+    "clock": {"MHz": 1e-3, "GHz": 1},
     "count": {"": 1},
     "ratio": {"": 1, "%": 0.01},
 }
@@ -166,6 +167,7 @@ PARAMETERS: Sequence[Parameter] = (
         1e5,
         facts=["device.multiprocessors"],
     ),
+    _P("device.clock", "clock", "clock of the device's processors at most", 1e-3, 1e2),
     _P(
         "device.threads",
         "count",

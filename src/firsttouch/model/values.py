@@ -259,6 +259,8 @@ def _written(known: Parameter, number: float) -> str:
         return format_seconds(number / 1e9)
     if known.dimension == "frequency":
         return f"{format_number(number * 1e9)} /s"
+    if known.dimension == "clock":
+        return f"{format_number(number)} GHz"
     return f"{format_number(number)} GB/s" if known.dimension == "rate" else format_number(number, 6)
 
 
