@@ -27,7 +27,8 @@ def command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME", help="Platforms by name or file; default: all that papers state something about."
+            metavar="NAME",
+            help="Platforms by name or file, or gh200@host.page=4KiB; default: all that papers state something about.",
         ),
     ] = None,
     rows: Annotated[

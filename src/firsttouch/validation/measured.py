@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from firsttouch.errors import UsageError
-from firsttouch.model.platform import Platform, load_platform, platform_names
+from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.records.reading import Results, load_results
@@ -31,7 +31,7 @@ def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[Me
         if any(device.modelled for device in results.machine.devices):
             raise UsageError(f"{name} was predicted, not measured; give what `firsttouch app` measured")
     titles = {device.title: "" for results in runs.values() for device in _devices(results)}
-    platforms = [load_platform(name) for name in names or platform_names()]
+    platforms = [platform_of(name) for name in dict.fromkeys(names or platform_names())]
     matching = [platform for platform in platforms if platform.device.title in titles]
     if lacking := [p for p in platforms if names and p not in matching]:
         raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from firsttouch.errors import UsageError
-from firsttouch.model.platform import Platform, load_platform, platform_names
+from firsttouch.model.platform import Platform, platform_names, platform_of
 from firsttouch.model.values import ValueEntry
 from firsttouch.papers.claims import PaperClaim, all_claims
 from firsttouch.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
@@ -41,7 +41,7 @@ def validated_platforms(names: Sequence[str], rows_file: Path | None = None) -> 
     Raises:
         UsageError: there is no such platform, the file is wrong, or nothing is published about a platform.
     """
-    platforms = [load_platform(name) for name in names or platform_names()]
+    platforms = [platform_of(name) for name in dict.fromkeys(names or platform_names())]
     given = RowsFile(rows_file) if rows_file is not None else None
     validated = []
     for platform in platforms:
@@ -89,7 +89,7 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
     of_claims = [validated_claim(claim, points, roles) for claim in claims]
     judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
     result = ValidatedPlatform(
-        platform=platform.name,
+        platform="@".join([platform.name, *platform.changes]),
         title=platform.title,
         digest=platform.digest,
         values=len(entries),
