@@ -18,8 +18,6 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("eviction", "DISCARDED_SINCE", ((580, 65, 6),), "uvm_pmm_gpu.c, va_block_discarded (absent in 575.64.05)"),
     ("access_counters", "RANGE_BYTES", 2 * MIB, "UVM_PERF_ACCESS_COUNTER_GRANULARITY (550.40.07 to 595.45.04)"),
     ("access_counters", "THRESHOLD", 256, "UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),
-    ("access_counters", "BATCH", 256, "UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT (515.43.04 to 595.45.04)"),
-    ("access_counters", "NOTIFIED_BYTES", 64 * KIB, "service_virt_notifications_batch (550.54.15)"),
     ("access_counters", "UNSERVED_PAGE", 4 * KIB, "service_virt_notifications, Bug 4299018 (550.54.15)"),
     ("ats", "WINDOW_BYTES", 2 * MIB, "uvm_va_block_types.h, UVM_VA_BLOCK_SIZE (515.43.04 to 595.45.04)"),
     ("ats", "TREE_SINCE", ((535, 104, 5),), "uvm_ats_faults.c, uvm_perf_prefetch_compute_ats (absent in 535.98)"),
@@ -32,7 +30,6 @@ CONSTANTS: list[tuple[str, str, Any, str]] = [
     ("thrashing", "PIN_NS", 150_000_000, "UVM_PERF_THRASHING_PIN_DEFAULT (515.43.04 to 595.45.04)"),
     ("kfd", "PAGE_BYTES", 4 * KIB, "AMDGPU_GPU_PAGE_SIZE, amdgpu_vm.h (Linux 6.8)"),
     ("kfd", "WINDOW_ORDER", 9, "kfd_svm.c, svm_range_set_default_attributes (Linux 6.8)"),
-    ("kfd", "IGNORED_NS", 2_000_000, "kfd_svm.c, AMDGPU_SVM_RANGE_RETRY_FAULT_PENDING (Linux 6.8)"),
     ("kfd", "LARGEST_ORDER", 31, "amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)"),
 ]
 
@@ -69,10 +66,8 @@ def test_access_counters_move_pages(
     assert access_counters.counters_migrate(parse_release(release), translation, page, memory) == moves
 
 
-def test_notifications_name_pages_of_64_kib() -> None:
+def test_a_range_is_notified_by_its_accesses() -> None:
     assert [access_counters.notifications(n) for n in (255, 256, 1024)] == [0, 1, 4]
-    assert access_counters.notified_pages(16384, 2 * MIB, 64 * KIB) == 32
-    assert access_counters.notified_pages(1024, 2 * MIB, 64 * KIB) == 4
 
 
 @pytest.mark.parametrize(
@@ -123,14 +118,6 @@ def test_a_fault_of_an_amd_gpu_maps_a_window(page: int, first: int, end: int, wi
     assert kfd.fault_window(page, first, end) == window
 
 
-def test_faults_of_an_amd_gpu_are_counted_by_window() -> None:
-    assert kfd.fault_windows(0, 2048, present=0) == 4
-    assert kfd.fault_windows(300, 2048, present=0) == 4
-    assert kfd.fault_windows(0, 2049, present=1024) == 3
-    assert kfd.FaultWindow(512, 1024, new=12).present == 500
-    assert [kfd.migrates(faults_resume=True, apu=apu) for apu in (True, False)] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("page", "count", "contiguous", "order"),
     [
@@ -149,13 +136,6 @@ def test_fragments_are_as_large_as_alignment_and_length_allow(
 ) -> None:
     """amdgpu_vm_pt.c, amdgpu_vm_pte_fragment (Linux 6.8)."""
     assert kfd.fragment_order(page, count, contiguous=contiguous) == order
-
-
-def test_translations_that_do_not_fit_all_miss() -> None:
-    assert [kfd.fragments(16, 512), kfd.fragments(512, 1024)] == [6, 2]
-    assert kfd.translation_misses(256 * MIB, 9, entries=128) == 0
-    assert kfd.translation_misses(256 * MIB, 9, entries=127) == 128
-    assert kfd.translation_misses(256 * MIB, 4, entries=512) == 4096
 
 
 @pytest.mark.parametrize(
@@ -315,3 +295,12 @@ def test_turns_over_a_page_take_what_was_measured(fault: float, turns: int, meas
 def test_turns_that_are_far_apart_only_move_the_page() -> None:
     assert thrashing.time_of_turns(100, 30e3, 30e3, 1e3, gap=1e6) == pytest.approx(100 * 60e3)
     assert thrashing.time_of_turns(100, 30e3, 30e3, 1e3, cpu_reaches_gpu=True, fast_link=True) < 10 * 60e3
+
+
+def test_what_is_known_of_a_page_ends_but_not_its_naps() -> None:
+    """uvm_perf_thrashing.c, thrashing_reset_page, thrashing_pin_page."""
+    assert thrashing.after_move(TIRED, 700e3) == replace(TIRED, moved_at=-1, events=0)
+    assert thrashing.after_move(TIRED, 600e3) == replace(TIRED, moved_at=600e3, events=4)
+    assert thrashing.hint(TIRED, 300e3, "gpu", "cpu", cpu_reaches_gpu=False)[1].naps == 0
+    after = thrashing.hint(replace(PINNED, pinned_until=1.0), 300e3, "cpu", "gpu", cpu_reaches_gpu=False)[1]
+    assert (after.pinned_at, after.events, after.moved_at) == (None, 0, -1)

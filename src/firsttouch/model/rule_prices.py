@@ -239,10 +239,16 @@ def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, 
     name = f"fragment.{allocator}"
     if agent != "gpu" or not platform.has(name):
         return None
-    order, walk, rate = (platform.quantity(n) for n in (name, "device.walk", "device.bandwidth"))
-    ends = ((order.value, walk.value, rate.value), (order.high, walk.low, rate.high), (order.low, walk.high, rate.low))
-    times = [1 / r + w / (kfd.PAGE_BYTES * 2**o) for o, w, r in ends]
-    return Price((0.0, 1.0), (Time(), Time(*times)), (order.ground, walk.ground, rate.ground))
+    run, walk, rate = (platform.quantity(n) for n in (name, "device.walk", "device.bandwidth"))
+    ends = ((run.value, walk.value, rate.value), (run.high, walk.low, rate.high), (run.low, walk.high, rate.low))
+    times = [1 / r + w / _translation_bytes(int(n)) for n, w, r in ends]
+    return Price((0.0, 1.0), (Time(), Time(*times)), (run.ground, walk.ground, rate.ground))
+
+
+def _translation_bytes(run: int) -> int:
+    """The bytes of one translation, in memory of which so many, aligned, follow each other."""
+    pages = run // kfd.PAGE_BYTES
+    return kfd.PAGE_BYTES << kfd.fragment_order(pages, pages)
 
 
 def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:

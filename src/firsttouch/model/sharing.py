@@ -13,7 +13,7 @@ from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.reached import REMOTE, ReachedMoving
-from firsttouch.model.rules.access_counters import RANGE_BYTES, THRESHOLD
+from firsttouch.model.rules.access_counters import RANGE_BYTES, notifications
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
 from firsttouch.workload.program import Launch, Program
 from firsttouch.workload.replay import Prepared
@@ -201,7 +201,7 @@ class FirstTouchPricing(InPlace):
         """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. A page that is
         being moved is mapped by neither agent, so that the kernel waits; at least, the bytes cross the link once more.
         """
-        if self.access.passes * RANGE_BYTES / LINE_BYTES < THRESHOLD:
+        if not notifications(int(self.access.passes * RANGE_BYTES / LINE_BYTES)):
             return
         try:
             moves = self.prices.counter_moves(self.strategy.allocator)

@@ -15,10 +15,6 @@ RANGE_BYTES: Final = 2 << 20
 """UVM_PERF_ACCESS_COUNTER_GRANULARITY, of 2 MiB: the accesses to each such range are counted."""
 THRESHOLD: Final = 256
 """UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT: accesses for a notification."""
-BATCH: Final = 256
-"""UVM_PERF_ACCESS_COUNTER_BATCH_COUNT_DEFAULT: the most notifications that are serviced at once."""
-NOTIFIED_BYTES: Final = 64 << 10
-"""A notification names an address that is a multiple of it (service_notifications_batch)."""
 UNSERVED_PAGE: Final = 4 << 10
 """UVM_PAGE_SIZE_4K: with host pages of this size notifications are only cleared (TODO Bug 4299018)."""
 UNSERVED_SINCE: Final[tuple[Release, ...]] = ((535, 129, 3), (550, 40, 7))
@@ -62,9 +58,3 @@ def counters_migrate(release: Release, translation: Translation, host_page: int,
 def notifications(accesses: int, threshold: int = THRESHOLD) -> int:
     """The notifications of so many remote accesses to a range, if each is serviced before the next comes."""
     return accesses // threshold
-
-
-def notified_pages(accesses: int, nbytes: int, host_page: int, threshold: int = THRESHOLD) -> int:
-    """The most pages of a range of so many bytes that its notifications name, and so move by themselves."""
-    pages = -(-nbytes // max(host_page, NOTIFIED_BYTES))
-    return min(pages, notifications(accesses, threshold))

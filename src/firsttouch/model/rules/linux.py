@@ -45,10 +45,3 @@ def first_touch(start: int, end: int, base_page: int, huge: int = 0) -> TouchedP
     inner, outer = -(-first // huge) * huge, last // huge * huge
     whole = max(0, outer - inner) // huge
     return TouchedPages((last - first - whole * huge) // base_page, whole, last - first)
-
-
-def fault_groups(faults: int, threads: int, most: int) -> float:
-    """How many faults follow each other when so many threads take them, of which at most so many go on at once: they
-    share the lock of the process's memory.
-    """
-    return faults / max(1, min(threads, most))
