@@ -56,9 +56,12 @@ def test_prefetches_move_what_the_driver_recorded() -> None:
 
 
 def test_managed_memory_is_counted_in_steps() -> None:
-    """Of nn 358 MiB are in use, of which the vendor's library counts 384."""
-    (point,) = [p for p in with_events() if p.application == "nn"]
-    assert point.counted["peak_device_bytes"] == point.recorded("peak_device_bytes") == 384 << 20
+    """Of nn 358 MiB are in use, of which the vendor's library counts 384; of kmeans 1,038 beside 978 of the device's,
+    of which it counts 1,024.
+    """
+    peaks = {p.application: (p.counted["peak_device_bytes"], p.recorded("peak_device_bytes")) for p in with_events()}
+    equal = {name for name, (counted, recorded) in peaks.items() if counted == recorded}
+    assert {"nn", "kmeans", "hotspot", "cfd", "srad", "bfs", "dwt2d"} <= equal
 
 
 @cache

@@ -14,7 +14,7 @@ from firsttouch.allocators.properties import memory_of, moves_pages
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.page_steps import NO_ACCESS, NO_LAUNCH, CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
-from firsttouch.model.rules.uvm import BLOCK_BYTES, COUNTED_STEP
+from firsttouch.model.rules.uvm import BLOCK_BYTES, counted
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
@@ -141,8 +141,7 @@ class CountedReplay(Replay):
             self.managed.free(step.buffer)
 
     def _note_peak(self) -> None:
-        managed = -(-self.managed.gpu_bytes // COUNTED_STEP) * COUNTED_STEP
-        in_use = self.device_bytes + managed
+        in_use = self.device_bytes + counted(self.managed.gpu_bytes)
         self.most_on_device = max(self.most_on_device, in_use)
         self.by_phase[self.phase] = in_use
 

@@ -22,7 +22,10 @@ THRESHOLD: Final = 51
 
 
 COUNTED_STEP: Final = 128 << 20
-"""The vendor's management library counts the memory of managed pages in such steps: in all records of results/."""
+COUNTED_FREE: Final = 32 << 20
+"""The vendor's management library counts the memory of managed pages in such steps, beside what the step has free that
+the context began: 16 to 41 MiB in the records of results/.
+"""
 STAYS_PREFERRED: Final = (590, 44, 1)
 """The release since which faults take nothing along out of the preferred location (uvm_perf_prefetch.c)."""
 
@@ -93,6 +96,11 @@ def _largest_dense(there: int, page: int, leaves: int, threshold: int) -> tuple[
         if first == 0 and end == leaves:
             return best
         size *= 2
+
+
+def counted(nbytes: int) -> int:
+    """The bytes that the vendor's management library counts, of so many that belong to managed pages."""
+    return -(-max(0, nbytes - COUNTED_FREE) // COUNTED_STEP) * COUNTED_STEP
 
 
 class Policy(NamedTuple):
