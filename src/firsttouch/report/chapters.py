@@ -14,6 +14,7 @@ from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.interfaces import InterfacesSection, interfaces_section
+from firsttouch.report.machines import MachinesTable, machines_table
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables
 from firsttouch.report.sections import PageSection, half_width, section_of, tally
@@ -63,6 +64,8 @@ class Chapter:
     """The picture of the first screen, if there is one."""
     interfaces: InterfacesSection | None = None
     """By which interface data move fastest, if that was measured."""
+    machines: MachinesTable | None = None
+    """The same points on several modelled machines."""
 
     @property
     def done(self) -> str:
@@ -119,7 +122,20 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
         by_interface = interfaces_section(loaded.records)
-        made.append(Chapter(anchor, title, loaded, warnings, sections, questions, screen, interfaces=by_interface))
+        beside = machines_table(loaded.records, loaded.machine.devices)
+        made.append(
+            Chapter(
+                anchor,
+                title,
+                loaded,
+                warnings,
+                sections,
+                questions,
+                screen,
+                interfaces=by_interface,
+                machines=beside,
+            )
+        )
     return made
 
 

@@ -293,6 +293,8 @@ def hardware(machine: Machine) -> str:
 
 def _hardware(machine: Machine) -> str:
     present = [d for d in machine.devices if d.available and d.role == "gpu"]
+    sets = {tuple(d.modelled.changes.items()): d for d in present if d.modelled}
+    present = _of_one_set(present)
     gpus, names = _counted(present), {d.name for d in present}
     links = (p.link for d in present for p in d.peers if p.same_driver and p.name in names)
     between = dict.fromkeys(link for link in links if link != SAME_GPU)
@@ -303,7 +305,19 @@ def _hardware(machine: Machine) -> str:
     ]
     if gpus:
         parts.append(_link(machine))
+    if len(sets) > 1:
+        parts.append(f"with {count(len(sets), 'set')} of values")
     return ", ".join(filter(None, parts)) or machine.host
+
+
+def _of_one_set(devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Without the devices of a platform that occur again with other values."""
+    first: dict[str, dict[str, str]] = {}
+    return [
+        d
+        for d in devices
+        if d.modelled is None or d.modelled.changes == first.setdefault(d.modelled.platform, d.modelled.changes)
+    ]
 
 
 def _counted(gpus: Sequence[DeviceInfo]) -> list[str]:

@@ -252,10 +252,14 @@ class EqualGpus:
 
 
 def by_product(gpus: Iterable[DeviceInfo]) -> dict[tuple[str, str], list[DeviceInfo]]:
-    """The GPUs by product and backend, since two backends may have the same GPUs."""
+    """The GPUs by product and backend, since two backends may have the same GPUs. Those of a modelled machine whose
+    values were changed are not those of the machine.
+    """
     kinds: dict[tuple[str, str], list[DeviceInfo]] = {}
     for gpu in gpus:
-        kinds.setdefault((gpu.product, gpu.kind), []).append(gpu)
+        changes = gpu.modelled.changes if gpu.modelled else {}
+        kind = ", ".join([gpu.kind, *(f"{name}={text}" for name, text in changes.items())])
+        kinds.setdefault((gpu.product, kind), []).append(gpu)
     return kinds
 
 

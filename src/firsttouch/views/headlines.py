@@ -41,7 +41,8 @@ def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
     gpu = next(iter(gpus), None)
     candidates = [f for f in _Numbers(alone, machine, host, gpu).all() if f is not None][:MOST]
     of_several = numbers_of_several(_usual(records), machine)
-    single = {product: same[0] for (product, _), same in by_product(gpus).items() if len(same) == 1}
+    kinds = list(by_product(gpus).items())
+    single = {product: same[0] for (product, _), same in reversed(kinds) if len(same) == 1}  # the first of a product
     for other in (d for d in single.values() if gpu is not None and d.product != gpu.product):
         candidates += [f for f in islice(_Numbers(alone, machine, host, other).all(), 1) if f is not None]
     return [*(with_conditions(f, good) for f in of_several), *(with_conditions(f, alone) for f in candidates)]

@@ -1,0 +1,107 @@
+"""Predictions for several machines beside each other: platforms, or one with values that the call changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+
+from firsttouch.analysis.statistics import measured
+from firsttouch.records.schema import DeviceInfo, Record, Scalar
+from firsttouch.text import named, quantity
+
+APPLICATION = "app"
+"""The factor that names an application."""
+EVENTS = "events"
+"""The factor of points that are predicted again for their counts alone."""
+MOST = 8
+"""Rows of an experiment that is no application: the points that differ most."""
+LEAST = 0.02
+"""The least difference that such a row shows."""
+
+
+@dataclass
+class MachinesTable:
+    """A table with a column for each machine. notes: sentences below it."""
+
+    columns: Sequence[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def first_of_machines(devices: Sequence[DeviceInfo]) -> dict[str, str]:
+    """The first device of each modelled machine that runs kernels, and what tells the machine from the first."""
+    known: dict[tuple[str, ...], str] = {}
+    names: dict[str, str] = {}
+    for device in devices:
+        of = device.modelled
+        if of is None or device.role == "host":
+            continue
+        changes = [f"{name}={text}" for name, text in of.changes.items()]
+        key = (of.platform, *changes)
+        if key not in known:
+            same = any(platform == of.platform for platform, *_ in known)
+            names[device.name] = f"with {', '.join(changes)}" if same and changes else " ".join([of.platform, *changes])
+            known[key] = device.name
+    return names
+
+
+def machines_table(records: Sequence[Record], devices: Sequence[DeviceInfo]) -> MachinesTable | None:
+    """The same points on each machine, if there are several. The first column is what the others are compared with."""
+    machines = first_of_machines(devices)
+    if len(machines) < 2:
+        return None
+    points: dict[str, dict[frozenset[tuple[str, Scalar]], dict[str, Record]]] = {}
+    for record in measured(records):
+        if record.device in machines and record.factors.get(EVENTS) != "on":
+            application = str(record.factors.get(APPLICATION, ""))
+            of = points.setdefault(application or record.experiment, {})
+            of.setdefault(frozenset(record.factors.items()), {})[record.device] = record
+    rows, left_out = [], 0
+    for name, of in points.items():
+        both = {key: found for key, found in of.items() if len(found) > 1}
+        chosen = list(both)
+        if not any(APPLICATION in dict(key) for key in both):
+            apart = sorted((key for key in both if _spread(both[key]) > LEAST), key=lambda key: -_spread(both[key]))
+            chosen = apart[:MOST]
+            left_out += len(both) - len(chosen)
+        rows += [_row(name, key, both, machines) for key in chosen]
+    if not rows:
+        return None
+    notes = ["In brackets, how many times the value of the first machine it is."]
+    notes += [f"Of experiments, the points that differ most; {left_out} others are left out."] if left_out else []
+    return MachinesTable(("predicted", *machines.values()), rows, notes)
+
+
+def _median(record: Record) -> float:
+    assert record.summary is not None
+    return record.summary.median
+
+
+def _spread(found: Mapping[str, Record]) -> float:
+    """How far apart the values of machines are, as the logarithm of their ratio."""
+    values = [max(_median(record), 1e-12) for record in found.values()]
+    return log(max(values) / min(values))
+
+
+def _row(
+    name: str,
+    key: frozenset[tuple[str, Scalar]],
+    points: Mapping[frozenset[tuple[str, Scalar]], Mapping[str, Record]],
+    machines: Mapping[str, str],
+) -> list[str]:
+    """The point by the factors in which it differs from others of its kind, and its value on each machine."""
+    common = frozenset.intersection(*points)
+    differing = sorted((key - common), key=lambda item: item[0] != "strategy")
+    words = [str(value) if factor == "strategy" else named(factor, value) for factor, value in differing]
+    found = points[key]
+    first = next((_median(found[device]) for device in machines if device in found), 0.0)
+    cells = []
+    for i, device in enumerate(machines):
+        if device not in found:
+            cells.append("–")  # noqa: RUF001
+            continue
+        value = _median(found[device])
+        ratio = f" ({value / first:.2f})" if i and first else ""
+        cells.append(quantity(value, found[device].unit) + ratio)
+    return [", ".join([name, *words]), *cells]
