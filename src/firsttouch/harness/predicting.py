@@ -40,10 +40,8 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
             raise NotModelled(f"{name}={factors[name]}")
     strategy = STRATEGIES[factors.text("strategy")]
     options = tuple((name, factors.text(name)) for name in app.options if name in factors)
-    program = _program(app, tuple(params.items()), options, 0)
-    kernels, note = _kernels(app, program, platform, dict(options))
-    if kernels and kernels.rounds and program.rounds and kernels.rounds != program.rounds:
-        program = _program(app, tuple(params.items()), options, kernels.rounds)
+    kernels, note = _kernels(app, app.footprint(params), platform, dict(options))
+    program = _program(app, tuple(params.items()), options, kernels.rounds if kernels else 0)
     settings = PredictionSettings(
         placement_of(app, factors),
         places_scratch(factors),
@@ -84,14 +82,12 @@ def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
     return times | ({"kernel_ms": kernels, "kernel_compute_ms": compute} if of_kernels else {})
 
 
-def _kernels(
-    app: type[App], program: Program, platform: Platform, options: Mapping[str, str]
-) -> tuple[Kernels | None, str]:
+def _kernels(app: type[App], nbytes: int, platform: Platform, options: Mapping[str, str]) -> tuple[Kernels | None, str]:
     """What its kernels take, or why that is not known."""
     from firsttouch.model.kernels import NoProfile, kernels_for
 
     try:
-        return kernels_for(app, program, platform, options), ""
+        return kernels_for(app, nbytes, platform, options), ""
     except NoProfile as missing:
         return None, str(missing)
 

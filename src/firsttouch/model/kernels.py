@@ -27,7 +27,7 @@ from firsttouch.model.costs import Assumption, Ground, Price, Time
 from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import Platform
 from firsttouch.workload.dry_run import Declares, program_of
-from firsttouch.workload.program import Block, Item, Launch, Program, Repeat
+from firsttouch.workload.program import Block, Item, Launch, Repeat
 from firsttouch.workspace.declarations import Params
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
@@ -233,10 +233,10 @@ def known_profiles() -> KernelProfiles:
 
 
 def kernels_for(
-    app: type[Declares], program: Program, platform: Platform, options: Mapping[str, str] | None = None
+    app: type[Declares], nbytes: int, platform: Platform, options: Mapping[str, str] | None = None
 ) -> Kernels:
-    """What the kernels of an application take on a platform: by the runs in the directory that the platform's value
-    `kernels` names, or by the records of this program. options: those of the application that are set.
+    """What the kernels of an application of so many bytes take on a platform: by the runs in the directory that the
+    platform's value `kernels` names, or by the records of this program. options: those of the application that are set.
 
     Raises:
         NoProfile: they were not measured, not with these options, or the application has changed since.
@@ -253,7 +253,7 @@ def kernels_for(
         from firsttouch.model.kernel_records import profiles_of
 
         profiles = profiles_of(platform.word(KERNELS), app, platform)
-    return kernels_at(app, program.nbytes, platform, profiles)
+    return kernels_at(app, nbytes, platform, profiles)
 
 
 def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: KernelProfiles) -> Kernels:
