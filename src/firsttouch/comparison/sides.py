@@ -16,7 +16,7 @@ from firsttouch.errors import UsageError
 from firsttouch.papers.rows import sides
 from firsttouch.text import join_names
 
-Point = TypeVar("Point", ComparedPoint, Lost)
+AnyPoint = TypeVar("AnyPoint", ComparedPoint, Lost)
 OBSERVING = ("repeat", "kernel_times", "timeline")
 """Factors of applications that say how a point is observed, which changes nothing in a prediction."""
 SEPARATOR = ","
@@ -136,7 +136,7 @@ def _only(run: ComparedRun, device: str) -> ComparedRun:
 def as_predicted(side: Side) -> Side:
     """A side beside predictions: how often a point was run, and what was observed besides, is no factor of those."""
 
-    def without(points: list[Point]) -> list[Point]:
+    def without(points: list[AnyPoint]) -> list[AnyPoint]:
         """Of several that differ in this alone, the first has its place."""
         taken = {(point.device, point.factors) for point in points}
         plain = []
