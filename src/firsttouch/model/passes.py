@@ -20,8 +20,8 @@ WORD = 8
 class BufferPasses:
     """BufferPasses of a kernel over a buffer, and what comes before and after them.
 
-    stride: bytes of which one page is touched. in_order: by one thread. advice: given when the pages are there.
-    prefetch: none, whole, iteration or back, as of the experiment. threads: of the CPU.
+    stride: bytes of which one page is touched, if there are as many left. in_order: by one thread. advice: given when
+    the pages are there. prefetch: none, whole, iteration or back, as of the experiment. threads: of the CPU.
     """
 
     nbytes: int
@@ -38,6 +38,7 @@ class BufferPasses:
 def moves_by_step(passes: BufferPasses, kind: Kind) -> dict[str, PageMoves]:
     """What moves in each step of a repetition, by its name in the records of migration."""
     memory, parts = ManagedMemory(kind), shares(passes.nbytes, passes.threads, WORD)
+    touched = passes.nbytes // passes.stride * passes.stride if passes.stride else passes.nbytes
     order = IN_ORDER if passes.in_order else PARALLEL
     moves: dict[str, PageMoves] = {}
 
@@ -60,7 +61,7 @@ def moves_by_step(passes: BufferPasses, kind: Kind) -> dict[str, PageMoves]:
         memory.touch(
             0,
             "gpu",
-            [(0, passes.nbytes)],
+            [(0, touched)],
             step(name),
             step("evict"),
             writes=passes.writes,
