@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+
+import pytest
 
 from firsttouch.model.costs import assumptions
 from firsttouch.model.estimate import estimate
@@ -11,6 +14,7 @@ from firsttouch.model.platform import load_platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.terms import Term
 from firsttouch.workload.patterns import program_for, settings_for
+from firsttouch.workload.program import Access, Block, Launch, Program
 from firsttouch.workspace.strategies import STRATEGIES
 
 GIB = 1 << 30
@@ -40,3 +44,19 @@ def test_a_cpu_that_reads_a_byte_of_each_page_has_no_pass_of_its_own_to_subtract
     (term,) = (term for term in terms("managed").values() if term.phase == "readback")
     assert term.ms == prices().cpu_fault("managed", each_page=True).of(GIB).value * 1e-6
     assert term.ms > prices().cpu_fault("managed").of(GIB).value * 1e-6
+
+
+def faults_of_one_kernel(sizes: Sequence[int]) -> float:
+    """The ms of a kernel's faults on buffers that the CPU wrote."""
+    blocks = tuple(Block(f"b{i}", size, "inout", "both", starts_on="cpu") for i, size in enumerate(sizes))
+    every = tuple(Access(i, 0, size, True, True) for i, size in enumerate(sizes))
+    program = Program("one kernel", blocks, (Launch("cpu", every),), (Launch("gpu", every),))
+    terms = estimate(program, STRATEGIES["managed"], prices())
+    return sum(term.ms for term in terms if term.what == "faults of the GPU on pages that are on the CPU")
+
+
+def test_buffers_that_a_kernel_goes_through_side_by_side_share_batches_of_faults() -> None:
+    alone, batches = faults_of_one_kernel([GIB]), prices().gpu_batches("managed").of(GIB).value * 1e-6
+    assert faults_of_one_kernel([GIB // 2, GIB // 2]) == pytest.approx(alone - batches / 2)
+    assert faults_of_one_kernel([GIB // 4] * 4) == pytest.approx(alone - batches * 3 / 4)
+    assert faults_of_one_kernel([GIB, 4 << 20]) > alone

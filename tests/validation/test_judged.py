@@ -29,6 +29,8 @@ def test_the_advised_strategy_is_near_the_fastest(on_the_h200: list[Judgement]) 
     for judged in on_the_h200:
         unknown = [case.application for case in judged.cases if case.pick is None]
         assert {*unknown} <= {"cfd_concurrent", "producer_consumer"}
+        if not judged.picked:
+            continue
         assert judged.mean_ratio <= 1.05
         assert judged.too_far == []
         assert judged.mean_ratio <= judged.fixed[1]

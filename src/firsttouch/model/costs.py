@@ -247,6 +247,10 @@ class Prices(Protocol):
         """
         ...
 
+    def gpu_batches(self, allocator: str) -> Price:
+        """The part of what a kernel's faults on pages of one buffer take that is spent on batches of faults."""
+        ...
+
     def cpu_fault(self, allocator: str, *, each_page: bool = False) -> Price:
         """The CPU's read of pages that are on the GPU, beyond a read of its own memory. each_page: it reads one byte of
         each page, which takes no time in its own memory.

@@ -21,6 +21,7 @@ from firsttouch.allocators.properties import common_allocator, memory_of, moves_
 from firsttouch.errors import UsageError
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.model.costs import Direction, ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
+from firsttouch.model.driver import driver_of
 from firsttouch.model.fit_rules import host_values, uvm_values
 from firsttouch.model.measured import ATOMIC, FAMILIES, MeasuredPrices, words_of
 from firsttouch.model.named import AGENTS, CALLS
@@ -353,19 +354,12 @@ def _stated(machine: Machine, device: DeviceInfo, host: DeviceInfo | None, sourc
     }
 
 
-_DRIVERS: Mapping[str, tuple[str, str]] = {"uvm": ("nvidia", "driver"), "kfd": ("amd", "driver")}
-"""The fact of the machine that is the release of each family of drivers."""
-
-
 def _driver(machine: Machine, device: DeviceInfo) -> dict[str, Scalar]:
-    known = {family: machine.facts.get(topic, {}).get(name) for family, (topic, name) in _DRIVERS.items()}
-    families: Iterable[str] = [family for family, release in known.items() if release]
+    family, release = driver_of(machine)
     stated: dict[str, Scalar] = {
         "host.memory": machine.facts.get("memory", {}).get("total_bytes"),
         "host.huge_page": machine.facts.get("huge_pages", {}).get("thp_bytes"),
         "driver.ats": bool(device.facts.get("pageableMemoryAccessUsesHostPageTables")),
         "driver.counters": bool(why_plain_memory_moves(machine.facts, device)),
     }
-    for family in families:
-        stated |= {"driver.family": family, "driver.release": str(known[family])}
-    return stated
+    return {**stated, "driver.family": family, "driver.release": release} if family else stated

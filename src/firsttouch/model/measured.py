@@ -25,9 +25,15 @@ from firsttouch.model.costs import (
     measured_point,
     per_byte,
 )
-from firsttouch.model.named import NamedPrices
+from firsttouch.model.driver import driver_of
+from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
+from firsttouch.model.pages import Kind
+from firsttouch.model.rules.releases import parse_release
+from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.model.uvm_prices import BLOCKS, FAMILY, step_counts
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
+from firsttouch.workspace.guidance import NONE
 
 P = TypeVar("P", Price, ExchangePrice)
 TINY = 1e-9
@@ -97,6 +103,7 @@ class MeasuredPrices(NamedPrices):
             "advise": lambda advice, allocator: self._call("advise", allocator, advice=advice),
             "isolated_fault": self._isolated_fault,
             "own_pass": self._own_pass,
+            "gpu_batches": self._gpu_batches,
             "placements": self._placement,
             "exchange": lambda kernel, allocator: self.exchange(allocator, by_groups=kernel == ATOMIC).turns,
             "exchange_gap": self._exchange_gap,
@@ -308,6 +315,22 @@ class MeasuredPrices(NamedPrices):
             last = _value("in_order_touch", r, "later_ms", int(_amount("in_order_touch", r, "passes")) - 1) or 0.0
             times.append(last * 1e6 / most)
         return Price((1.0,), (Time(median(times), min(times), max(times)),), _keys(rows))
+
+    def _gpu_batches(self, allocator: str) -> Price:
+        """A batch for each service of faults, whose number the driver's rules count (rules/uvm.py). One batch takes the
+        difference between faults in order, which wait for each other, and faults at once, one in each block.
+        """
+        family, release = driver_of(self.machine)
+        if family != FAMILY:
+            raise Unmeasured(f"no rule counts the batches of faults of {self.device.name}")
+        alone, at_once = (
+            self.price("isolated_fault", allocator),
+            self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator),
+        )
+        page = int(self.machine.facts.get("memory", {}).get("page_bytes") or BASE_PAGE)
+        services = step_counts(Kind(page, parse_release(release)), "iteration_0").services
+        batch = alone.of(1).beyond(at_once.of(BLOCK_BYTES)).times(services / (BLOCKS * BLOCK_BYTES))
+        return per_byte([(batch.value, batch.low, batch.high)], (*alone.grounds, *at_once.grounds))
 
     def _own_pass(self, allocator: str) -> Price:
         """From the last passes of migration."""

@@ -45,6 +45,7 @@ class Moving(Pricing):
         self.on_gpu, self.copied, self.queued, self.read_mostly = ([Ranges() for _ in program.blocks] for _ in range(4))
         self.preferred = [Ranges() for _ in program.blocks]
         self.page_maps += [self.on_gpu, self.copied, self.queued, self.read_mostly, self.preferred]
+        self.beside = 1.0
         self.in_cpu, self.in_gpu = ([Ranges() for _ in program.blocks] for _ in range(2))
         self.page_maps += [self.in_cpu, self.in_gpu]
 
@@ -60,7 +61,23 @@ class Moving(Pricing):
                     self.terms.counts["used_at_once"] += pages.bytes_in(*self._pages(access.block, access))
         if launch.agent == "gpu" and self.phase == "compute":
             self.terms.counts["by_kernels"] += int(sum((a.end - a.start) * a.passes for a, _ in prepared))
+        if launch.agent == "gpu":
+            faulting = [self._faulting(access) for access, _ in prepared]
+            self.beside = sum(faulting) / max(faulting) if any(faulting) else 1.0
         super().launch(launch, prepared)
+
+    def _faulting(self, access: Access) -> int:
+        """The bytes of a kernel's access whose pages are not on the GPU."""
+        start, end = self._pages(access.block, access)
+        return 0 if self._is_small(access.block) else (end - start) - self.on_gpu[access.block].bytes_in(start, end)
+
+    def _side_by_side(self, time: Time, nbytes: int) -> Time:
+        """The time of a kernel's faults, without the batches of faults that its buffers share: it goes through them
+        side by side, each in the time of the largest.
+        """
+        with suppress(Unmeasured):
+            return time.beyond(self.prices.gpu_batches(self.name).of(nbytes).times(1 - 1 / self.beside))
+        return time
 
     def run(self) -> None:
         super().run()
@@ -182,7 +199,8 @@ class Moving(Pricing):
         duplicates = bool(self.read_mostly[buffer]) and not step.writes
         if new:
             price = self.prices.gpu_touch(self.name, whole_blocks=bool(self.preferred[buffer]))
-            self.terms.add(self.phase, "first touch of new pages by the GPU", price, new)
+            time = price.of(new) if self.preferred[buffer] else self._side_by_side(price.of(new), new)
+            self.terms.add(self.phase, "first touch of new pages by the GPU", price, new, time)
         self.terms.counts["updates", buffer] += self.access.updates
         if moved and self._is_small(buffer):
             self.terms.counts["faults", buffer] += 1
@@ -190,7 +208,8 @@ class Moving(Pricing):
             price = self.prices.gpu_fault(
                 self.name, reads_only=not step.writes, read_mostly=duplicates, touch=self.access.spread or "dense"
             )
-            time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
+            time = price.of(moved) if self.access.spread else self._side_by_side(price.of(moved), moved)
+            time = time.at_least(self.prices.isolated_fault(self.name))
             self.terms.add(self.phase, "faults of the GPU on pages that are on the CPU", price, moved, time)
         on_gpu.add(start, end)
         self.in_gpu[buffer].add(start, end)

@@ -116,6 +116,9 @@ class NamedPrices(ABC):
     def counter_moves(self, allocator: str) -> Price:
         return self.price("counter_moves", allocator)
 
+    def gpu_batches(self, allocator: str) -> Price:
+        return self.price("gpu_batches", allocator)
+
     def cpu_fault(self, allocator: str, *, each_page: bool = False) -> Price:
         if each_page:
             with suppress(Unmeasured):

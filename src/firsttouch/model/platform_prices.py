@@ -20,7 +20,7 @@ HUGE_PAGES = "always"
 
 
 _WITH_SUBSTITUTE = (
-    "lone_copy", "copy_into_new", "prefetch_back", "eviction", "cpu_return", "exchange", "placements",
+    "lone_copy", "gpu_batches", "copy_into_new", "prefetch_back", "eviction", "cpu_return", "exchange", "placements",
     "uncached", "cache_flush", "counter_moves",
 )  # fmt: skip
 """Families of prices without which the model prices something else, or that a platform has only if it happens there."""

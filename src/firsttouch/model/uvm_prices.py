@@ -163,10 +163,16 @@ def _touched_free(rates: _Rates, agent: str) -> Price:
     return rates.price(rates.times("uvm.free", BLOCKS))
 
 
+def _gpu_batches(rates: _Rates) -> Price:
+    """A batch for each service: that is so where a kernel's faults are all on one block at a time."""
+    return rates.price(rates.times("uvm.batch", rates.step("iteration_0").services))
+
+
 _RULES: Mapping[str, Callable[..., Price]] = {
     "gpu_fault": _gpu_fault,
     "gpu_touch": _gpu_touch,
     "isolated_fault": _isolated_fault,
+    "gpu_batches": _gpu_batches,
     "moving_touch": _moving_touch,
     "cpu_fault": _cpu_fault,
     "cpu_return": _cpu_fault,
