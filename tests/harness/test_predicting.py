@@ -124,3 +124,14 @@ def test_nothing_takes_longer_with_a_faster_link_or_memory(name: str, changed: d
     for strategy in ("explicit", "managed", "managed+both", "pinned"):
         before, after = (predicted("srad", strategy, platform=p).samples[0] for p in (platform, faster))
         assert after <= before * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("platform", "side"), [("gh200", "device"), ("mi300a", "host")])
+def test_plain_memory_is_where_a_kernel_touches_it_first(platform: str, side: str) -> None:
+    """Grace Hopper, Sec. 4: the GPU's memory grows as quantum_volume initialises its state in memory of malloc."""
+    machine, other = load_platform(platform).under({"xnack": "1"}), {"device": "host", "host": "device"}[side]
+    factors = Factors({"app": "quantum_volume", "strategy": "system", "size": 256 << 20, "xnack": "1"})
+    point = Point("quantum_volume", machine.device_name, factors)
+    counters = Application(all_apps()["quantum_volume"]).predict(point, machine).counters
+    assert float(counters[f"peak_{side}_bytes"]) >= 256 << 20  # type: ignore[arg-type]
+    assert float(counters[f"peak_{other}_bytes"]) < 1 << 20  # type: ignore[arg-type]

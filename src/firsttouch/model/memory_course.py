@@ -62,6 +62,8 @@ class MemoryReplay(CountedReplay):
             or (isinstance(step, steps.Use) and step.agent == "cpu")
         ):
             self._touch(step.buffer)
+        elif isinstance(step, steps.Use):
+            self._touch_by_gpu(step.buffer)
 
     def _obtained(self, step: steps.Allocate) -> None:
         """On the device memory is there at once, on the host perhaps when it is touched."""
@@ -80,6 +82,15 @@ class MemoryReplay(CountedReplay):
         """The CPU, or a copy, uses an array of the host for the first time. What it leaves out is not told apart."""
         if (nbytes := self._untouched.pop(buffer, None)) is not None:
             self._host[buffer] = nbytes
+
+    def _touch_by_gpu(self, buffer: int) -> None:
+        """A kernel uses plain memory for the first time, whose pages are then in the GPU's memory if it has its own."""
+        if self.device.capabilities.shares_host_memory:
+            self._touch(buffer)
+        elif (nbytes := self._untouched.pop(buffer, None)) is not None:
+            self._device[buffer] = nbytes
+            self.device_bytes += nbytes
+            self._note_peak()
 
     def _note(self, replay: Replay) -> None:
         page = self.settings.kind.page
