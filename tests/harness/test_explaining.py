@@ -91,15 +91,15 @@ def test_the_fastest_comes_first_with_the_values_that_move_it_most() -> None:
 
 def test_the_number_of_iterations_from_which_another_strategy_is_the_fastest() -> None:
     by_iterations = explained().crossings[0]
-    assert [(p.strategy, p.first, p.last) for p in by_iterations.parts] == [("pinned", 1, 1), ("explicit", 2, 1024)]
-    assert by_iterations.text == "the fastest by iterations: pinned at 1, explicit from 2 to 1024"
+    assert [(p.strategy, p.first, p.last) for p in by_iterations.parts] == [("pinned", 1, 1), ("explicit", 2, 64)]
+    assert by_iterations.text == "the fastest by iterations: pinned at 1, explicit from 2 to 64"
 
 
 @pytest.mark.parametrize(
     ("iterations", "along", "text"),
     [
         (3, "host.page", "pinned at 4 KiB, explicit from 16 KiB to 64 KiB"),
-        (10, "share", "explicit from 0.0156 to 1.25"),
+        (10, "share", "explicit from 0.0156 to 1.1"),
     ],
 )
 def test_the_page_and_the_size_at_which_another_is_the_fastest(iterations: int, along: str, text: str) -> None:
@@ -177,7 +177,7 @@ def test_strategies_that_cross_behind_the_fastest_are_named(monkeypatch: pytest.
     by_iterations = explanation.crossings[0]
     assert [(o.strategy, o.other, o.first) for o in by_iterations.overtakings] == [("explicit", "pinned", 51)]
     assert by_iterations.text == (
-        "the fastest by iterations: managed from 1 to 1024; explicit is faster than pinned from 51 on"
+        "the fastest by iterations: managed from 1 to 64; explicit is faster than pinned from 51 on"
     )
 
 

@@ -36,10 +36,10 @@ TENTH = 1.1
 """A value is also tried at so many times what it is, since those that are stated have no range."""
 MOST_OVERTAKINGS = 4
 """The pairs that a sentence names besides the fastest."""
-ITERATIONS = tuple(2.0**k for k in range(11))
+ITERATIONS = tuple(2.0**k for k in range(7))
 PAGES = (4096.0, 16384.0, 65536.0)
 """Bytes of the pages that kernels of hosts have."""
-SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 3 / 4, 0.9, 1.1, 1.25, 1.5, 2.0)
+SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 0.9, 1.1, 1.5)
 """Of the device's memory, that the buffers take."""
 NumberOrPrice: TypeAlias = Magnitude | Price
 
