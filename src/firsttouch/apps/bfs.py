@@ -106,7 +106,7 @@ class BfsConcurrent(Bfs):
     def compute(self, cpu: Cpu, gpu: Gpu) -> None:
         n, tiles, all_words = self.n, self.gpu_part(len(self.tiles) - 1), len(self.mask)
         cut, words = min(n, tiles * TILE), tiles * TILE // 8
-        edge = int(cpu.reads(self.nodes[cut : cut + 1])[0] & 0xFFFFFFFF) if cut < n else len(self.edges)
+        edge = int(cpu.reads(self.nodes[cut : cut + 1])[0]) & 0xFFFFFFFF if cut < n else len(self.edges)
         if edge < cut:  # each node has more than one edge: it is a dry run, which has no numbers
             edge = len(self.edges) * cut // n
         for level in gpu.iterations(LEVELS):

@@ -140,12 +140,10 @@ class Kernels:
         """ns of a kernel in the device's own memory. Raises NoProfile if that was not measured."""
         return _known(self.per_byte, f"the time of the kernels of {self.name}").times(kernel_bytes(launch))
 
-    def time_in_place(self, launch: Launch, blocks: Sequence[Block], link: Price) -> Time:
-        """ns of a kernel whose buffers are in memory of the host. Raises NoProfile if what crosses was not measured."""
-        return self.in_place(kernel_bytes(launch), link_bytes(launch, blocks), link)
-
     def in_place(self, of_kernels: float, of_the_link: float, link: Price) -> Time:
-        """ns of kernels that declare so many bytes, and so many of them in memory of the host."""
+        """ns of kernels that declare so many bytes, and so many of them in memory of the host. Raises NoProfile if what
+        crosses the link was not measured.
+        """
         cross = _known(self.crossings, f"what kernels of {self.name} take across the link")
         low, value, high = (link.of(of_the_link * n) for n in (cross.low, cross.value, cross.high))
         crossing = Time(value.value, low.low, high.high)
