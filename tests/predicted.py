@@ -15,9 +15,11 @@ MODELLED = Modelled(platform="h200-pcie", digest="0123456789abcdef", changes={},
 
 
 def write_predicted(
-    measured: Path, out: Path, modelled: Modelled = MODELLED, experiments: Collection[str] = ()
+    measured: Path, out: Path, modelled: Modelled = MODELLED, experiments: Collection[str] = (), every: int = 1
 ) -> Path:
-    """Writes the records and the machine of a run to `out`, and returns it. experiments: those to keep; all if none."""
+    """Writes the records and the machine of a run to `out`, and returns it. experiments: those to keep; all if none.
+    every: of their records, each n-th is kept.
+    """
     results = load_results(measured)
     results.machine.devices = [d for d in results.machine.devices if d.available and d.role != "processor"]
     known = {device.name for device in results.machine.devices}
@@ -29,11 +31,8 @@ def write_predicted(
         devices=[_device(device, names, modelled) for device in results.machine.devices],
         libraries=[],
     )
-    records = [
-        _record(record, names, modelled)
-        for record in results.records
-        if not experiments or record.experiment in experiments
-    ]
+    kept = [r for r in results.records if not experiments or r.experiment in experiments][::every]
+    records = [_record(record, names, modelled) for record in kept]
     out.mkdir(parents=True)
     (out / "machine.json").write_bytes(encode(machine))
     (out / "results.jsonl").write_bytes(b"".join(encode(record) + b"\n" for record in records))

@@ -15,7 +15,11 @@ from tests.calls import call
 from tests.predicted import write_predicted
 
 import firsttouch
+from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import load_results
+from firsttouch.report.draw import draw
+from firsttouch.report.drawing import DrawingContext
+from firsttouch.report.palette import Palette
 
 RESULTS = Path(__file__).parent.parent / "results"
 MEASURED = re.compile(r"\bmeasured\b")
@@ -25,7 +29,9 @@ MEASURED = re.compile(r"\bmeasured\b")
 def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Few experiments of a run, and those whose data move between devices."""
     folder = tmp_path_factory.mktemp("told-apart")
-    return write_predicted(RESULTS / "h200-x2-quick", folder / "run", experiments=("p2p-copy", "transfer", "bandwidth"))
+    return write_predicted(
+        RESULTS / "h200-x2-quick", folder / "run", experiments=("p2p-copy", "transfer", "bandwidth"), every=3
+    )
 
 
 def shown(*words: object) -> str:
@@ -123,8 +129,9 @@ def images(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("form", "read"), [("csv", rows_of_csv), ("openmetrics", labels), ("svg", images)])
-def test_what_is_exported(predicted: Path, tmp_path: Path, form: str, read: Callable[[Path], list[str]]):
-    assert call("report", predicted, "--format", form, "-o", tmp_path).returncode == 0
+def test_what_is_exported(tmp_path: Path, form: str, read: Callable[[Path], list[str]]):
+    small = write_predicted(RESULTS / "h200-producer-consumer", tmp_path / "run")
+    assert call("report", small, "--format", form, "-o", tmp_path).returncode == 0
     assert set(read(tmp_path)) == {"h200-pcie"}
 
 
@@ -142,3 +149,14 @@ def test_rules_of_plausibility_judge_predictions_too(tmp_path: Path):
     record["samples"], record["summary"] = [1e9], {name: 1 if name == "n" else 1e9 for name in record["summary"]}
     (copied / "results.jsonl").write_text(json.dumps(record) + "\n")
     assert load_results(copied).records[0].suspect
+
+
+def test_a_figure_of_both_says_so(tmp_path: Path):
+    measured = [r for r in load_results(RESULTS / "h200-pagefault").records if r.status == "ok"]
+    other = load_results(write_predicted(RESULTS / "h200-pagefault", tmp_path / "run")).records
+    both = [*measured, *(r for r in other if r.status == "ok")]
+    figure = all_experiments()["pagefault"].figures[0]
+    titles = [draw(figure, some, DrawingContext(None, Palette())) for some in (measured, both, both[len(measured) :])]
+    said = [drawing.title.partition(":")[0] for drawing in titles if drawing]
+    assert said[1:] == ["In part predicted for h200-pcie", "Predicted for h200-pcie"]
+    assert "redicted" not in said[0]

@@ -43,6 +43,11 @@ class Modelled(Stored):
     changes: dict[str, str] = {}
     rules: Integer = 0
 
+    @property
+    def device_name(self) -> str:
+        """The name of the platform's first device, whatever a reader calls the device of a record."""
+        return "".join([f"{MODEL}:{self.platform}", *(f"@{name}={text}" for name, text in self.changes.items())])
+
 
 class PredictedTerm(Stored):
     """One thing that takes time in a predicted point.

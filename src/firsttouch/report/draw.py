@@ -31,4 +31,5 @@ def draw(figure: figures.Figure, records: Sequence[Record], context: DrawingCont
     if drawing is None:
         return None
     drawing = replace(drawing, title=caption(drawing.title), notes=[*notes, *drawing.notes])
-    return marked(drawing, predicted_for(record.device for record in records if record.modelled))
+    predictions = [record.modelled.device_name for record in records if record.modelled]
+    return marked(drawing, predicted_for(predictions), in_part=len(predictions) < len(records))

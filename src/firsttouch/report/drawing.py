@@ -51,11 +51,13 @@ class DrawingContext:
     memory: Mapping[str, MemoryCourse] = field(default_factory=dict)
 
 
-def marked(drawing: Drawing, predicted: str) -> Drawing:
-    """A drawing of predictions, which its title, and the image itself, say. predicted: 'predicted for gh200'."""
+def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawing:
+    """A drawing of predictions, which its title, and the image itself, say. predicted: 'predicted for gh200'. in_part:
+    other values of it were measured.
+    """
     if not predicted:
         return drawing
-    said = caption(predicted)
+    said = caption(f"in part {predicted}" if in_part else predicted)
     title = f"{said}: {drawing.title}"
     spec = drawing.spec
     if spec is not None:
@@ -63,7 +65,7 @@ def marked(drawing: Drawing, predicted: str) -> Drawing:
         texts = {"text": own} if isinstance(own, str | list) else {"anchor": "start", "fontSize": 11, **own}
         first = {"text": texts["text"], "subtitle": said} if texts.get("text") else {"text": said}
         spec = {**spec, "title": {**texts, **first}}
-    notes = [of_prediction(note) for note in drawing.notes]
+    notes = drawing.notes if in_part else [of_prediction(note) for note in drawing.notes]
     return replace(drawing, title=title, spec=spec, notes=notes, predicted=predicted)
 
 
