@@ -106,32 +106,9 @@ def test_iterations_are_those_of_the_timed_loop() -> None:
     assert predicted("hotspot", "managed").counters["iterations_ms"] == pytest.approx(sum(managed))
 
 
-@pytest.mark.parametrize(("strategy", "arrays"), [("explicit", 2), ("explicit+pinned", 3), ("managed", 2)])
-def test_peaks_are_of_the_host_the_device_and_both(strategy: str, arrays: int) -> None:
-    """The CPU never touches one of three arrays, whose pages are there only if they are page-locked."""
-    counters = predicted("hotspot", strategy).counters
-    array = 4 * int(counters["param_n"]) ** 2
-    assert counters["peak_host_bytes"] == pytest.approx(arrays * array, rel=0.001)
-    assert counters["peak_bytes"] == max(v for name, v in counters.items() if name.startswith("memory_"))
-    assert counters["memory_compute_bytes"] >= counters["peak_device_bytes"] >= 3 * array
-
-
-@pytest.mark.parametrize("changed", [{"link.h2d": "800GB/s"}, {"link.d2h": "800GB/s"}, {"host.bandwidth": "900GB/s"}])
-@pytest.mark.parametrize("name", ["intel-volta", "h200-pcie"])
-def test_nothing_takes_longer_with_a_faster_link_or_memory(name: str, changed: dict[str, str]) -> None:
-    platform = load_platform(name)
-    faster = platform.changed(changed)
-    for strategy in ("explicit", "managed", "managed+both", "pinned"):
-        before, after = (predicted("srad", strategy, platform=p).samples[0] for p in (platform, faster))
-        assert after <= before * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("platform", "side"), [("gh200", "device"), ("mi300a", "host")])
-def test_plain_memory_is_where_a_kernel_touches_it_first(platform: str, side: str) -> None:
-    """Grace Hopper, Sec. 4: the GPU's memory grows as quantum_volume initialises its state in memory of malloc."""
-    machine, other = load_platform(platform).under({"xnack": "1"}), {"device": "host", "host": "device"}[side]
-    factors = Factors({"app": "quantum_volume", "strategy": "system", "size": 256 << 20, "xnack": "1"})
-    point = Point("quantum_volume", machine.device_name, factors)
-    counters = Application(all_apps()["quantum_volume"]).predict(point, machine).counters
-    assert float(counters[f"peak_{side}_bytes"]) >= 256 << 20  # type: ignore[arg-type]
-    assert float(counters[f"peak_{other}_bytes"]) < 1 << 20  # type: ignore[arg-type]
+@pytest.mark.parametrize("app", ["backprop", "hotspot", "nn", "srad"])
+def test_one_array_takes_10_to_50_percent_less_of_an_apus_memory_than_two(app: str) -> None:
+    """MI300A, Sec. VI: 10 to 44 % in four applications, for other inputs."""
+    both = (predicted(app, s, platform=load_platform("mi300a")).counters for s in ("unified", "explicit"))
+    unified, explicit = (float(counters["peak_machine_bytes"]) for counters in both)  # type: ignore[arg-type]
+    assert 0.5 <= unified / explicit <= 0.91

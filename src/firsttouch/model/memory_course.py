@@ -111,6 +111,9 @@ class MemoryReplay(CountedReplay):
         process and for the device, there is no sum of both.
         """
         counters = super().counters() | {"peak_host_bytes": self.most_on_host}
+        if self.device.capabilities.shares_host_memory:
+            most = max(host + device for _, host, device in self.noted)
+            counters |= {"peak_machine_bytes": most, "peak_machine_noise_bytes": 0}
         if self._in_both():
             return counters
         shown = (name for name in self.host_by_phase if name != LAST)
