@@ -64,6 +64,7 @@ def _point(record: Record, pid: int, start: float) -> Iterator[TraceEvent]:
     yield _slice(point_name(record), pid, POINTS, start, _ms_of(record) * 1e3, args)
     phases = _phases(record) or {"": _ms_of(record)}
     begin = start
+    yield _memory(pid, begin, 0.0)
     for phase, ms in phases.items():
         if phase:
             yield _slice(phase, pid, PHASES, begin, ms * 1e3, {})
@@ -73,7 +74,12 @@ def _point(record: Record, pid: int, start: float) -> Iterator[TraceEvent]:
         begin += ms * 1e3
         used = as_number(record.counters.get(f"memory_{phase}_bytes"))
         if used is not None:
-            yield TraceEvent("memory in use", "C", pid, ts=round(begin, 3), args={"bytes": used})
+            yield _memory(pid, begin, used)
+    yield _memory(pid, begin, 0.0)
+
+
+def _memory(pid: int, when: float, used: float) -> TraceEvent:
+    return TraceEvent("memory in use", "C", pid, ts=round(when, 3), args={"bytes": used})
 
 
 def _terms(record: Record, phase: str, pid: int, begin: float) -> Iterator[TraceEvent]:
