@@ -12,7 +12,7 @@ import numpy as np
 
 from firsttouch.files import anonymous_file
 
-REAL = 64 << 20
+REAL = 32 << 20
 """The most bytes of memory that stand for a block."""
 FIXED, NO_RESERVE = 0x10, 0x4000
 """Flags of mmap(2) on Linux that Python does not name in all versions."""
