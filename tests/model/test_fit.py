@@ -57,13 +57,16 @@ def test_the_platforms_of_measured_machines_are_what_fit_writes(name: str, tmp_p
     assert (tmp_path / "made.json").read_text() == (PLATFORMS / f"{name}.json").read_text()
 
 
-@pytest.mark.parametrize("app", ["hotspot", "streamcluster"])
-def test_a_file_takes_the_place_of_its_run(app: str, tmp_path: Path) -> None:
-    run = loaded("results/h200-standard-2")
-    call("fit", "results/h200-standard-2", "--out", tmp_path / "one.json")
-    platform = load_platform(str(tmp_path / "one.json"))
-    measured = added(MeasuredPrices(run.machine, run.records, choose_device([run], None)), app)
-    assert added(PlatformPrices(platform), app) == pytest.approx(measured, rel=1e-3)
+@pytest.mark.parametrize(
+    ("run", "app"), [("h200-standard-2", "hotspot"), ("h200-standard-2", "streamcluster"), ("xeon-vm-standard", "lud")]
+)
+def test_a_file_takes_the_place_of_its_run(run: str, app: str, tmp_path: Path) -> None:
+    measured = loaded(f"results/{run}")
+    call("fit", f"results/{run}", "--out", tmp_path / "one.json")
+    by_run = added(MeasuredPrices(measured.machine, measured.records, choose_device([measured], None)), app)
+    assert len(by_run) > 4
+    by_file = added(PlatformPrices(load_platform(str(tmp_path / "one.json"))), app)
+    assert by_file == pytest.approx(by_run, rel=1e-3)
 
 
 def test_the_price_of_several_machines_is_their_median_and_its_range_is_wider_than_theirs() -> None:

@@ -362,4 +362,6 @@ def _driver(machine: Machine, device: DeviceInfo) -> dict[str, Scalar]:
         "driver.ats": bool(device.facts.get("pageableMemoryAccessUsesHostPageTables")),
         "driver.counters": bool(why_plain_memory_moves(machine.facts, device)),
     }
+    if device.capabilities.on_host_processor:
+        return {**stated, "driver.family": "none", "device.coherence": "full"}
     return {**stated, "driver.family": family, "driver.release": release} if family else stated
