@@ -98,14 +98,22 @@ def test_eviction_copies_all_resident_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("accessed_by", "counts_accesses", "counters_enabled", "kept"),
-    [(True, False, False, True), (False, True, True, True), (False, True, False, False), (False, False, True, False)],
+    ("accessed_by", "preferred", "counts_accesses", "counters_enabled", "kept"),
+    [
+        (True, False, False, False, True),
+        (False, False, True, True, True),
+        (False, False, True, False, False),
+        (False, False, False, True, False),
+        (False, True, True, True, False),
+        (True, True, True, True, False),
+    ],
 )
 def test_evicted_pages_stay_mapped(
-    accessed_by: bool, counts_accesses: bool, counters_enabled: bool, kept: bool
+    accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool, kept: bool
 ) -> None:
     """uvm_va_block.c, uvm_va_block_evict_chunks, uvm_va_space_map_remote_on_eviction (595.45.04)."""
-    how = {"accessed_by": accessed_by, "counts_accesses": counts_accesses, "counters_enabled": counters_enabled}
+    how = {"accessed_by": accessed_by, "preferred": preferred}
+    how |= {"counts_accesses": counts_accesses, "counters_enabled": counters_enabled}
     assert eviction.keeps_mapping(**how) == kept
 
 

@@ -269,7 +269,10 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
     """
     counted = kind.maps_evicted
     keeps = keeps_mapping(
-        accessed_by="gpu" in kind.policy.accessed_by, counts_accesses=counted, counters_enabled=counted
+        accessed_by="gpu" in kind.policy.accessed_by,
+        preferred=kind.policy.preferred == "gpu",
+        counts_accesses=counted,
+        counters_enabled=counted,
     )
     gone = evicted_pages(state.gpu)
     after, counts = _moved(state, "cpu", gone, gone, duplicate=False, map_for="gpu" if keeps else None)

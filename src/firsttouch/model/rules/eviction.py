@@ -54,15 +54,17 @@ def evicted_pages(resident: int, discarded: int = 0) -> int:
     return resident & ~discarded
 
 
-def keeps_mapping(*, accessed_by: bool, counts_accesses: bool, counters_enabled: bool) -> bool:
+def keeps_mapping(*, accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool) -> bool:
     """Whether the GPU maps evicted pages where they are then, so that its next access is remote and does not fault.
 
     Args:
         accessed_by: the range has this advice for the GPU.
+        preferred: the GPU is its preferred location, so that its next access is to bring the pages back.
         counts_accesses: the GPU has access counters.
         counters_enabled: these may move pages (access_counters.counters_enabled), whether they do with the host's pages
             or not.
 
-    Source: uvm_va_block.c, uvm_va_block_evict_chunks, block_add_eviction_mappings.
+    Source: uvm_va_block.c, uvm_va_block_evict_chunks, block_add_eviction_mappings,
+    map_get_allowed_destinations for a preferred location.
     """
-    return accessed_by or (counts_accesses and counters_enabled)
+    return not preferred and (accessed_by or (counts_accesses and counters_enabled))
