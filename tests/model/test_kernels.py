@@ -95,13 +95,15 @@ def test_kernels_that_memory_limits_are_scaled_by_it_and_others_by_the_processor
     assert scaled.per_byte.low <= own.per_byte.value <= scaled.per_byte.high
     gemm_own, gemm = (kernels_of("gemm", GIB, p, without(profiles, "h100")).per_byte.value for p in (on_h200, on_gh200))
     assert gemm == pytest.approx(gemm_own, rel=0.01)  # as many processors at the same clock
-    h100 = on_h200.changed({kernels.BANDWIDTH: f"{profiles.devices['h100'].memory} GB/s"})
-    h100.device.title = profiles.devices["h100"].title
+    on_h100 = load_platform("h100-pcie")
     for name in ("hotspot", "particlefilter", "lud", "cfd", "black_scholes"):
-        measured = kernels_of(name, GIB, h100)
-        moved = kernels_of(name, GIB, h100, without(profiles, "h100"))
-        assert moved.per_byte.low <= measured.per_byte.value <= moved.per_byte.high, name
-        assert moved.per_byte.value == pytest.approx(measured.per_byte.value, rel=0.5), name
+        measured = kernels_of(name, GIB, on_h100).per_byte
+        moved = kernels_of(name, GIB, on_h100, without(profiles, "h100")).per_byte
+        assert measured is not None
+        assert moved is not None
+        assert moved.low <= measured.high, name
+        assert measured.low <= moved.high, name
+        assert moved.value == pytest.approx(measured.value, rel=0.4), name
 
 
 def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:

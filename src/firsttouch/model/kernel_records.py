@@ -18,7 +18,7 @@ import msgspec
 from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, role
 from firsttouch.analysis.statistics import measured
 from firsttouch.errors import UsageError
-from firsttouch.model.costs import Unmeasured
+from firsttouch.model.costs import Price, Unmeasured
 from firsttouch.model.kernels import (
     BANDWIDTH,
     KernelPoint,
@@ -57,6 +57,7 @@ DeclaringApp: TypeAlias = Callable[[Params], Declares]
 TimeOfPoint: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
 """What was measured at a point, and the bytes that are declared for it."""
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
+COMMON_SIZE = 256 << 20
 IDLE = 0.01
 """A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
 SAME_TIME = 0.03
@@ -167,13 +168,13 @@ def _device(run: KernelRun) -> ProfiledDevice:
     title, locked = run.device.title, common_allocator("page-locked")
     try:
         prices = MeasuredPrices(run.machine, run.prices, run.device)
-        memory = prices.price("stream", "gpu", common_allocator("device"), "read").gb_per_s
-        link = prices.remote("h2d", locked).gb_per_s
+        memory = _rate(prices.price("stream", "gpu", common_allocator("device"), "read"))
+        link = _rate(prices.remote("h2d", locked))
     except Unmeasured as missing:
         known = next((d for d in known_profiles().devices.values() if d.title == title), None)
         if run.platform is not None and run.platform.device.title == title and run.platform.has(BANDWIDTH):
             memory = run.platform.quantity(BANDWIDTH).value
-            link = PlatformPrices(run.platform).remote("h2d", locked).gb_per_s
+            link = _rate(PlatformPrices(run.platform).remote("h2d", locked))
         elif known is not None:
             memory, link = known.memory, known.link
         else:
@@ -184,6 +185,11 @@ def _device(run: KernelRun) -> ProfiledDevice:
     processors = int(as_number(run.machine.facts.get("cpu", {}).get("cores_usable")) or 0)
     rates = _short(memory), _short(link), _short(cycles_of(run.device.facts))
     return ProfiledDevice(title, *rates, processors, run.source)
+
+
+def _rate(price: Price) -> float:
+    """GB/s at a size that all runs have measured, so that devices are compared at the same."""
+    return COMMON_SIZE / price.of(COMMON_SIZE).value
 
 
 def _by_point(records: Iterable[Record], device: str) -> dict[tuple[str, str], list[Record]]:
