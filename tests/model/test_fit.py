@@ -15,6 +15,7 @@ import pytest
 from calls import call
 from firsttouch.advice.advisor import choose_device, estimates
 from firsttouch.apps import all_apps
+from firsttouch.harness.app import solve
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.platform import MissingValue, load_platform
@@ -45,7 +46,7 @@ def loaded(directory: str) -> Results:
 def added(prices: Prices, app: str) -> Mapping[str, float]:
     """The ms that each strategy adds."""
     kind = all_apps()[app]
-    terms, _ = estimates(program_of(kind, kind.sizes["default"]), prices, kind)
+    terms, _ = estimates(program_of(kind, solve(kind, 64 << 20)), prices, kind)
     return {strategy: sum(term.ms for term in rows) for strategy, rows in terms.items()}
 
 
