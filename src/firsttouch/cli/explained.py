@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from firsttouch.cli.console import Console
 from firsttouch.cli.output import print_stdout
-from firsttouch.text import quantity
+from firsttouch.records.predicted import predicted_for
+from firsttouch.text import caption, quantity
 from firsttouch.units import format_size
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ MOST_TERMS = 6
 def show(explanations: Sequence[Explanation]) -> None:
     """Prints the terms of each strategy, the values that move its time most, and where another becomes the fastest."""
     for explanation in explanations:
+        said = caption(predicted_for([explanation.device]))
         size = format_size(explanation.size) if isinstance(explanation.size, int) else explanation.size
         print_stdout("")
-        print_stdout(f"Predicted for {explanation.platform}: {explanation.app}, {size}. Where the time goes:")
+        print_stdout(f"{said}: {explanation.app}, {size}. Where the time goes:")
         for point in explanation.strategies:
             _show_point(point)
         assumed = (text for point in explanation.strategies for term in point.terms for text in term.assumptions)
@@ -29,9 +31,9 @@ def show(explanations: Sequence[Explanation]) -> None:
         for text in dict.fromkeys(assumed):
             print_stdout(f"- Assumed: {text}.")
         for decision in explanation.decisions:
-            print_stdout(f"Predicted for {explanation.platform}: {decision.text}.")
+            print_stdout(f"{said}: {decision.text}.")
         for crossing in explanation.crossings:
-            print_stdout(f"Predicted for {explanation.platform}: {crossing.text}.")
+            print_stdout(f"{said}: {crossing.text}.")
 
 
 def _show_point(point: ExplainedPoint) -> None:
