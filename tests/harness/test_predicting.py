@@ -112,3 +112,11 @@ def test_one_array_takes_10_to_50_percent_less_of_an_apus_memory_than_two(app: s
     both = (predicted(app, s, platform=load_platform("mi300a")).counters for s in ("unified", "explicit"))
     unified, explicit = (float(counters["peak_machine_bytes"]) for counters in both)  # type: ignore[arg-type]
     assert 0.5 <= unified / explicit <= 0.91
+
+
+@pytest.mark.parametrize(("name", "strategy"), [("mi300a", "managed"), ("tk1", "managed"), ("kaveri", "svm-fine")])
+def test_nothing_moves_where_both_agents_have_one_memory(name: str, strategy: str) -> None:
+    counters = predicted("hotspot", strategy, "on", platform=load_platform(name)).counters
+    assert not any(v for counter, v in counters.items() if counter.startswith("um_"))
+    array = 4 * int(counters["param_n"]) ** 2
+    assert counters["peak_host_bytes"] == pytest.approx(3 * array, rel=0.001)

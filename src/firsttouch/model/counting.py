@@ -10,11 +10,12 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from firsttouch.allocators.properties import memory_of, moves_pages
+from firsttouch.allocators.properties import memory_of
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.page_steps import NO_ACCESS, NO_LAUNCH, CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
 from firsttouch.model.rules.uvm import BLOCK_BYTES, counted
+from firsttouch.model.sharing import moves
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.workload.program import Access, Launch, Program
 from firsttouch.workload.replay import Prepared, Replay
@@ -131,7 +132,7 @@ class CountedReplay(Replay):
         if step.side == "device":
             self.device_bytes += -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
         elif entry is not None and step.side == "shared":
-            if memory_of(entry) == "migrating" or moves_pages(entry):
+            if moves(entry, self.device):
                 self.managed.allocate(step.buffer, step.nbytes)
             elif memory_of(entry) == "device":
                 self.device_bytes += -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
@@ -141,7 +142,8 @@ class CountedReplay(Replay):
             self.managed.free(step.buffer)
 
     def _note_peak(self) -> None:
-        in_use = self.device_bytes + counted(self.managed.gpu_bytes)
+        managed = self.managed.gpu_bytes
+        in_use = self.device_bytes + (counted(managed) if self.settings.kind.release else managed)
         self.most_on_device = max(self.most_on_device, in_use)
         self.by_phase[self.phase] = in_use
 
@@ -150,9 +152,9 @@ class CountedReplay(Replay):
     def total(self, *causes: MoveCause, phases: Sequence[str] = ()) -> Counts:
         """The counts of causes in phases; of all if none is named."""
         total = Counts()
-        for (phase, cause), moves in self.moves.items():
+        for (phase, cause), each in self.moves.items():
             if (not causes or cause in causes) and (not phases or phase in phases):
-                total = total.plus(moves.counts)
+                total = total.plus(each.counts)
         return total
 
     def counters(self) -> dict[str, int]:

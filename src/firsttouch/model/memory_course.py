@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
+from firsttouch.allocators.properties import is_plain_host, memory_of
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pricing import Pricing
@@ -69,7 +69,7 @@ class MemoryReplay(CountedReplay):
         """On the device memory is there at once, on the host perhaps when it is touched."""
         entry = self.device.allocator(step.allocator)
         shared = entry is not None and step.side == "shared"
-        if entry is not None and shared and (memory_of(entry) == "migrating" or moves_pages(entry)):
+        if step.buffer in self.managed.buffers:
             return
         if step.side == "device" or (entry is not None and shared and memory_of(entry) == "device"):
             self._device[step.buffer] = -(-step.nbytes // BLOCK_BYTES) * BLOCK_BYTES
