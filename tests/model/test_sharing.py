@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sharing_programs import SIZE, program, used
 
 from firsttouch.model.costs import ExchangePrice, Price, Time, Unmeasured
 from firsttouch.model.estimate import estimate, priced
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
+from firsttouch.model.sharing import FirstTouchPricing
+from firsttouch.workload.program import Access, Block, Launch, Program
+from firsttouch.workload.replay import Prepared
 from firsttouch.workspace.declarations import Agent
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -103,3 +108,52 @@ def test_what_the_cpu_writes_is_made_on_the_gpu_if_that_is_advised(strategy: str
     terms = estimate(program("cpu", 3), STRATEGIES[strategy], TablePrices("gh200", rates))
     assert used(terms, "faults of the GPU") == faults
     assert used(terms, "use of the GPU's memory by the CPU") == remote
+
+
+PART = SIZE // 64
+USES = st.lists(
+    st.tuples(st.sampled_from(["cpu", "gpu"]), st.integers(0, 63), st.integers(1, 64), st.booleans(), st.booleans()),
+    min_size=1,
+    max_size=12,
+)
+
+
+class KeptPages(FirstTouchPricing):
+    """Checks after each launch that a page is in one memory, and the GPU's holds no more than it may."""
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        super().launch(launch, prepared)
+        on_gpu, on_cpu = self.on_gpu[0], self.present[0]
+        assert not any(on_gpu.bytes_in(first, end) for first, end in on_cpu)
+        assert on_gpu.total() <= (self._capacity or 0)
+        assert all(not on_gpu.missing(*gap) for a in launch.accesses for gap in on_cpu.missing(a.start, a.end))
+
+
+def random_uses(uses: Sequence[tuple[Agent, int, int, bool, bool]]) -> Program:
+    launches = tuple(
+        Launch(agent, (Access(0, first * PART, min(SIZE, (first + length) * PART), reads or not writes, writes),))
+        for agent, first, length, reads, writes in uses
+    )
+    return Program("random", (Block("data", SIZE, "inout", "both"),), (), launches)
+
+
+@given(USES, st.integers(0, 64), st.sampled_from([0.005, 0.05, 0.5]))
+def test_each_page_is_in_one_memory_and_the_gpus_is_never_more_than_full(
+    uses: list[tuple[Agent, int, int, bool, bool]], room: int, moves: float
+) -> None:
+    prices = TablePrices("gh200", {**RATES, "counter_moves": moves})
+    entry = prices.device.allocator("malloc")
+    assert entry is not None
+    KeptPages(random_uses(uses), STRATEGIES["system"], prices, entry, capacity=room * PART).run()
+
+
+@given(USES, st.integers(0, 64), st.floats(1, 8))
+def test_a_faster_link_never_adds_time(
+    uses: list[tuple[Agent, int, int, bool, bool]], room: int, faster: float
+) -> None:
+    total = []
+    for times in (1, faster):
+        rates = {**RATES, "remote.h2d": 0.01 / times, "remote.d2h": 0.02 / times, "cpu_remote": 0.04 / times}
+        pricing = priced(random_uses(uses), STRATEGIES["system"], TablePrices("gh200", rates), capacity=room * PART)
+        total.append(sum(term.ms for term in pricing.terms.terms()))
+    assert total[1] <= total[0] * (1 + 1e-9)
