@@ -124,6 +124,7 @@ WRONG: Sequence[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"link.h2d": {**LINK, "unit": "GiB"}}, "link.h2d.unit: unit 'GiB' does not fit; accepted: MB/s"),
     ({}, {"link.h2d": {**LINK, "unit": ""}}, "link.h2d.unit: the unit is missing; accepted: MB/s"),
     ({}, {"link.h2d": {**LINK, "value": 0}}, "link.h2d: 0 GB/s is not possible; accepted: 0.001 GB/s to"),
+    ({}, {"link.h2d": {**LINK, "low": 50, "high": 1e9}}, "link.h2d: 1e+09 GB/s is not possible"),
     ({}, {"link.h2d": {**LINK, "value": "fast"}}, "link.h2d: 'value' must be a number"),
     ({}, {"link.h2d": {**LINK, "value": True}}, "link.h2d: 'value' must be a number"),
     ({}, {"link.h2d": {**LINK, "low": 120, "high": 90}}, "the value 100 is not within its range, 120 to 90"),

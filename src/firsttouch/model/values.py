@@ -174,9 +174,10 @@ def _number(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Magni
     if not low <= entry.value <= high:
         raise WrongValue(f"the value {entry.value:g} is not within its range, {low:g} to {high:g}")
     scale = units_of(known.dimension)[entry.unit]
+    for number in (entry.value, low, high):
+        if known.dimension != "price" and not known.low <= number * scale <= known.high:
+            raise WrongValue(f"{number:g} {entry.unit}".rstrip() + f" is not possible; accepted: {possible(known)}")
     value, low, high = (number * scale for number in (entry.value, low, high))
-    if known.dimension != "price" and not all(known.low <= number <= known.high for number in (value, low, high)):
-        raise WrongValue(f"{entry.value:g} {entry.unit}".rstrip() + f" is not possible; accepted: {possible(known)}")
     if known.dimension in ("size", "count"):
         value, low, high = round(value), round(low), round(high)
     return Magnitude(value, low, high, ground)
