@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from firsttouch.workspace.declarations import Agent
+if TYPE_CHECKING:
+    from firsttouch.workspace.declarations import Agent
 
 LAPSE_NS: Final = 500_000
 """UVM_PERF_THRASHING_LAPSE_USEC_DEFAULT: two moves of a page that are no further apart count as thrashing."""
