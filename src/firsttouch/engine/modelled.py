@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from firsttouch.errors import UsageError
-from firsttouch.machine.backends import is_modelled
+from firsttouch.machine.backends import MODEL, is_modelled
 from firsttouch.records.schema import DeviceInfo, Machine, Request, Scalar
 from firsttouch.text import join_names
 
@@ -101,7 +101,7 @@ def modelled_machine(devices: Sequence[DeviceInfo]) -> Machine:
             facts[topic] = alike
     return replace(
         first,
-        host=", ".join(dict.fromkeys(machine.host for machine in machines)),
+        host=", ".join(dict.fromkeys(machine.host.removeprefix(f"{MODEL}:") for machine in machines)),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         facts=facts,
         devices=list(devices),
