@@ -40,6 +40,7 @@ class PlatformPoints:
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
         self._records: dict[str, Record] = {}
+        self._changed: dict[str, PlatformPoints] = {}
 
     @cached_property
     def devices(self) -> Sequence[DeviceInfo]:
@@ -53,6 +54,11 @@ class PlatformPoints:
     @property
     def gpus(self) -> list[DeviceInfo]:
         return [device for device in self.devices if device.role != "host"]
+
+    def changed(self, changes: Mapping[str, str]) -> PlatformPoints:
+        """The points of the platform with other values."""
+        platform = self.platform.changed(changes)
+        return self._changed.setdefault(platform.device_name, PlatformPoints(platform))
 
     def of(self, call: PointsCall, wanted: Callable[[Factors], bool]) -> list[Record]:
         """The records of those points of a call whose factors are wanted: those that are not predicted with the reason,
@@ -147,10 +153,10 @@ def conditions_of(factors: Iterable[Mapping[str, FactorValues]]) -> dict[str, li
     return values
 
 
-def under_condition(platform: Platform, name: str, value: Scalar) -> Platform:
-    """A platform with another condition. Raises UsageError if no value of a platform states it."""
+def under_condition(points: PlatformPoints, name: str, value: Scalar) -> PlatformPoints:
+    """The points of a platform with another condition. Raises UsageError if no value of a platform states it."""
     fact = ".".join(("machine", *CONDITIONS[name]))
     stating = next((parameter.name for parameter in PARAMETERS if fact in parameter.facts), None)
     if stating is None:
         raise UsageError(f"no value of a platform states {name}")
-    return platform.changed({stating: size_option(value) if isinstance(value, int) else str(value)})
+    return points.changed({stating: size_option(value) if isinstance(value, int) else str(value)})

@@ -41,6 +41,8 @@ _PREDICTED = re.compile(r"^Predicted for [^ ]+( and [^ ]+)*: ")
 """What marks a sentence as that of a prediction, which all are here."""
 _DIGITS = 9
 """Of ratios: what is beyond is the rounding of the computation."""
+COUNTERS = "driver.counters"
+"""The value of a platform that lets the driver move memory of malloc by itself."""
 GPU_TIME = "gpu_ms"
 """The counter that a predicted application has if the times of its kernels are known."""
 _TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")
@@ -194,12 +196,14 @@ def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:
     test = claim.test
     assert not isinstance(test, Untestable)
     conditions = conditions_of(side.factors for side in sides_of(test))
+    if "no automatic migration" in claim.needs and points.platform.has(COUNTERS):
+        points = points.changed({COUNTERS: "off"})
     if not conditions:
         return _run(claim, points)
     if len(conditions) > 1:
         raise UsageError(f"{count(len(conditions), 'condition')} of the machine differ")
     ((name, values),) = conditions.items()
-    runs = {str(v): _run(claim, PlatformPoints(under_condition(points.platform, name, v))) for v in values}
+    runs = {str(v): _run(claim, under_condition(points, name, v)) for v in values}
     first = next(iter(runs.values()))
     names = {
         d.name: own.name
