@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import Literal
 
 from firsttouch.allocators.properties import role, variant
-from firsttouch.model.costs import Direction, ExchangePrice, Ground, Price, Time, Unmeasured
+from firsttouch.model.costs import Direction, ExchangePrice, Ground, Price, Time, Unmeasured, per_byte
+from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.records.schema import DeviceInfo, Machine
 from firsttouch.workspace.guidance import ADVICE, NONE, READ_MOSTLY
 
@@ -96,6 +97,10 @@ class NamedPrices(ABC):
         if whole_blocks:
             with suppress(Unmeasured):
                 return self.price("gpu_fault", "update", ONE_A_BLOCK, NONE, allocator).assuming(WHOLE_BLOCKS)
+            with suppress(Unmeasured):
+                alone = self.price("isolated_fault", allocator)
+                fault = alone.of(1).times(1 / BLOCK_BYTES)
+                return per_byte([(fault.value, fault.low, fault.high)], alone.grounds).assuming(WHOLE_BLOCKS)
         return self.price("gpu_touch", allocator)
 
     def cpu_remote(self, allocator: str) -> Price:
