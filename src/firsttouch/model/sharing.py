@@ -201,15 +201,21 @@ class FirstTouchPricing(InPlace):
         """Move pages whose accesses were counted to the GPU: as many as move while the kernel uses them. A page that is
         being moved is mapped by neither agent, so that the kernel waits; at least, the bytes cross the link once more.
         """
-        if not notifications(int(self.access.passes * RANGE_BYTES / LINE_BYTES)):
+        passes, part = self.access.passes, 1.0
+        if not self.access.spread:  # what a launch does not use of a range is left out as a whole
+            passes, part = max(1.0, passes), min(1.0, passes)
+        if not notifications(int(passes * RANGE_BYTES / LINE_BYTES)):
             return
         try:
             moves = self.prices.counter_moves(self.strategy.allocator)
         except Unmeasured:
             return
-        whole, last = moves.of(end - start), end
+        used = int((end - start) * part)
+        whole, last = moves.of(used), start + used
         if during.value < whole.value:
-            last = (start + int((end - start) * during.value / whole.value)) // self.page * self.page
+            last = start + int(used * during.value / whole.value)
+        if last < end:
+            last = last // self.page * self.page
         last = min(last, start + self._room())
         if last > start:
             self.present[buffer].remove(start, last)
