@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from firsttouch.model.platform import load_platform
@@ -77,3 +80,17 @@ def test_a_changed_value_changes_the_measured_prices_that_it_is_a_part_of(
     before, after = (PlatformPrices(p).price(*name.split(".")).of(2**30) for p in (H200, H200.changed(change)))
     assert after.value / before.value == pytest.approx(ratio, rel=0.1)
     assert after.low <= after.value <= after.high
+
+
+def test_a_file_that_changes_a_value_changes_the_prices_that_it_extends(tmp_path: Path) -> None:
+    """As --what-if does. A price that it states itself is taken as it is."""
+    link = {"value": 27.7, "unit": "GB/s", "how": "stated", "source": "a data sheet"}
+    for name, parameters in (("slow", {"link.h2d": link}), ("own", {"link.h2d": link, "copy.h2d.pinned": link})):
+        content = {"extends": "h200-pcie", "parameters": parameters}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    slow, own = (PlatformPrices(load_platform(str(tmp_path / f"{name}.json"))) for name in ("slow", "own"))
+    changed = PlatformPrices(H200.changed({"link.h2d": "27.7GB/s"}))
+    for prices in (slow, own):
+        assert prices.prefetch("managed").of(2**30) == changed.prefetch("managed").of(2**30)
+    assert slow.copy("h2d", "pinned").of(2**30) == changed.copy("h2d", "pinned").of(2**30)
+    assert own.copy("h2d", "pinned").of(27.7e9).value == pytest.approx(1e9)

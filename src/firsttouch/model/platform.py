@@ -82,6 +82,13 @@ class Platform:
         """The platform without what the call changed."""
         return replace(self, given={})
 
+    def as_of(self, name: str) -> Platform:
+        """The platform that one of its values is from: the file itself or one that it extends, as that file has it."""
+        description: Description | None = self.description
+        while description is not None and description.name != name:
+            description = description.base
+        return replace(self, description=description or self.description, given={})
+
     def under(self, factors: Mapping[str, Scalar]) -> Platform:
         """The platform for a point with these factors."""
         return replace(self, factors={**self.factors, **factors})

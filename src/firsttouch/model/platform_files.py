@@ -80,10 +80,12 @@ class Conditional:
 
 @dataclass(frozen=True)
 class Description:
-    """What a file and those that it extends say. digest: of their content. is_machine: whether it describes a machine,
-    not what several have in common.
+    """What a file and those that it extends say. name: as its values have it as their platform. base: what the file
+    extends. digest: of their content. is_machine: whether it describes a machine, not what several have in common.
     """
 
+    name: str
+    base: Description | None
     title: str
     notes: Sequence[str]
     device: Mapping[str, Any]
@@ -235,6 +237,8 @@ class _Loader:
         parts = [self._conditional(part, i, device, host) for i, part in enumerate(file.when)]
         content = encode_json(self._json.value, order="sorted")
         return Description(
+            name=self._name,
+            base=base,
             title=file.title or (base.title if base else ""),
             notes=[*(base.notes if base and base.is_machine else ()), *filter(None, [file.note])],
             device=device,

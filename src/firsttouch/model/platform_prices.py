@@ -82,18 +82,21 @@ class PlatformPrices(NamedPrices):
         return None
 
     def _with_changes(self, own: Price, name: Sequence[str]) -> Price:
-        """The file's price, and by how much what follows from other values differs after the call changed these. A copy
-        by way of page-locked memory takes no less than the link does.
+        """A price of a file, and by how much what follows from other values differs after the call, or a file that
+        extends it, changed these. A copy by way of page-locked memory takes no less than the link does.
         """
-        if not self.platform.given:
+        origin = self.platform.ground(".".join(name)).platform
+        if not self.platform.given and origin == self.platform.description.name:
             return own
-        before, after = PlatformPrices(self.platform.unchanged)._derived_if_known(name), self._derived_if_known(name)
+        source = self.platform.as_of(origin)
+        before, after = PlatformPrices(source)._derived_if_known(name), self._derived_if_known(name)
         if before is not None and after is not None:
             return shifted(own, before, after)
-        if name[0] == "copy" and (least := f"link.{name[1]}") in self.platform.given:
-            link = self.platform.curve(least)
+        rate = f"link.{name[1]}" if name[0] == "copy" else ""
+        if self.platform.has(rate) and not source.same_value(self.platform, rate):
+            link = self.platform.curve(rate)
             times = tuple(t.at_least(link.of(size)) for size, t in zip(own.sizes, own.times, strict=True))
-            return Price(own.sizes, times, (*own.grounds, *link.grounds))
+            return Price(own.sizes, times, tuple(dict.fromkeys((*own.grounds, *link.grounds))))
         return own
 
     def _derived_if_known(self, name: Sequence[str]) -> Price | None:
