@@ -309,7 +309,10 @@ def another_machine(known: Sequence[Time]) -> Time:
     middle = median(values)
     quantile = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
     reach = quantile * stdev(values) * sqrt(1 + 1 / len(values))
-    return Time(middle, max(0.0, min(middle, fmean(values) - reach)), max(middle, fmean(values) + reach))
+    low, high = fmean(values) - reach, max(middle, fmean(values) + reach)
+    if low <= 0 < middle:  # no time is nothing: as many times less as the other bound is more
+        low = middle * middle / high
+    return Time(middle, max(0.0, min(middle, low)), high)
 
 
 # ---------------------------------------------------------------------------------------------------- the machine
