@@ -48,7 +48,7 @@ def ratios(run: str) -> dict[str, list[float]]:
     [
         ("latency", 90, 1.05),
         ("bandwidth", 19, 1.05),
-        ("transfer", 68, 1.1),
+        ("transfer", 68, 1.05),
         ("accounting", 15, 1.02),
         ("faultcount", 9, 1.05),
         ("migration", 19, 1.25),

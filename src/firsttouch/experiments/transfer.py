@@ -33,11 +33,12 @@ from firsttouch.experiment.common import (
     allocator_factor,
     allocator_names,
     buffer_fact,
+    last_level_bytes,
     switch,
     unavailable,
     unreachable,
 )
-from firsttouch.experiment.modelled import known_prices, predicted, usual_only
+from firsttouch.experiment.modelled import device_of, known_prices, predicted, usual_only
 from firsttouch.experiment.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
 from firsttouch.figures import Line
 from firsttouch.model.micro import copies
@@ -265,6 +266,7 @@ class Transfer(Experiment):
                 engine=point.text("engine"),
                 allocator=point.text("allocator"),
                 nbytes=point.size("size"),
+                in_memory=point.size("size") >= 4 * last_level_bytes(device_of(point, platform)),
                 whole=point["streams"] == 1 and point["chunk"] == 0,
             )
         return predicted(answer)

@@ -14,10 +14,16 @@ from firsttouch.records.schema import Scalar
 LINK: tuple[Direction, Direction] = ("h2d", "d2h")
 
 
-def copies(prices: NamedPrices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool) -> Answer:
-    """Copies between host and device, or within the host. whole: each is one copy, neither split nor pipelined."""
+def copies(
+    prices: NamedPrices, *, direction: str, engine: str, allocator: str, nbytes: int, whole: bool, in_memory: bool
+) -> Answer:
+    """Copies between host and device, or within either. whole: each is one copy, neither split nor pipelined.
+    in_memory: no cache holds the bytes.
+    """
     if not whole:
         raise NotModelled("copies that are split over streams or pipelined")
+    if direction == "d2d" and engine == "kernel" and not in_memory:
+        raise NotModelled("copies by kernels of bytes that caches may hold")
     price = _price(prices, direction, engine, allocator)
     time = price.of(nbytes)
     counters: dict[str, Scalar] = {}
