@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from firsttouch.apps import all_apps
+from firsttouch.model.fit import file_text, fitted_platform
 from firsttouch.model.platform import load_platform
-from firsttouch.text import count, join_names
+from firsttouch.records.reading import Results
+from firsttouch.text import join_names
 from firsttouch.units import format_number
 from firsttouch.validation.counts import CountedPoint, counted_point
 from firsttouch.validation.measured import judged_by_results
+from firsttouch.validation.results import MeasuredJudgement
 from records import Directory, table
 
 COPIED = ("copied_h2d_bytes", "copied_d2h_bytes")
@@ -72,24 +76,63 @@ def _parts(off: Sequence[float], nearly: float) -> list[str]:
 
 
 def differences(directories: Sequence[Directory]) -> str:
-    """The error of differences between strategies, beside that of other measurements."""
-    judged = judged_by_results(load_platform("h200-pcie"), {d.name: d.results for d in directories})
-    pairs = [
-        ("the model", judged.points, judged.median_error, judged.most_error),
-        ("another visit's measurement", judged.repeated, judged.repeated_median, judged.repeated_most),
+    """The error of differences between strategies on each card's platform, beside that of other measurements."""
+    return _judgements({f"{card}-pcie": judged_by_results(load_platform(f"{card}-pcie"), _runs(own))
+                        for card, own in _by_card(directories).items()})  # fmt: skip
+
+
+def visits(directories: Sequence[Directory]) -> str:
+    """The same for a platform that is fitted to the micro-measurements of the machine, minutes before."""
+    judged = {}
+    for card, own in _by_card(directories).items():
+        micro = [d for d in own if not any(r.experiment == "app" for r in d.records)]
+        applications = [d for d in own if d not in micro]
+        device = next(d for d in micro[0].results.machine.devices if d.name == "cuda:0")
+        content = fitted_platform(_runs(micro), device, "the machine of a visit", f"{card}-pcie")
+        with TemporaryDirectory() as folder:
+            (path := Path(folder) / "visit.json").write_text(file_text(content), encoding="utf-8")
+            platform = load_platform(str(path))
+        judged[f"one {card.upper()}"] = judged_by_results(platform, _runs(applications))
+    return _judgements(judged)
+
+
+def _by_card(directories: Sequence[Directory]) -> dict[str, list[Directory]]:
+    """By the first word of their names: h200 and h100."""
+    cards: dict[str, list[Directory]] = {}
+    for directory in directories:
+        cards.setdefault(directory.path.name.partition("-")[0], []).append(directory)
+    return cards
+
+
+def _runs(directories: Sequence[Directory]) -> dict[str, Results]:
+    return {d.name: d.results for d in directories}
+
+
+def _judgements(judged: Mapping[str, MeasuredJudgement]) -> str:
+    columns = ["platform", "points", "median error", "nine of ten within", "of another measurement",
+               "pairs in order", "ranges hold", "half their width"]  # fmt: skip
+    rows = [
+        [
+            name,
+            str(j.points),
+            _percent(j.median_error),
+            _percent(j.most_error),
+            f"{_percent(j.repeated_median)}, {_percent(j.repeated_most)}",
+            f"{_percent(j.in_order)} of {j.pairs}",
+            _percent(j.inside),
+            _percent(j.half_width),
+        ]
+        for name, j in judged.items()
     ]
-    rows = [[name, str(n), _percent(middle), _percent(most)] for name, n, middle, most in pairs]
-    text = table(["predicted by", "points", "median error", "nine of ten within"], rows)
-    said = (
-        f"{_percent(judged.in_order)} of {count(judged.pairs, 'clear pair')} are in the right order; the ranges hold "
-        f"{_percent(judged.inside)} of the measured differences, and half of their width is "
-        f"{_percent(judged.half_width)} of the measured time in the median."
-    )
-    return f"{text}\n{textwrap.fill(said, 120)}\n"
+    return table(columns, rows)
 
 
 def _percent(part: float | None) -> str:
     return "–" if part is None else f"{format_number(100 * part, 2)} %"  # noqa: RUF001
 
 
-TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {"model-counts": counts, "model-differences": differences}
+TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
+    "model-counts": counts,
+    "model-differences": differences,
+    "model-visits": visits,
+}

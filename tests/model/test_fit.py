@@ -26,9 +26,13 @@ from firsttouch.workload.dry_run import program_of
 ROOT = Path(__file__).parents[2]
 PLATFORMS = ROOT / "src/firsttouch/model/platforms"
 STANDARD = [f"results/h200-standard{end}" for end in ("", "-2", "-3")]
+MICRO = ("allocation", "free", "migration", "pagefault", "resident", "transfer")
 FITTED = {
     "h200-pcie": ("NVIDIA H200 on PCI Express with 16 processors of a Xeon", STANDARD),
-    "h100-pcie": ("NVIDIA H100 on PCI Express with 16 processors of a Xeon", ["results/h100-quick"]),
+    "h100-pcie": (
+        "NVIDIA H100 on PCI Express with 16 processors of a Xeon",
+        ["results/h100-quick", *(f"results/h100-visit-micro-{part}" for part in MICRO)],
+    ),
 }
 """The platforms of the program that are fitted: their titles and runs."""
 
@@ -90,10 +94,9 @@ def test_runs_of_one_machine_count_as_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         shutil.copy("results/h100-quick/machine.json", tmp_path / name)
         (tmp_path / name / "results.jsonl").write_text("".join(half))
+    call("fit", "results/h100-quick", "--out", tmp_path / "whole.json")
     call("fit", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "made.json")
-    whole, made = (
-        json.loads(path.read_text())["parameters"] for path in (PLATFORMS / "h100-pcie.json", tmp_path / "made.json")
-    )
+    whole, made = (json.loads((tmp_path / f"{name}.json").read_text())["parameters"] for name in ("whole", "made"))
     assert [n for n, value in whole.items() if n in made and value.get("points") != made[n].get("points")] == []
     assert whole.keys() == made.keys()
 

@@ -144,8 +144,9 @@ def _value(name: str, unit: str, solve: _Solve, *prices: Price) -> Iterator[tupl
         time = price.of(BLOCK_BYTES)
         for bound in (time.low, time.high):
             results.append(solve(*usual[:i], bound / BLOCK_BYTES, *usual[i + 1 :]))
-    if results[0] > 0:
-        yield name, RuleValue(unit, results[0], max(0.0, min(results)), max(results), _experiments(*prices))
+    value, low, high = results[0], min(results), max(results)
+    if value > 0:  # no value is nothing: as many times less as the other bound is more
+        yield name, RuleValue(unit, value, low if low > 0 else value * value / high, high, _experiments(*prices))
 
 
 def _experiments(*prices: Price) -> tuple[str, ...]:
