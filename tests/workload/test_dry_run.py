@@ -200,6 +200,28 @@ def test_a_dry_run_takes_little_memory_even_if_code_writes_all() -> None:
     assert Numpy.grown < 200 << 20
 
 
+class Sums(Endless):
+    """Reads all that a kernel wrote, and ends when its sum is small."""
+
+    name = "sums"
+    expected_rounds = 3
+    grown = 0
+
+    def compute(self, cpu: Cpu, gpu: Gpu) -> None:
+        before = resident()
+        for _ in range(100):
+            gpu.launch("endless", self.a, self.n, over=self.n)
+            if cpu.reads(self.a).sum() < 1:
+                break
+        Sums.grown = max(Sums.grown, resident() - before)
+
+
+def test_a_dry_run_takes_no_memory_for_what_code_only_reads() -> None:
+    declared = program_of(Sums, {"n": 1 << 24})
+    assert declared.launches == 2 * Sums.expected_rounds
+    assert Sums.grown < 16 << 20
+
+
 class Solver(Endless):
     """Steps end when a residual is small, as those of conjugate gradients do, several times."""
 

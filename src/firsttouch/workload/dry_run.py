@@ -7,7 +7,6 @@ that end each loop that waits for data after as many rounds as the application e
 
 from __future__ import annotations
 
-import ctypes
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -34,8 +33,9 @@ from firsttouch.workload.program import (
     Swap,
     append_body,
     fold,
+    launch_alike,
 )
-from firsttouch.workload.stand_ins import REAL, SMALL, StandIns, Zeros
+from firsttouch.workload.stand_ins import SMALL, StandIns, Zeros
 from firsttouch.workspace.agents import Cpu, Entry, Gpu, KernelArgument, KernelFile, LaunchSequence
 from firsttouch.workspace.arrays import Array, ByteRange, Memory
 from firsttouch.workspace.declarations import Agent, Params
@@ -108,7 +108,8 @@ class _Recorder(Workspace):
         self.access(byte_range, reads=reads, writes=writes)
 
     def declare_passes(self, passes: Mapping[Array, float]) -> None:
-        self._passes = {array.number: times for array, times in passes.items()}
+        if passes or self._passes:
+            self._passes = {array.number: times for array, times in passes.items()}
 
     def declare_scattered(self, arrays: Sequence[Array]) -> None:
         self._scattered = {array.number for array in arrays}
@@ -141,7 +142,7 @@ class _Recorder(Workspace):
         if passes != 1 or self._passes:
             known = {number: share * times for number, times in self._passes.items()}
             accesses = [replace(a, passes=known.get(a.block, passes)) for a in accesses]
-        self._passes = {}
+            self._passes = {}
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
             self._updates.clear()
@@ -237,12 +238,11 @@ class _Recorder(Workspace):
 
     def view(self, byte_range: ByteRange, *, reads: bool = True, writes: bool = False) -> np.ndarray[Any, Any]:
         self.access(byte_range, reads=reads, writes=writes)
-        array, count = byte_range.array, byte_range.end - byte_range.start
-        zeros = self._zeros(array.number)
-        raw = (ctypes.c_uint8 * count).from_address(array.memory.address + byte_range.start)
-        numbers = np.ctypeslib.as_array(raw).view(array.dtype)
-        if reads and zeros.computed:  # what a larger block has again and again
-            self.stand_ins.put(numbers[: REAL // array.dtype.itemsize], (array.number, byte_range.start))
+        array, number = byte_range.array, None
+        zeros: Zeros = self._zeros(array.number)
+        if reads and zeros.computed:
+            number = self.stand_ins.number_for(array.dtype, (array.number, byte_range.start))
+        numbers = zeros.numbers(array.dtype, byte_range.start, byte_range.end, number, writes=writes)
         self.launched("cpu", "view")
         return numbers.reshape(-1, *array.shape[1:])
 
@@ -310,10 +310,10 @@ class _Gpu(Gpu):
         self, kernel: str, arguments: Sequence[KernelArgument], over: int, groups: int, threads: int
     ) -> tuple[Any, int, int, list[object]]:
         file, entry = self._entry(kernel, arguments)
-        updated = group_atomics(file.text)[kernel]
-        for name, argument in zip(entry.parameters, arguments, strict=True):
-            if name in updated and isinstance(argument, Array):
-                self.workspace.updated_by(groups, argument)
+        if updated := group_atomics(file.text)[kernel]:
+            for name, argument in zip(entry.parameters, arguments, strict=True):
+                if name in updated and isinstance(argument, Array):
+                    self.workspace.updated_by(groups, argument)
         return kernel, 1, over or groups * threads, []
 
     def _before_launch(self) -> None:
@@ -379,13 +379,20 @@ def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 
     first = _attempt(app, params, StandIns(0), expected)
     if first.program and not first.read_computed:
         return first.program
-    endings = (_attempt(app, params, StandIns(rounds=expected, last=last), expected) for last in (SMALL, 0.0))
-    varied = [run for run in endings if run.program and not run.ended]
+    varied = [run for run in _endings(app, params, expected) if run.program and not run.ended]
     least = min((run.program for run in varied if run.program), key=lambda program: program.launches, default=None)
     second = None if first.program and least else _attempt(app, params, StandIns(1), expected).program
     usual = first.program or second
-    program = usual if least is None or _alike(usual, least) else least
+    program = usual if least is None or launch_alike(usual, least) else least
     return program or by_roles(app(params), params, first.reason)
+
+
+def _endings(app: Callable[[Params], Declares], params: Params, rounds: int) -> Iterator[_DryRun]:
+    """Dry runs whose loops end because a number is small, and because it is zero where that makes a difference."""
+    small = StandIns(rounds=rounds, last=SMALL)
+    yield _attempt(app, params, small, rounds)
+    if small.used_last:
+        yield _attempt(app, params, StandIns(rounds=rounds, last=0.0), rounds)
 
 
 @dataclass
@@ -409,23 +416,6 @@ def _attempt(app: Callable[[Params], Declares], params: Params, stand_ins: Stand
         raise
     except Exception as error:
         raise UsageError(f"{_name(app)} fails: {describe(error)}") from None
-
-
-def _alike(first: Program | None, second: Program | None) -> bool:
-    """Whether two programs launch the same, whatever bytes they access."""
-    return first is not None and second is not None and _shape(first.compute) == _shape(second.compute)
-
-
-def _shape(items: Sequence[Item]) -> tuple[object, ...]:
-    """The launches of items and how often they are repeated, without what they access."""
-    return tuple(
-        (item.count, _shape(item.body))
-        if isinstance(item, Repeat)
-        else (item.agent, item.by, item.kernel)
-        if isinstance(item, Launch)
-        else item
-        for item in items
-    )
 
 
 def _name(app: object) -> str:

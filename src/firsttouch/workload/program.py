@@ -160,6 +160,23 @@ def _launches(items: Sequence[Item]) -> int:
     return sum(counts)
 
 
+def launch_alike(first: Program | None, second: Program | None) -> bool:
+    """Whether two programs launch the same, whatever bytes they access."""
+    return first is not None and second is not None and _shape(first.compute) == _shape(second.compute)
+
+
+def _shape(items: Sequence[Item]) -> tuple[object, ...]:
+    """The launches of items and how often they are repeated, without what they access."""
+    return tuple(
+        (item.count, _shape(item.body))
+        if isinstance(item, Repeat)
+        else (item.agent, item.by, item.kernel)
+        if isinstance(item, Launch)
+        else item
+        for item in items
+    )
+
+
 def fold(items: list[Item], item: Item) -> None:
     """Append an item to a list, whose end becomes a Repeat where it recurs."""
     items.append(item)

@@ -7,19 +7,26 @@ import mmap
 import os
 import sys
 from collections.abc import Hashable
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from firsttouch.files import anonymous_file
 
 REAL = 32 << 20
 """The most bytes of memory that stand for a block."""
+LARGE = 1 << 20
+"""Of so many bytes or more, numbers that are only read, of a block that CPU code has not written, take no memory."""
 FIXED, NO_RESERVE = 0x10, 0x4000
 """Flags of mmap(2) on Linux that Python does not name in all versions."""
 SMALL = 1e-30
 """What stands for a number that is near zero, by which others may be divided."""
 _INNER = (__name__, "firsttouch.workload.dry_run", "firsttouch.workspace.agents")
 """Modules between the code of an application and the stand-ins."""
+
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
 class Zeros:
@@ -44,6 +51,16 @@ class Zeros:
         return ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
 
     device_address = address
+
+    def numbers(self, dtype: np.dtype[Any], start: int, end: int, number: float | None, *, writes: bool) -> Numbers:
+        """The array in bytes [start, end). number: that all of them are. writes: whether code may write them."""
+        if not writes and end - start > LARGE and self._mapping is None:
+            return as_strided(np.array([number or 0], dtype), ((end - start) // dtype.itemsize,), (0,))
+        raw = (ctypes.c_uint8 * (end - start)).from_address(self.address + start)
+        numbers = np.ctypeslib.as_array(raw).view(dtype)
+        if number is not None:  # what a larger block has again and again
+            numbers[: REAL // dtype.itemsize] = number
+        return numbers
 
 
 def _repeat(address: int, size: int) -> None:
@@ -72,19 +89,22 @@ class StandIns:
 
     def __init__(self, number: int | None = None, rounds: int = 0, last: float = SMALL) -> None:
         self.number, self.rounds, self.last = number, rounds, last
+        self.used_last = False
+        """Whether code has read `last`."""
         self._counts: dict[Hashable, int] = {}
         self._since: dict[Hashable, dict[Hashable, int]] = {}
         """How often each other line has read since a line last did."""
 
-    def put(self, numbers: np.ndarray, place: Hashable) -> None:
-        """Write what stands for numbers that a line of code reads. place: which they are."""
-        value: float | None = self.number or None
-        if self.number is None:
-            value = 1
-            if self._is_last_round((place, _line())):
-                value = self.last if numbers.dtype.kind in "fc" else 0
-        if value is not None:
-            numbers[:] = value
+    def number_for(self, dtype: np.dtype[Any], place: Hashable) -> float | None:
+        """What stands for numbers that a line of code reads; None: what they are. place: which they are."""
+        if self.number is not None:
+            return self.number or None
+        if not self._is_last_round((place, _line())):
+            return 1
+        if dtype.kind not in "fc":
+            return 0
+        self.used_last = True
+        return self.last
 
     def _is_last_round(self, site: Hashable) -> bool:
         if any(times > 1 for times in self._since.get(site, {}).values()):

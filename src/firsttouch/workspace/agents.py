@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -50,6 +51,11 @@ class Entry:
     constant: tuple[bool, ...]
     parameters: tuple[str, ...]
     groups: bool
+
+    @cached_property
+    def buffers(self) -> tuple[tuple[int, bool], ...]:
+        """The positions of its buffers, and whether each is const."""
+        return tuple((n, self.constant[n]) for n, code in enumerate(self.codes) if code == "p")
 
 
 _NO_ENTRY = Entry("", "", (), (), False)
@@ -127,6 +133,8 @@ class _Agent:
     def __init__(self, workspace: Workspace, files: Sequence[KernelFile]) -> None:
         self.workspace = workspace
         self._files = {entry: file for file in files for entry in file.entries}
+        self._checked = set[tuple[object, ...]]()
+        """Names of kernels with types of arguments that fit."""
 
     def _entry(self, name: str, arguments: Sequence[KernelArgument]) -> tuple[KernelFile, Entry]:
         if name not in self._files:
@@ -135,9 +143,13 @@ class _Agent:
         entry = file.entries[name]
         if len(arguments) != len(entry.codes):
             raise ValueError(f"kernel {name} takes {len(entry.codes)} arguments, not {len(arguments)}")
+        types = (name, *map(type, arguments))
+        if types in self._checked:
+            return file, entry
         for code, argument in zip(entry.codes, arguments, strict=True):
             if (code == "p") != isinstance(argument, Array):
                 raise ValueError(f"kernel {name}: expected a {'buffer' if code == 'p' else 'number'}, not {argument!r}")
+        self._checked.add(types)
         return file, entry
 
     def _declare(
@@ -152,8 +164,10 @@ class _Agent:
         for byte_range in reads:
             touch(self.agent, byte_range, reads=True, writes=False)
         named = {id(byte_range.array) for byte_range in (*reads, *updates, *writes)}
-        for argument, constant in zip(arguments, entry.constant, strict=True):
-            if isinstance(argument, Array) and id(argument) not in named:
+        for index, constant in entry.buffers:
+            argument = arguments[index]
+            if id(argument) not in named:
+                assert isinstance(argument, Array)
                 touch(self.agent, argument, reads=True, writes=not constant)
         for byte_range in updates:
             touch(self.agent, byte_range, reads=True, writes=True)
