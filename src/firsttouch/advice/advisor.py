@@ -249,7 +249,7 @@ def _for_app(
     others = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
     asked = size if isinstance(size, str) else size_option(size)
-    measure = f"firsttouch app {app.name} --size {asked} --device {device.name}"
+    measure = "" if is_predicted(device.name) else f"firsttouch app {app.name} --size {asked} --device {device.name}"
     footprint = app.footprint(params)
     return ranked(
         workload,
@@ -341,6 +341,7 @@ def ranked(
     advice.predicted = predicted_for([device.name])
     advice.sentences = sentences_of(advice, on_processor(device))
     if said := advice.predicted:
+        advice.turns = [of_prediction(turn) for turn in advice.turns]
         advice.sentences = [f"{caption(said)}: {of_prediction(sentence)}" for sentence in advice.sentences]
     return advice
 
@@ -416,8 +417,8 @@ def _turned_by_turns(rows: Sequence[StrategyRow], device: str) -> str:
     times = sum(t.count for t in assumed[best.strategy])
     return (
         f"It is not known to be the fastest: what {count(times, 'turn')} of kernels and the CPU over a small block "
-        f"take is not in these results, and with up to {quantity(most, 'ms')} {certain[0].strategy} is faster; "
-        f"measure: firsttouch run exchange --device {device}."
+        f"take is not in these results, and with up to {quantity(most, 'ms')} {certain[0].strategy} is faster"
+        f"{'' if is_predicted(device) else f'; measure: firsttouch run exchange --device {device}'}."
     )
 
 
@@ -429,7 +430,7 @@ def _control(workload: Program, terms: Mapping[str, list[Term]], prices: Prices)
     for name, rows in terms.items():
         with suppress(Unmeasured):
             copied = estimate(workload, STRATEGIES[name], prices, copy_control=True) if _named(TURNS, rows) else rows
-            if _sum(rows)[0] > SIMILAR * _sum(copied)[0]:
+            if _is_more(rows, copied, prices.device):
                 found[name] = copied
     if not found:
         return None
@@ -443,6 +444,13 @@ def _control(workload: Program, terms: Mapping[str, list[Term]], prices: Prices)
     )
     grounds = dict.fromkeys(ground for term in (*turns, *copies) for ground in term.grounds)
     return Setting(text, before / after if after else math.inf, tuple(grounds))
+
+
+def _is_more(rows: Sequence[Term], copied: Sequence[Term], device: DeviceInfo) -> bool:
+    """Whether the copies are clearly faster than the turns; of predictions, over the whole range of both."""
+    if _sum(rows)[0] <= SIMILAR * _sum(copied)[0]:
+        return False
+    return not is_predicted(device.name) or _sum(_named(TURNS, rows))[1] > _sum(_named(SMALL_COPIES, copied))[2]
 
 
 def _named(what: str, terms: Iterable[Term]) -> list[Term]:
@@ -460,6 +468,6 @@ def _turned_by_rounds(
             return (
                 f"It is not known to be the fastest: with {other.rounds} rounds of each loop that data end, not the "
                 f"assumed {workload.rounds}, {best} adds {quantity(times[best], 'ms')} and {take} "
-                f"{quantity(times[take], 'ms')}; measure: {measure}."
+                f"{quantity(times[take], 'ms')}{measure and f'; measure: {measure}'}."
             )
     return ""

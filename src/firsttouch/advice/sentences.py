@@ -191,7 +191,7 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
         several = len({name for name, _ in groups}) < len(groups)
         case = app + (f" with {condition(best, differing)}" if several else _at_size(rows.values()))
         if slower in rivals:
-            text = f"for {case} no strategy is clearly faster than {strategy(slower)}, which took {_time(slower)}"
+            text = f"for {case} {_none_faster(best, rivals, slower)}"
         else:
             names = join_names([strategy(r) for r in (best, *rivals)], "or")
             text = (
@@ -201,6 +201,14 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
             text += ", each run once" if _once(rows.values()) else ""
         texts.append(_sentence("app", text, quantity_of(best), device.name, points, **details))
     return texts
+
+
+def _none_faster(best: Record, rivals: Sequence[Record], than: Record) -> str:
+    """That no strategy is clearly faster than one. Of predictions, the one that takes the least comes first."""
+    if best.modelled is None:
+        return f"no strategy is clearly faster than {strategy(than)}, which took {_time(than)}"
+    others = join_names([f"{strategy(r)} ({_time(r)})" for r in rivals])
+    return f"no strategy is clearly the fastest: {strategy(best)} took {_time(best)}, not told apart from {others}"
 
 
 def _time(run: Record) -> str:

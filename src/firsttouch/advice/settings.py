@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.analysis.findings import CLEAR_RATIO
 from firsttouch.model.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
+from firsttouch.model.platform import MissingValue
+from firsttouch.records.predicted import is_predicted
 from firsttouch.text import count, quantity
 from firsttouch.units import format_number, format_size
 from firsttouch.workspace.strategies import Strategy
@@ -72,7 +74,7 @@ def settings(prices: Prices, strategy: Strategy) -> Settings:
     for name, make in _MAKERS.items():
         try:
             setattr(result, name, make(prices))
-        except Unmeasured:
+        except (Unmeasured, MissingValue):
             continue
     return result
 
@@ -89,6 +91,8 @@ def _copies(prices: Prices) -> list[CopyChoice]:
     choices = []
     for direction, words in DIRECTIONS.items():
         pageable, fast = prices.copy(direction, common_allocator("host")), prices.copy(direction, locked)
+        if pageable.sizes[-1] <= 1:
+            raise Unmeasured(f"copies {words} are known by a rate alone, which says nothing about sizes")
         largest = int(pageable.sizes[-1])
         for size in (*(s for s in SIZES if s < largest), largest):
             saved = pageable.of(size).value - fast.of(size).value
@@ -101,7 +105,7 @@ def _copies(prices: Prices) -> list[CopyChoice]:
 def _copy_interface(prices: Prices) -> Setting | None:
     largest = max(_copies(prices), key=lambda c: (c.size, c.direction == DIRECTIONS["h2d"]))
     ratio = largest.pageable_us / largest.page_locked_us
-    if ratio < CLEAR_RATIO:
+    if ratio < CLEAR_RATIO or (is_predicted(prices.device.name) and not _saves(prices, largest)):
         return None
     assert largest.reuses is not None
     text = (
@@ -113,6 +117,13 @@ def _copy_interface(prices: Prices) -> Setting | None:
     used = [prices.allocation(locked, "allocate"), prices.allocation(locked, "free")]
     used += [prices.copy("h2d", name) for name in (locked, common_allocator("host"))]
     return Setting(text, ratio, _grounds(*used))
+
+
+def _saves(prices: Prices, choice: CopyChoice) -> bool:
+    """Whether the range of a copy from page-locked memory is below that of one from plain memory."""
+    direction = next(name for name, words in DIRECTIONS.items() if words == choice.direction)
+    slow, fast = (prices.copy(direction, common_allocator(kind)).of(choice.size) for kind in ("host", "page-locked"))
+    return fast.high < slow.low
 
 
 def _prefault(prices: Prices) -> Setting | None:

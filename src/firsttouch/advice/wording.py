@@ -6,6 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from firsttouch.advice.answer import Absent, Advice, StrategyRow
+from firsttouch.analysis.predictions import Share, bounds_of_sums, is_one_less
+from firsttouch.model.costs import PlatformValue
+from firsttouch.model.terms import Term
 from firsttouch.outcomes.derive import BASELINE
 from firsttouch.text import caption, join_names, quantity
 from firsttouch.units import format_size
@@ -42,8 +45,22 @@ def not_apart(rows: Sequence[StrategyRow], best: StrategyRow) -> list[StrategyRo
 
 
 def _is_slower(row: StrategyRow, best: StrategyRow) -> bool:
+    """Of predictions, whether it is not alike, and slower whatever the values are that both rest on."""
+    if _rests_on_a_platform(row) and _rests_on_a_platform(best):
+        return row.ms > SIMILAR * best.ms and is_one_less(
+            bounds_of_sums(map(_share, row.terms), map(_share, best.terms))
+        )
     single = is_single(row) or is_single(best)
     return row.low > best.high * (SIMILAR if single else 1)
+
+
+def _rests_on_a_platform(row: StrategyRow) -> bool:
+    return not row.measured and any(isinstance(g, PlatformValue) for term in row.terms for g in term.grounds)
+
+
+def _share(term: Term) -> Share:
+    values = tuple(dict.fromkeys(g.name for g in term.grounds if isinstance(g, PlatformValue)))
+    return values or ("", term.what), term.low, term.high
 
 
 def is_single(row: StrategyRow) -> bool:
@@ -162,6 +179,8 @@ def _answer(advice: Advice, best: StrategyRow) -> str:
         return f"for {about}, {best.strategy} is {only} with a time: it {took}{tied}"
     if len(names) == len(rows) > 1:
         return f"for {about}, {join_names(names)} are not told apart: {best.strategy} {took}"
+    if advice.predicted and BASELINE in names and alike:
+        return f"for {about}, no strategy is clearly better than all others: {best.strategy} {took}{tied}"
     return f"take {best.strategy} for {about}: it {took}{tied}"
 
 

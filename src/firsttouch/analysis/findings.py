@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from firsttouch.analysis.predictions import ratio_bounds
+from firsttouch.analysis.predictions import is_one_less, ratio_bounds
 from firsttouch.analysis.statistics import group_by, median_of
 from firsttouch.outputs import Unbounded
 from firsttouch.records.reading import key_of
@@ -193,7 +193,7 @@ def points_are_apart(a: Record, b: Record) -> bool:
     whatever the values are that both rest on.
     """
     if (bounds := ratio_bounds(a, b)) is not None:
-        return bounds[1] < 1 or bounds[0] > 1
+        return is_one_less(bounds)
     return are_apart(quantity(a), quantity(b))
 
 

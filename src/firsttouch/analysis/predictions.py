@@ -9,6 +9,10 @@ from typing import TypeAlias
 from firsttouch.records.schema import PredictedTerm, Record
 
 _Bounds: TypeAlias = tuple[float, float]
+Share: TypeAlias = tuple[tuple[str, ...], float, float]
+"""A part of a sum: the values that it rests on, or what it is where it rests on none, and its bounds."""
+_ROUNDING = 1e-9
+"""How far the ratio of sums of the same terms, in another order, may be from 1."""
 _ADDS_UP = 1e-6
 """How far the sum of terms may be from the value of its record, relative to it."""
 
@@ -24,7 +28,14 @@ def ratio_bounds(of: Record, to: Record) -> _Bounds | None:
         return None
     if not (_adds_up(of) and _adds_up(to)):
         return None
-    upper, lower = _by_value(of.terms), _by_value(to.terms)
+    return bounds_of_sums(map(_share, of.terms), map(_share, to.terms))
+
+
+def bounds_of_sums(of: Iterable[Share], to: Iterable[Share]) -> _Bounds:
+    """The least and the greatest ratio of two sums of shares, where shares of one key are at one place of their range
+    in both.
+    """
+    upper, lower = _by_key(of), _by_key(to)
     shared = [(upper.get(key, (0.0, 0.0)), lower.get(key, (0.0, 0.0))) for key in dict.fromkeys([*upper, *lower])]
     return _extreme(shared, -1), _extreme(shared, 1)
 
@@ -35,13 +46,20 @@ def _adds_up(record: Record) -> bool:
     return summary is not None and total > 0 and math.isclose(total, summary.median, rel_tol=_ADDS_UP)
 
 
-def _by_value(terms: Iterable[PredictedTerm]) -> dict[tuple[str, ...], _Bounds]:
-    """The sums of the bounds of terms with one price; of those that rest on no value, by what they are."""
+def is_one_less(bounds: _Bounds) -> bool:
+    """Whether the bounds of a ratio say that one of the two is the lower."""
+    return bounds[1] < 1 - _ROUNDING or bounds[0] > 1 + _ROUNDING
+
+
+def _share(term: PredictedTerm) -> Share:
+    return (*term.values,) or ("", term.what), term.low, term.high
+
+
+def _by_key(shares: Iterable[Share]) -> dict[tuple[str, ...], _Bounds]:
     sums: dict[tuple[str, ...], _Bounds] = {}
-    for term in terms:
-        key = (*term.values,) or ("", term.what)
-        low, high = sums.get(key, (0.0, 0.0))
-        sums[key] = low + term.low, high + term.high
+    for key, low, high in shares:
+        before = sums.get(key, (0.0, 0.0))
+        sums[key] = before[0] + low, before[1] + high
     return sums
 
 

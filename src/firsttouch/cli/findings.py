@@ -38,7 +38,7 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
-    said = (*screen.absent, *filter(None, [screen.predicted]))
+    said = (*screen.absent, *filter(None, [_without_list(screen.predicted)]))
     lines = [screen.title, *(line for text in said for line in _filled(text)), ""]
     for heading, texts in screen.advice_by_ground:
         lines += [*_filled(f"{heading}: {' '.join(texts)}"), ""]
@@ -49,6 +49,14 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     for text in screen.left_out:
         lines += [*_filled(text), ""]
     return lines
+
+
+def _without_list(predicted: str) -> str:
+    """What values are predicted from; the list of what is not modelled is in the report."""
+    from firsttouch.model.scope import NOT_MODELLED_ARE
+
+    text, _, listed = predicted.partition(f" {NOT_MODELLED_ARE}")
+    return f"{text} The report lists what is not modelled." if listed else text
 
 
 def _conditions(screen: FirstScreen) -> list[str]:

@@ -65,7 +65,9 @@ def _entry(device: DeviceInfo, allocator: str) -> AllocatorInfo:
 
 
 def _host_touch(platform: Platform, device: DeviceInfo, pages: str, threads: str) -> Price | None:
-    """A fault for each page, and the time to clear it. Several threads share the process's lock."""
+    """A fault for each page, and the time to clear it. Several threads share the process's lock, and clear no more than
+    the memory takes.
+    """
     if not platform.has("host.fault"):
         return None
     page = platform.quantity("host.page" if pages == "base" else "host.huge_page").value
@@ -77,6 +79,8 @@ def _host_touch(platform: Platform, device: DeviceInfo, pages: str, threads: str
     t = one.times[-1]
     parts = [max(1.0, min(most, n)) for n in (at_once.value, at_once.high, at_once.low)]
     time = Time(t.value / parts[0], t.low / parts[1], t.high / parts[2])
+    if platform.has("host.bandwidth"):
+        time = time.at_least(_inverse(platform.quantity("host.bandwidth")))
     return Price((0.0, 1.0), (Time(), time), (*one.grounds, at_once.ground))
 
 

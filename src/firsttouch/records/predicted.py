@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from firsttouch.records.factors import Number
 from firsttouch.records.stored import Integer, Stored
@@ -13,6 +13,9 @@ MODEL = "model"
 _OF_DEVICE = re.compile(r":(cpu|\d+)$")
 """How the names of a platform's host and of its further devices end."""
 _MEASURING = re.compile(r"\b([Mm])easured\b")
+_PAST = {"took": "takes", "was": "is", "were": "are", "made": "make", "ran": "run"}
+"""What a measurement did, a prediction says of any run."""
+_VERBS = re.compile(rf"\b({'|'.join(_PAST)})\b(?! (?:not )?measured\b)")
 
 
 def is_predicted(device: str) -> bool:
@@ -27,8 +30,21 @@ def predicted_for(devices: Iterable[str]) -> str:
 
 
 def of_prediction(text: str) -> str:
-    """A text of this program about measurements, about predictions: 'predicted' stands for 'measured'."""
-    return _MEASURING.sub(lambda match: "Predicted" if match[1] == "M" else "predicted", text)
+    """A text of this program about measurements, about predictions: 'predicted' stands for 'measured', and the present
+    for the past.
+    """
+    present = _VERBS.sub(lambda match: _PAST[match[1]], text)
+    return _MEASURING.sub(lambda match: "Predicted" if match[1] == "M" else "predicted", present)
+
+
+def said_once(texts: Sequence[str]) -> list[str]:
+    """The sentences of one paragraph, where only the first of those about one platform begins with 'Predicted for'."""
+    heads = ["", *(text[: text.find(": ") + 2] if text.startswith("Predicted for ") else "" for text in texts)]
+    shown = []
+    for before, head, text in zip(heads[:-1], heads[1:], texts, strict=True):
+        rest = text.removeprefix(head) if head == before else text
+        shown.append(f"{rest[:1].upper()}{rest[1:]}")
+    return shown
 
 
 class Modelled(Stored):

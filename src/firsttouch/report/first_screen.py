@@ -19,14 +19,14 @@ from firsttouch.analysis.statistics import group_by, measured, median_of
 from firsttouch.figures import Bar, Figure
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.machine.partitions import SAME_GPU
-from firsttouch.model.scope import NOT_MODELLED
+from firsttouch.model.scope import NOT_MODELLED, NOT_MODELLED_ARE
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.findings import MEAN
 from firsttouch.outcomes.findings import numbers as of_runs
 from firsttouch.outcomes.placements import without_candidates
 from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.codebook import codebook_of
-from firsttouch.records.predicted import predicted_for
+from firsttouch.records.predicted import predicted_for, said_once
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.report.answers import AnsweredSection
@@ -98,7 +98,7 @@ class FirstScreen:
         """Sentences under headings that say what their numbers are: estimates, or times that were measured."""
         parts = groupby(self.advice, key=lambda sentence: sentence.estimated)
         headings = {True: "Advice (estimated)", False: "Advice (predicted)" if self.predicted else "Advice (measured)"}
-        return [(headings[estimated], [sentence.text for sentence in group]) for estimated, group in parts]
+        return [(headings[estimated], said_once([sentence.text for sentence in group])) for estimated, group in parts]
 
     @property
     def findings(self) -> list[Finding]:
@@ -273,7 +273,7 @@ def prediction(machine: Machine) -> str:
     rules = max(d.modelled.rules for d in machine.devices if d.modelled)
     return (
         f"Predicted, not measured: from the values of {join_names([*platforms])}, by version {rules} of the rules of "
-        f"drivers. Not modelled: {'; '.join(NOT_MODELLED)}."
+        f"drivers. {NOT_MODELLED_ARE}{'; '.join(NOT_MODELLED)}."
     )
 
 

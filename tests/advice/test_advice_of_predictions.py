@@ -1,0 +1,52 @@
+"""Advice for machines that a file describes: no more than the ranges of its values allow, and nothing that was done."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.calls import call
+
+from firsttouch.model.platform import platform_names
+from firsttouch.model.scope import NOT_MODELLED
+from firsttouch.records.predicted import of_prediction, said_once
+
+DONE = re.compile(r"\b(took|was|were|ran|measured?)\b")
+
+
+@pytest.mark.parametrize("name", platform_names())
+def test_each_platform_has_an_answer(name: str) -> None:
+    done = call("advise", "--app", "srad", "--size", "64MiB", "--device", f"model:{name}", "--json")
+    assert done.returncode == 0, done.stderr
+    advice: dict[str, Any] = json.loads(done.stdout)
+    assert not any(DONE.search(text) for text in (*advice["sentences"], *advice["turns"]))
+    first = advice["sentences"][0]
+    if "no strategy is clearly better" not in first and "are not told apart" not in first:
+        assert "explicit" not in first.partition("not told apart from it: ")[2]
+    choice = advice["settings"]["copy_interface"]
+    assert choice is None or not re.search(r"copy of \d+ B ", choice["text"])  # a rate alone says nothing of sizes
+
+
+def test_a_sentence_about_predictions_is_in_the_present() -> None:
+    assert of_prediction("take x: it was the fastest, a run took 3 ms") == "take x: it is the fastest, a run takes 3 ms"
+    assert of_prediction("Blank cells were not measured") == "Blank cells were not predicted"
+
+
+def test_a_paragraph_names_its_platform_once() -> None:
+    texts = ["Predicted for a: Take x.", "Predicted for a: the slowest is y.", "Predicted for b: Take z.", "Plain."]
+    assert said_once(texts) == ["Predicted for a: Take x.", "The slowest is y.", "Predicted for b: Take z.", "Plain."]
+
+
+def test_the_terminal_answers_before_it_explains(tmp_path: Path) -> None:
+    """The fastest comes first where none is clearly faster, and what is not modelled is listed on the page alone."""
+    strategies = [word for name in ("explicit", "managed") for word in ("--strategy", name)]
+    done = call("app", "srad", "--device", "model:gh200", "--size", "64MiB", *strategies, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "no strategy is clearly the fastest: explicit takes" in text
+    assert not DONE.search(text.replace("Predicted, not measured", ""))
+    assert "The report lists what is not modelled." in text
+    assert not any(one in text for one in NOT_MODELLED)
