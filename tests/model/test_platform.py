@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -191,8 +192,11 @@ def test_files_that_extend_each_other_are_four_at_most_and_no_circle(tmp_path: P
         load_platform(str(tmp_path / "2.json"))
 
 
-@pytest.mark.parametrize("path", ["folder.json", "loop.json", "a\0b.json", "x" * 300 + ".json"])
+@pytest.mark.parametrize(
+    "path", ["folder.json", "pipe.json", "loop.json", "a\0b.json", "x" * 300 + ".json", "/dev/zero"]
+)
 def test_what_is_no_file_is_refused(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "loop.json").symlink_to(tmp_path / "loop.json")
     with pytest.raises(UsageError):

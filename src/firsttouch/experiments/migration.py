@@ -160,10 +160,10 @@ def _described(factors: Factors, device: DeviceInfo) -> dict[str, Scalar]:
     }
 
 
-def _base_point_except(*free: str, events: str = "off") -> dict[str, Scalar]:
+def _base_point_except(*free: str) -> dict[str, Scalar]:
     """Returns the conditions of a figure: those of the base point except the named ones."""
     kept = {name: value for name, value in BASE.items() if name not in free}
-    return {**kept, "events": events, **({} if "allocator" in free else {"base": True})}
+    return {**kept, "events": "off", **({} if "allocator" in free else {"base": True})}
 
 
 _EVENTS: Sequence[Figure] = (

@@ -42,10 +42,6 @@ class Mpi:
     version: str
     mpirun: str
 
-    @property
-    def is_open_mpi(self) -> bool:
-        return self.version.startswith("Open MPI")
-
 
 def find_mpi() -> Mpi:
     """The MPI that mpi4py uses, and its mpirun: the one beside this Python, else the first in PATH.

@@ -149,11 +149,11 @@ class CountedReplay(Replay):
 
     # ------------------------------------------------------------------------------------------------ results
 
-    def total(self, *causes: MoveCause, phases: Sequence[str] = ()) -> Counts:
-        """The counts of causes in phases; of all if none is named."""
+    def total(self, *causes: MoveCause) -> Counts:
+        """The counts of causes; of all if none is named."""
         total = Counts()
-        for (phase, cause), each in self.moves.items():
-            if (not causes or cause in causes) and (not phases or phase in phases):
+        for (_, cause), each in self.moves.items():
+            if not causes or cause in causes:
                 total = total.plus(each.counts)
         return total
 

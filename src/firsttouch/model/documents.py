@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -14,6 +15,7 @@ import msgspec
 
 from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
+from firsttouch.files import open_regular
 
 LARGEST = 2**20
 """Most bytes of a file."""
@@ -24,7 +26,8 @@ JsonPath: TypeAlias = Sequence[str | int]
 class JsonFile:
     """A file of JSON, whose parts errors are about.
 
-    name: as errors state it. what: it is. Raises UsageError: the file cannot be read, is too large, or is not JSON.
+    name: as errors state it. what: it is. Raises UsageError: the file is no regular one, can't be read, is too large
+    or is not JSON.
     """
 
     def __init__(self, path: Path, name: str, what: str = "a platform") -> None:
@@ -46,7 +49,7 @@ class JsonFile:
 
     def _read(self) -> str:
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 content = file.read(LARGEST + 1)
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.name}: {getattr(error, 'strerror', None) or error}") from None

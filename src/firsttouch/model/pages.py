@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from firsttouch.model.rules.eviction import evicted_pages, keeps_mapping
+from firsttouch.model.rules.eviction import keeps_mapping
 from firsttouch.model.rules.uvm import (
     BIG_PAGE_BYTES,
     BLOCK_BYTES,
@@ -262,8 +262,8 @@ def migrate(state: BlockState, to: Agent, leaves: int, kind: Kind) -> tuple[Bloc
 
 @lru_cache(maxsize=1 << 12)
 def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
-    """A block after the driver took it out of the GPU's memory: all its pages there go to the CPU's, mapped by nobody
-    or by the GPU.
+    """A block after the driver took it out of the GPU's memory: all its pages there, changed or not, go to the CPU's,
+    mapped by nobody or by the GPU.
 
     Source: uvm_va_block.c, uvm_va_block_evict_chunks.
     """
@@ -274,8 +274,7 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
         counts_accesses=counted,
         counters_enabled=counted,
     )
-    gone = evicted_pages(state.gpu)
-    after, counts = _moved(state, "cpu", gone, gone, duplicate=False, map_for="gpu" if keeps else None)
+    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None)
     return after._replace(held=False), counts
 
 

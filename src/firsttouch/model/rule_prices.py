@@ -109,7 +109,7 @@ def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
 def _ats_touch(platform: Platform) -> Price:
     """Pages are made one by one, in services of a window; each is cleared."""
     page = int(platform.quantity("host.page").value)
-    services = ats.services(0, ats.WINDOW_BYTES // page, page, parse_release(platform.word("driver.release")))
+    services = ats.services(ats.WINDOW_BYTES // page, parse_release(platform.word("driver.release")))
     return _line(platform, {"ats.page": 1 / page, "ats.service": services / ats.WINDOW_BYTES}, {"ats.zero": 1})
 
 

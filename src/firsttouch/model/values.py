@@ -148,7 +148,7 @@ def _content(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Cont
             raise WrongValue("it is one number and has no points", "points")
         return _points(known, entry, ground)
     number = _number(known, entry, ground)
-    return _price(known, number, entry.unit) if known.dimension == "price" else number
+    return _price(number, entry.unit) if known.dimension == "price" else number
 
 
 def _word(known: Parameter, entry: ValueEntry) -> str | bool:
@@ -187,7 +187,7 @@ def _or_neither(entry: ValueEntry) -> str:
     return "" if entry.how in _RANGED else " or neither"
 
 
-def _price(known: Parameter, number: Magnitude, unit: str) -> Price:
+def _price(number: Magnitude, unit: str) -> Price:
     """A price of one number: a rate, ns per byte, or the same time for any size."""
     if unit in units_of("rate"):
         if number.low <= 0:

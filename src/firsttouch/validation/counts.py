@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,7 +14,6 @@ from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.factors import Factors
-from firsttouch.records.reading import Results
 from firsttouch.records.schema import PARAMETER, Machine, Record, as_number
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Program
@@ -38,15 +37,6 @@ class CountedPoint:
     def recorded(self, counter: str) -> int | None:
         value = self.record.counters.get(counter)
         return int(value) if isinstance(value, int | float) else None
-
-
-def counted_points(results: Iterable[Results]) -> Iterator[CountedPoint]:
-    """All measured points of applications of this program whose own processes were alone, on real devices."""
-    for each in results:
-        for record in each.records:
-            known = record.factors.get("app") in all_apps() and "strategy" in record.factors
-            if known and record.status == "ok":
-                yield counted_point(record, each.machine)
 
 
 def counted_point(record: Record, machine: Machine) -> CountedPoint:

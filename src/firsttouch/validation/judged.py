@@ -142,9 +142,9 @@ class Estimator:
         return estimates(_program(name, params), self._prices, all_apps()[name])
 
 
-def estimator_of(micro: Results, device: str | None = None) -> Estimator:
+def estimator_of(micro: Results) -> Estimator:
     """An estimator with the prices of a run. Raises UsageError as choose_device."""
-    return Estimator(MeasuredPrices(micro.machine, micro.records, choose_device([micro], device)))
+    return Estimator(MeasuredPrices(micro.machine, micro.records, choose_device([micro], None)))
 
 
 def cases(estimator: Estimator, applications: Results) -> list[Case]:

@@ -55,6 +55,6 @@ def counters_migrate(release: Release, translation: Translation, host_page: int,
     return memory == "managed" or is_since(release, SYSTEM_SINCE)
 
 
-def notifications(accesses: int, threshold: int = THRESHOLD) -> int:
+def notifications(accesses: int) -> int:
     """The notifications of so many remote accesses to a range, if each is serviced before the next comes."""
-    return accesses // threshold
+    return accesses // THRESHOLD

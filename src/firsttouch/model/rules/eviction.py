@@ -6,7 +6,6 @@ GPU's memory; all of it serves one block of managed memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from firsttouch.model.rules.releases import Release, is_since
@@ -23,35 +22,15 @@ pages are resident, in the order in which the latest of a chunk's became so.
 
 
 def chunk_lists(release: Release) -> tuple[ChunkList, ...]:
-    """The lists from whose fronts chunks are taken, in order.
-
-    Source: uvm_pmm_gpu.c, pick_root_chunk_to_evict; since 595 with get_first_allocated_chunk.
-    """
-    return ("free", "unused", "discarded", "used") if is_since(release, DISCARDED_SINCE) else ("free", "unused", "used")
-
-
-def victims(counts: Mapping[ChunkList, int], wanted: int, release: Release) -> Iterator[tuple[ChunkList, int]]:
-    """How many chunks are taken from the front of each list, for so many wanted. Fewer, if there are not as many.
+    """The lists from whose fronts chunks are taken, in order: the next one when one is empty.
 
     The list of used chunks is in the order in which pages became resident, not of their use: accesses to resident
     pages are not seen (TODO Bug 1765193). Memory used in turns that is larger than the GPU's then misses always.
 
-    Source: uvm_pmm_gpu.c, pick_root_chunk_to_evict; uvm_va_block.c, block_mark_memory_used.
+    Source: uvm_pmm_gpu.c, pick_root_chunk_to_evict, since 595 with get_first_allocated_chunk; uvm_va_block.c,
+    block_mark_memory_used.
     """
-    for name in chunk_lists(release):
-        taken = min(wanted, counts.get(name, 0))
-        if taken:
-            yield name, taken
-            wanted -= taken
-
-
-def evicted_pages(resident: int, discarded: int = 0) -> int:
-    """The pages of a victim that are copied to the CPU's memory: all that are resident, changed or not, without those
-    that were discarded. Both are sets, page i being bit i.
-
-    Source: uvm_va_block.c, uvm_va_block_evict_chunks.
-    """
-    return resident & ~discarded
+    return ("free", "unused", "discarded", "used") if is_since(release, DISCARDED_SINCE) else ("free", "unused", "used")
 
 
 def keeps_mapping(*, accessed_by: bool, preferred: bool, counts_accesses: bool, counters_enabled: bool) -> bool:

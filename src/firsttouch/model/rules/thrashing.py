@@ -1,8 +1,8 @@
 """NVIDIA's driver of unified memory: what it does about a page that a GPU and the CPU take from each other.
 
 Source: kernel-open/nvidia-uvm/uvm_perf_thrashing.c of NVIDIA/open-gpu-kernel-modules, releases 515 to 595.45.04, for
-one GPU and the CPU. Times are nanoseconds. Not modelled: that a block's history is forgotten after a second without
-such a move, and that the lapse follows the lapses seen from 590.44.01 on.
+one GPU and the CPU, without a preferred location. Times are nanoseconds. Not modelled: that a block's history is
+forgotten after a second without such a move, and that the lapse follows the lapses seen from 590.44.01 on.
 """
 
 from __future__ import annotations
@@ -81,13 +81,12 @@ def hint(
     *,
     cpu_reaches_gpu: bool,
     fast_link: bool = False,
-    preferred: Agent | None = None,
 ) -> tuple[ThrashingHint, PageHistory]:
     """What to do about a fault of an agent on a page that is at the other, and the history then.
 
     Args:
         cpu_reaches_gpu: whether the CPU can use the GPU's memory. The GPU can use the CPU's.
-        fast_link: NVLink or C2C, with atomics. preferred: the preferred location, if advised.
+        fast_link: NVLink or C2C, with atomics.
 
     Source: uvm_perf_thrashing_get_hint, thrashing_throttle_update, get_hint_for_migration_thrashing.
     """
@@ -100,7 +99,7 @@ def hint(
         history = replace(history, free_agent=free, period_end=time + NAP_NS)
     elif history.free_agent is None:
         history = replace(history, free_agent=agent)
-    place = _pinned_place(history, agent, resident, cpu_reaches_gpu, fast_link, preferred)
+    place = _pinned_place(history, agent, resident, cpu_reaches_gpu, fast_link)
     if place == "nap":
         naps = history.naps + (history.pinned_at is None)
         return ThrashingHint("nap", until=history.period_end), replace(history, naps=naps)
@@ -111,19 +110,15 @@ def hint(
 
 
 def _pinned_place(
-    history: PageHistory, agent: Agent, resident: Agent, reaches: bool, fast: bool, preferred: Agent | None
+    history: PageHistory, agent: Agent, resident: Agent, reaches: bool, fast: bool
 ) -> Agent | Literal["nap"] | None:
     """Where to pin the page, or 'nap', or None to move it, in the order of get_hint_for_migration_thrashing."""
     all_reach = {"cpu": True, "gpu": reaches}
-    if preferred and all_reach[preferred]:
-        return preferred
-    if preferred is None and fast and all_reach[resident]:
+    if fast and all_reach[resident]:
         if resident == "cpu" and reaches:
             return "gpu" if agent == "gpu" else None
         return resident
-    if agent == preferred and history.pinned_at:
-        return preferred if preferred in (history.pinned_at, history.free_agent) else "nap"
-    if history.pinned_at and agent != preferred:
+    if history.pinned_at:
         if agent == history.free_agent:
             return agent if all_reach[agent] else "cpu"
         return history.pinned_at if agent == "gpu" or reaches or history.pinned_at == "cpu" else "nap"
