@@ -38,7 +38,6 @@ test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/mach
 
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
 	$(VENV)/bin/python docs/recompute
-	$(VENV)/bin/python docs/recompute/modelled.py
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[docs]"
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any, NoReturn
@@ -197,15 +199,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="change nothing, and say what is out of date")
     check = options.parse_args(arguments).check
-    text, stale = PAGE.read_text(), 0
-    for line, cells in rows(text):
-        word = word_of(cells)
+    text, before, stale = PAGE.read_text(), MODEL.read_text(), 0
+    lines = [*rows(text)]
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        page = pool.submit(with_found, before)
+        words = [*pool.map(word_of, [cells for _, cells in lines])]
+        after = page.result()
+    for (line, cells), word in zip(lines, words, strict=True):
         if word != cells[-1]:
             stale += 1
             print(f"{cells[2]}: {cells[-1]}, is {word}")
             text = text.replace(line, f"| {' | '.join([*cells[:-1], word])} |")
-    before = MODEL.read_text()
-    if (after := with_found(before)) != before:
+    if after != before:
         stale += 1
         print(f"{MODEL.name}: what validate finds has changed")
     if stale and not check:
