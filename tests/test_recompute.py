@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.calls import call
 
 ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
 pytestmark = pytest.mark.skipif(not (ROOT / "results").is_dir(), reason="the source distribution leaves out results/")
 MEANS = "<!-- recomputed: means results/h200-apps* -->\n{}<!-- end of recomputed -->\n"
 
@@ -70,8 +74,37 @@ def test_a_wrong_comment_is_refused(recompute: Recompute, page: str, message: st
     assert path.read_text() == page
 
 
+def rows_of(page: str) -> list[list[str]]:
+    return [
+        line.strip("| ").split(" | ") for line in (ROOT / "docs" / page).read_text().splitlines() if line[:2] == "| "
+    ]
+
+
+def test_the_readme_has_the_numbers_that_the_evidence_computes() -> None:
+    said = " ".join(README.read_text().split())
+    judged = [row for row in rows_of("evidence/advice.md") if row[0] == "all with three repetitions or more"]
+    (h200, h100) = ((cases, mean, worst.partition(",")[0]) for _, cases, mean, _, worst, *_ in judged)
+    assert f"In {h200[0]} cases on H200s the advised strategy took {h200[1]} times as long" in said
+    assert f"{h200[2]} at worst; in {h100[0]} on H100s {h100[1]} and {h100[2]} (" in said
+    faults = next(row for row in rows_of("model.md") if row[0].startswith("CPU page faults"))
+    assert f"to the unit in {faults[2]} of {faults[1]} applications, within {faults[4]} in {faults[3]}." in said
+    error = next(row for row in rows_of("model.md") if row[0] == "h200-pcie")
+    assert f"same GPU: {error[2]} in the median on H200s" in said
+    assert f"that of another measurement is {error[4].partition(',')[0]}." in said
+
+
+def test_a_prediction_is_printed_as_the_readme_says(tmp_path: Path) -> None:
+    shown = re.search(r"^    \$ (firsttouch app .*)\n((?: {4}.*\n)+?) {4}\.\.\.$", README.read_text(), re.MULTILINE)
+    assert shown is not None
+    command, printed = shown.groups()
+    done = call(*shlex.split(command)[1:], cwd=tmp_path)
+    assert (done.returncode, done.stderr.count("skipped")) == (0, 0)
+    for line in printed.splitlines():
+        assert " ".join(line.split()) in " ".join(done.stdout.split())
+
+
 def test_the_readme_can_be_read_in_two_minutes() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1200
+    assert len(README.read_text(encoding="utf-8").split()) <= 1200
 
 
 def test_the_docs_stay_short() -> None:
