@@ -97,3 +97,16 @@ def test_every_sentence_says_for_which_machine(found: Any):
     assert found["findings"]
     assert all(SAID.match(finding["text"]) for finding in found["findings"])
     assert found["directories"][0]["title"].startswith("Predicted: ")
+
+
+def test_what_predicted_times_lack_stands_on_every_first_screen(tmp_path: Path):
+    """The kernels of an application of one's own were measured nowhere."""
+    module = Path(__file__).parents[2] / "docs" / "examples" / "smooth.py"
+    run = ("app", "smooth", "--module", module, "--device", "model:gh200", "--strategy", "managed", "--size", "64MiB")
+    text = " ".join(call(*run, "--out", tmp_path / "run").stdout.split())
+    assert "The kernels of smooth were not measured, and are not in the times." in text
+    assert "for a run of smooth, without what was not measured" in text
+    call("report", tmp_path / "run", "--module", module)
+    whole = (tmp_path / "run" / "report.html").read_text()
+    assert whole.count("The kernels of smooth were not measured, and are not in the times.") >= 2
+    assert "assumptions" in whole

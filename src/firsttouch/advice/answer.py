@@ -8,6 +8,7 @@ from firsttouch.advice.settings import Settings
 from firsttouch.model.costs import Ground
 from firsttouch.model.terms import Term
 from firsttouch.outputs import Output
+from firsttouch.records.predicted import said_once
 from firsttouch.workload.patterns import PatternSettings
 
 
@@ -85,7 +86,7 @@ class Advice:
 
     def output(self) -> AdviceOutput:
         """The answer for --json and Python."""
-        return AdviceOutput(summary=" ".join(self.sentences), **vars(self))
+        return AdviceOutput(summary=" ".join(said_once(self.sentences)), **vars(self))
 
 
 class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1"):

@@ -19,6 +19,8 @@ of them.
 """
 LINES = 25
 """The lines of a first screen with the findings that follow it."""
+_MOST_LACKING = 2
+"""The most sentences on what predicted times lack."""
 _ROOM_FOR_REST = 3
 """The lines that name the sections whose findings only the report has."""
 
@@ -38,7 +40,7 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
-    said = (*screen.absent, *filter(None, [_without_list(screen.predicted)]))
+    said = (*screen.absent, *filter(None, [_without_list(screen.predicted)]), *_first_of(screen.lacking))
     lines = [screen.title, *(line for text in said for line in _filled(text)), ""]
     for heading, texts in screen.advice_by_ground:
         lines += [*_filled(f"{heading}: {' '.join(texts)}"), ""]
@@ -49,6 +51,11 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     for text in screen.left_out:
         lines += [*_filled(text), ""]
     return lines
+
+
+def _first_of(sentences: Sequence[str]) -> list[str]:
+    more = len(sentences) - _MOST_LACKING
+    return [*sentences[:_MOST_LACKING], *([f"The report has {more} more of these."] if more > 0 else [])]
 
 
 def _without_list(predicted: str) -> str:

@@ -109,7 +109,7 @@ def make_plan(
         stated = [p.reason for p in plan] or [f"{p.name} on {p.device.name}: {p.reason}" for p in pairs if p.reason]
         reasons = dict.fromkeys(stated) or [f"no device or no {facts.noun} is available"]
         hints = [hint for name, hint in facts.hints.items() if name in request.set]
-        raise UsageError(f"nothing to measure: {'; '.join([*reasons, *hints])}")
+        raise UsageError(f"nothing to {_verb(selected)}: {'; '.join([*reasons, *hints])}")
     for sentence in _refusals(pairs):
         warn(sentence)
     return _grouped(plan)
@@ -164,9 +164,12 @@ def _nothing_supported(names: Sequence[str], pairs: Sequence[ExperimentOnDevice]
     reasons = list(dict.fromkeys(pair.reason for pair in pairs))
     absent = [f"{d.name} is not available: {d.reason:.200}" for d in devices if not d.available]
     chosen = ", ".join(dict.fromkeys(pair.device.name for pair in pairs)) or "no device"
-    return (
-        f"nothing to measure: {first_few(names, _MOST_NAMED)} can't run on {chosen}: {'; '.join([*reasons, *absent])}"
-    )
+    verb = _verb(pair.device for pair in pairs)
+    return f"nothing to {verb}: {first_few(names, _MOST_NAMED)} can't run on {chosen}: {'; '.join([*reasons, *absent])}"
+
+
+def _verb(devices: Iterable[DeviceInfo]) -> str:
+    return "predict" if any(device.modelled for device in devices) else "measure"
 
 
 def _refusals(pairs: Iterable[ExperimentOnDevice]) -> list[str]:

@@ -41,6 +41,7 @@ from firsttouch.model.kernels import (
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.records.predicted import NOT_IN_TIMES
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
 from firsttouch.text import join_names
@@ -160,7 +161,7 @@ def _own_profiles(path: str, app: type[Declares], platform: Platform) -> KernelP
         profiles = profiles_from([run], {app.name: app})
         if app.name in profiles.applications:
             return msgspec.structs.replace(profiles, spreads=known_profiles().spreads)
-    raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take; {HOW}")
+    raise NoProfile(f"no runs in {path} say what the kernels of {app.name} take, which is {NOT_IN_TIMES}; {HOW}")
 
 
 def _device(run: KernelRun) -> ProfiledDevice:

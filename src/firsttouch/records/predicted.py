@@ -82,3 +82,17 @@ class PredictedTerm(Stored):
     high: Number
     values: list[str] = []
     assumptions: list[str] = []
+
+
+NOT_IN_TIMES = "not in the times"
+"""With it, an assumption says that a part of a program was not measured anywhere, so that predicted times lack it."""
+
+
+def lacking(terms: Iterable[PredictedTerm]) -> list[str]:
+    """What predicted times lack, in words."""
+    return [text for text in assumed(terms) if NOT_IN_TIMES in text]
+
+
+def assumed(terms: Iterable[PredictedTerm]) -> list[str]:
+    """What is taken for granted, in words, each once."""
+    return list(dict.fromkeys(text for term in terms for text in term.assumptions))

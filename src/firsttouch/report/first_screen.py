@@ -26,8 +26,8 @@ from firsttouch.outcomes.findings import numbers as of_runs
 from firsttouch.outcomes.placements import without_candidates
 from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.codebook import codebook_of
-from firsttouch.records.predicted import predicted_for, said_once
-from firsttouch.records.reading import Results
+from firsttouch.records.predicted import NOT_IN_TIMES, assumed, lacking, predicted_for, said_once
+from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
@@ -41,6 +41,7 @@ from firsttouch.views.ranking import tied
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")
+_IN_PART = ", without what was not measured"
 _HANDED_OUT = ", which the host hands out as it is used"
 LATENCIES = Bar(
     x="memory", colour="agent", y_title="time per load, ns", x_title="agent, memory",
@@ -87,6 +88,13 @@ class FirstScreen:
     """What was measured of each of several GPUs."""
     predicted: str = ""
     """That all of it is predicted, and what is not modelled; '' of measurements."""
+    assumed: Sequence[str] = ()
+    """What predictions take for granted, in sentences, those on what their times lack first."""
+
+    @property
+    def lacking(self) -> list[str]:
+        """Sentences on what predicted times lack."""
+        return [sentence for sentence in self.assumed if NOT_IN_TIMES in sentence]
 
     @property
     def conditions_text(self) -> str:
@@ -135,7 +143,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
     return FirstScreen(
         hardware(machine),
-        numbers,
+        _in_part(numbers, results.records),
         advice,
         figure,
         shown,
@@ -146,7 +154,19 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         absent(machine),
         tables,
         prediction(machine),
+        _assumed(results.records),
     )
+
+
+def _assumed(records: Sequence[Record]) -> list[str]:
+    terms = [term for record in records for term in record.terms]
+    return [f"{caption(text)}." for text in dict.fromkeys([*lacking(terms), *assumed(terms)])]
+
+
+def _in_part(numbers: Sequence[KeyNumber], records: Sequence[Record]) -> list[KeyNumber]:
+    """The numbers; those of times that lack something say so."""
+    parts = {key_of(record) for record in records if lacking(record.terms)}
+    return [replace(n, rest=n.rest + _IN_PART) if parts.intersection(n.finding.points) else n for n in numbers]
 
 
 def _marked(message: str, shown: Sequence[Record]) -> str:

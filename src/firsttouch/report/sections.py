@@ -16,7 +16,7 @@ from firsttouch.events.log import why_none
 from firsttouch.experiment.base import Experiment
 from firsttouch.figures import Figure, Timeline
 from firsttouch.records.plausibility import explain
-from firsttouch.records.predicted import predicted_for
+from firsttouch.records.predicted import predicted_for, said_once
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
@@ -104,7 +104,7 @@ class PageSection:
 
     @property
     def answer(self) -> str:
-        return " ".join(self.sentences)
+        return " ".join(said_once(self.sentences))
 
     @property
     def device(self) -> str:
@@ -128,7 +128,7 @@ class PageSection:
             if len(" ".join([*kept, sentence])) > BRIEF:
                 break
             kept.append(sentence)
-        return " ".join(kept)
+        return " ".join(said_once(kept))
 
     @property
     def more(self) -> str:

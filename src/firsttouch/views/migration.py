@@ -253,6 +253,7 @@ def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
     pairs = [
         (pair["on"], pair["off"]) for pair in pairs_by_factors.values() if len(pair) == 2 and median_of(pair["off"]) > 0
     ]
+    pairs = [(on, off) for on, off in pairs if on.modelled is None]  # a prediction's events cost nothing
     ratios = [median_of(on) / median_of(off) for on, off in pairs]
     if not ratios:
         return []
