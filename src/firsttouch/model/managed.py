@@ -19,6 +19,7 @@ from firsttouch.model.pages import (
     Order,
     evict,
     migrate,
+    missing,
     split_blocks,
     touch,
     touch_alike,
@@ -142,6 +143,8 @@ class ManagedMemory:
         pages, access = self.buffers[buffer], _Touch(agent, writes, order)
         if order.variant is not None and parts:
             parts = [(min(a for a, _ in parts), max(b for _, b in parts))]
+        if not parts or not self._faults(pages, access, min(a for a, _ in parts), max(b for _, b in parts)):
+            return
         whole, segments = split_blocks(parts, pages.kind)
         every = filled(pages.kind.leaves)
         if stride > pages.kind.page:
@@ -159,6 +162,12 @@ class ManagedMemory:
                 after, counts = touch_parts(state, agent, several, leaves, pages.kind, writes)
             self._settle(buffer, block, block + 1, state, after, evicted)
             moves.add(counts)
+
+    def _faults(self, pages: BufferPages, access: _Touch, start: int, end: int) -> bool:
+        """Whether an agent may fault on a page of the blocks of bytes [start, end)."""
+        agent, writes, _ = access
+        first, last = start // BLOCK_BYTES, -(-end // BLOCK_BYTES)
+        return any(missing(s, agent, filled(pages.leaves(a)), writes) for a, _, s in pages.pieces(first, last))
 
     def is_there(self, buffer: int, start: int, end: int) -> bool:
         """Whether all pages of a buffer's bytes [start, end) are in the GPU's memory."""

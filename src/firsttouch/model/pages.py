@@ -183,7 +183,7 @@ def serve(
     return state, total
 
 
-def _missing(state: BlockState, agent: Agent, pages: int, writes: bool) -> int:
+def missing(state: BlockState, agent: Agent, pages: int, writes: bool) -> int:
     """The pages of a set on which an agent faults: those it has no access to, and if it writes, duplicated ones."""
     accessible = state.cpu_maps if agent == "cpu" else state.gpu_maps
     return pages & ~(accessible & ~(state.cpu & state.gpu) if writes else accessible)
@@ -195,8 +195,8 @@ def touch(
 ) -> tuple[BlockState, Counts]:
     """A block after an agent touched a set of its pages."""
     total = Counts()
-    while missing := _missing(state, agent, pages, writes):
-        faulted = missing & -missing if order.variant is None else _scattered(missing, order, leaves)
+    while left := missing(state, agent, pages, writes):
+        faulted = left & -left if order.variant is None else _scattered(left, order, leaves)
         state, counts = serve(state, agent, faulted, leaves, kind, writes)
         total = total.plus(counts)
     return state, total
@@ -226,10 +226,10 @@ def _permutation(leaves: int, variant: int) -> tuple[int, ...]:
     return tuple(sorted(range(leaves), key=lambda page: blake2b(bytes(f"{variant}.{page}", "ascii")).digest()))
 
 
-def _scattered(missing: int, order: Order, leaves: int) -> int:
+def _scattered(left: int, order: Order, leaves: int) -> int:
     chosen, count = 0, order.at_once
     for page in _permutation(leaves, order.variant or 0):
-        if missing >> page & 1:
+        if left >> page & 1:
             chosen |= 1 << page
             count -= 1
             if not count:

@@ -27,8 +27,8 @@ def items_of(text: str, kernel: str, values: Mapping[str, object]) -> int | None
         return None
     known = _constants(text) | {name: value for name, value in values.items() if isinstance(value, int)}
     try:
-        return _evaluate(ast.parse(count, mode="eval").body, known)
-    except (SyntaxError, LookupError, ValueError, ArithmeticError):
+        return _evaluate(count, known)
+    except (LookupError, ValueError, ArithmeticError):
         return None
 
 
@@ -38,8 +38,8 @@ def _constants(text: str) -> dict[str, int]:
 
 
 @cache
-def _count(text: str, kernel: str) -> str | None:
-    """The expression of a kernel's first FOR_EACH, as Python has it."""
+def _count(text: str, kernel: str) -> ast.expr | None:
+    """The expression of a kernel's first FOR_EACH."""
     begin = re.search(_KERNEL.format(re.escape(kernel)), text, re.MULTILINE)
     found = begin and _LOOP.search(text, begin.end())
     following = begin and re.compile(r"^(?:GROUP_)?KERNEL\b", re.MULTILINE).search(text, begin.end())
@@ -49,7 +49,10 @@ def _count(text: str, kernel: str) -> str | None:
     while depth and at < len(text):
         depth += (text[at] == "(") - (text[at] == ")")
         at += 1
-    return _SUFFIX.sub(r"\1", _CAST.sub("", text[found.end() : at - 1])).strip()
+    try:
+        return ast.parse(_SUFFIX.sub(r"\1", _CAST.sub("", text[found.end() : at - 1])).strip(), mode="eval").body
+    except SyntaxError:
+        return None
 
 
 def _evaluate(node: ast.expr, known: Mapping[str, int]) -> int:
