@@ -86,7 +86,9 @@ def test_minutes_may_be_left_out(
     command: str, words: list[str], minutes: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[float | None] = []
-    monkeypatch.setattr("firsttouch.cli.run.measure", lambda work, options, *more: given.append(options.wait) or 0)
+    monkeypatch.setattr(
+        "firsttouch.cli.run.measure", lambda work, options, *more, **others: given.append(options.wait) or 0
+    )
     assert call(command, *words).returncode == 0
     assert given == [minutes]
 

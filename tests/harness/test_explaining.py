@@ -99,7 +99,7 @@ def test_the_number_of_iterations_from_which_another_strategy_is_the_fastest() -
     ("iterations", "along", "text"),
     [
         (3, "host.page", "pinned at 4 KiB, explicit from 16 KiB to 64 KiB"),
-        (10, "share", "explicit from 0.0156 to 1.1"),
+        (10, "share", "explicit from 1.6 % to 110 %"),
     ],
 )
 def test_the_page_and_the_size_at_which_another_is_the_fastest(iterations: int, along: str, text: str) -> None:

@@ -32,6 +32,8 @@ def show(explanations: Sequence[Explanation]) -> None:
             print_stdout(f"- Assumed: {text}.")
         for decision in explanation.decisions:
             print_stdout(f"{said}: {decision.text}.")
+        if explanation.crossings:
+            print_stdout("Where strategies cross if each value is as the file has it, not elsewhere in its range:")
         for crossing in explanation.crossings:
             print_stdout(f"{said}: {crossing.text}.")
 

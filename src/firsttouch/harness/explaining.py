@@ -241,7 +241,11 @@ def _crossings(asked: Sequence[_Asked]) -> Iterator[Crossing]:
     memory = asked[0].device(asked[0].platform).facts.get("memory_bytes")
     if isinstance(memory, int | float):
         compared = _Compared(asked, SHARES, lambda each, share: each.ms(factors={"size": int(share * memory)}))
-        yield compared.crossing("share", "by the part of the device's memory that the buffers take", format_number)
+        yield compared.crossing("share", "by the part of the device's memory that the buffers take", _percent)
+
+
+def _percent(share: float) -> str:
+    return f"{format_number(100 * share, 2)} %"
 
 
 def _takes_iterations(asked: _Asked) -> bool:
