@@ -117,7 +117,7 @@ def test_what_may_be_faster_is_named_where_it_is_not_estimated() -> None:
 
 
 def test_what_is_slower_even_at_least_leaves_the_advice_as_it_is() -> None:
-    found = builtins(advise([STANDARD], app="cfd_concurrent", size="2GiB", apps=all_apps()))
+    found = builtins(advise([STANDARD], app="cfd_concurrent", size="512MiB", apps=all_apps()))
     absent = {one["strategy"]: one for one in found["unavailable"]}
     assert absent["managed"]["least_ms"] > found["strategies"][0]["ms"]
     assert found["fastest_known"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
-from tests.harness.test_predicting import predicted
+from tests.harness.test_predicted_apps import predicted
 
 from firsttouch.errors import UsageError
 from firsttouch.profile.timelines import PREDICTED, read_course

@@ -127,7 +127,12 @@ class Lines:
         if strategy == "pinned":
             assert self.gpu == "opencl:0"
             return self.touch(0)
-        back = self.moved(self.beyond("cpu_read_ms"), operation="update")
+        read = (
+            self.beyond("cpu_read_ms")
+            if strategy == "managed+prefetch"
+            else lambda r: float(r["counters"]["cpu_read_ms"])
+        )
+        back = self.moved(read, operation="update")  # one byte of each page, which takes no time where pages stay
         moved = {"managed": self.faults, "managed+prefetch": self.prefetch}[strategy]()
         if strategy == "managed+prefetch" and self.passes(allocator="managed", prefetch="back"):
             back = self.moved(lambda r: float(r["counters"]["prefetch_back_ms"]), prefetch="back")

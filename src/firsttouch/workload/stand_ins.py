@@ -26,7 +26,7 @@ _INNER = (__name__, "firsttouch.workload.dry_run", "firsttouch.workspace.agents"
 """Modules between the code of an application and the stand-ins."""
 
 
-Numbers: TypeAlias = np.ndarray[Any, Any]
+Elements: TypeAlias = np.ndarray[Any, Any]
 
 
 class Zeros:
@@ -52,7 +52,7 @@ class Zeros:
 
     device_address = address
 
-    def numbers(self, dtype: np.dtype[Any], start: int, end: int, number: float | None, *, writes: bool) -> Numbers:
+    def numbers(self, dtype: np.dtype[Any], start: int, end: int, number: float | None, *, writes: bool) -> Elements:
         """The array in bytes [start, end). number: that all of them are. writes: whether code may write them."""
         if not writes and end - start > LARGE and self._mapping is None:
             return as_strided(np.array([number or 0], dtype), ((end - start) // dtype.itemsize,), (0,))
