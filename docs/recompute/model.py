@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from firsttouch.apps import all_apps
+from firsttouch.errors import Unsupported
+from firsttouch.experiments import find_experiment
 from firsttouch.model.fit import file_text, fitted_platform
 from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import Results
+from firsttouch.records.schema import Factors, Point
 from firsttouch.text import join_names
 from firsttouch.units import format_number
 from firsttouch.validation.counts import CountedPoint, counted_point
@@ -127,6 +132,27 @@ def _judgements(judged: Mapping[str, MeasuredJudgement]) -> str:
     return table(columns, rows)
 
 
+def experiments(directories: Sequence[Directory]) -> str:
+    """How far predicted points of experiments are from those that were measured on machines of the kind."""
+    platform = load_platform("h200-pcie")
+    names = {"cuda:0": platform.device.name, "cpu": platform.host.name}
+    off: dict[str, list[float]] = {}
+    for record in (record for directory in directories for record in directory.records):
+        experiment = find_experiment(record.experiment)
+        if experiment is None or record.summary is None or record.status != "ok" or record.device not in names:
+            continue
+        factors = Factors(record.factors)
+        try:
+            point = Point(record.experiment, names[record.device], factors)
+            value = experiment.predict(point, platform.under(factors)).samples[0]
+        except Unsupported:
+            continue
+        if value > 0 < record.summary.median:
+            off.setdefault(record.experiment, []).append(abs(math.log(value / record.summary.median)))
+    rows = [[f"`{name}`", str(len(parts)), _percent(math.expm1(median(parts)))] for name, parts in off.items()]
+    return table(["experiment", "points", "half within"], rows)
+
+
 def _percent(part: float | None) -> str:
     return "–" if part is None else f"{format_number(100 * part, 2)} %"  # noqa: RUF001
 
@@ -134,5 +160,6 @@ def _percent(part: float | None) -> str:
 TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "model-counts": counts,
     "model-differences": differences,
+    "model-experiments": experiments,
     "model-visits": visits,
 }

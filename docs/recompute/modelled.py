@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
@@ -31,6 +32,7 @@ from firsttouch.errors import UsageError
 from firsttouch.records.schema import Record
 from firsttouch.text import quantity
 from firsttouch.units import format_number
+from firsttouch.validation.in_place import judged_in_place
 from firsttouch.validation.points import predicted
 from firsttouch.validation.results import ValidatedPlatform, ValidatedRow, error_summary
 from firsttouch.validation.validate import validated_platforms
@@ -186,7 +188,22 @@ def wrong(validated: Sequence[ValidatedPlatform]) -> str:
     return table(["platform", "row or claim", "published; or values that a claim compares"], rows)
 
 
-FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {"platforms": platforms, "wrong": wrong}
+def in_place(validated: Sequence[ValidatedPlatform]) -> str:
+    """How right profiles of kernels are about memory of the host."""
+    judged = judged_in_place()
+    said = (
+        f"Kernels in page-locked memory of the host, from profiles of other sizes and visits: {len(judged.runs)} runs "
+        f"of {len({run.application for run in judged.runs})} applications, a median error of "
+        f"{format_number(100 * judged.error, 2)} %, {format_number(100 * judged.within, 2)} % within a factor of two."
+    )
+    return f"{textwrap.fill(said, 120)}\n"
+
+
+FOUND: Mapping[str, Callable[[Sequence[ValidatedPlatform]], str]] = {
+    "platforms": platforms,
+    "wrong": wrong,
+    "in-place": in_place,
+}
 
 
 def with_found(text: str) -> str:
