@@ -139,3 +139,9 @@ def test_an_anonymous_file_where_there_is_no_memfd_create(tmp_path, monkeypatch,
     finally:
         os.close(file)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as error:
+        write_atomically(tmp_path / "no" / "page", b"")
+    assert error.value.filename == str(tmp_path / "no" / "page")

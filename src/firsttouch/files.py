@@ -111,9 +111,11 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         write_new(temporary, data)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # nobody knows the temporary file
         raise
     sync_directory(path.parent)
 

@@ -110,3 +110,15 @@ def test_what_predicted_times_lack_stands_on_every_first_screen(tmp_path: Path):
     whole = (tmp_path / "run" / "report.html").read_text()
     assert whole.count("The kernels of smooth were not measured, and are not in the times.") >= 2
     assert "assumptions" in whole
+
+
+def test_a_sample_for_a_monitor_says_for_which_machine_it_is_predicted(tmp_path: Path):
+    changed = ("--device", "model:gh200", "--what-if", "link.h2d=100GB/s", "--strategy", "explicit", "--size", "64MiB")
+    call("app", "srad", *changed, "--out", tmp_path / "run")
+    call("report", tmp_path / "run", "--format", "openmetrics")
+    lines = (tmp_path / "run" / "figures" / "headlines.prom").read_text().splitlines()
+    samples = [
+        re.search(r'device="model:([^"]*)".*predicted="([^"]*)"', x) for x in lines if x.startswith("firsttouch_app_s")
+    ]
+    assert samples
+    assert all(found and found[1] == found[2] for found in samples)

@@ -20,6 +20,7 @@ from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import Record, Scalar
 from firsttouch.report.answers import answered
 from firsttouch.report.first_screen import FirstScreen, first_screen
+from firsttouch.report.sentences import predicted
 from firsttouch.text import SECONDS
 
 _OTHERS: Mapping[str, tuple[str, float]] = {
@@ -74,12 +75,16 @@ def openmetrics(results: Mapping[str, Results], experiments: Mapping[str, Experi
     """The metrics of one or several directories; those of several have the label `run`."""
     metrics = _Metrics()
     for run, held in results.items():
-        predicted = predicted_for(device.name for device in held.machine.devices)
+        machines = predicted_for(device.name for device in held.machine.devices)
         common = {"host": held.machine.host} | ({"run": run} if len(results) > 1 else {})
-        common |= {"predicted": predicted.removeprefix("predicted for ")} if predicted else {}
+        common |= _predicted(machines)
         answers = list(answered(held.records, held.machine.devices, experiments))
         _add_run(metrics, held, first_screen(held, answers), common, experiments)
     return metrics.text()
+
+
+def _predicted(said: str) -> dict[str, str]:
+    return {"predicted": said.removeprefix("predicted for ")} if said else {}
 
 
 def _add_run(
@@ -104,7 +109,7 @@ def _add_run(
             unit, scale = _unit(finding.value.unit)
             conditions = {n: v for n, v in finding.conditions.items() if not isinstance(v, tuple)}
             text = "A number of the first screen: the label 'what' names it, the others are its conditions."
-            labels = {**conditions, **common, "what": number.head}
+            labels = {**conditions, **common, **_predicted(predicted(finding)), "what": number.head}
             metrics.add(_headline(finding.claim.id), unit, text, labels, scale * finding.value.value)
         for record in (records[key] for key in finding.points if key in records):
             _add_point(metrics, record, common, experiments)
@@ -119,7 +124,7 @@ def _add_point(
     unit, scale = _unit(record.unit)
     known = experiments.get(record.experiment)
     text = known.question if known is not None else record.experiment
-    labels = {**record.factors, **common, "device": record.device}
+    labels = {**record.factors, **common, **_predicted(predicted_for([record.device])), "device": record.device}
     metrics.add(record.experiment, unit, text, labels, scale * record.summary.median)
 
 
