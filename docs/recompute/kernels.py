@@ -26,7 +26,13 @@ from records import Directory, digits, table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 DEVICE = "cuda:0"
-H200 = ("h200-profile", "h200-in-place", "h200-in-place-2", *(f"h200-apps-{n}" for n in range(1, 9)))
+H200 = (
+    "h200-profile",
+    "h200-profile-streamcluster",
+    "h200-in-place",
+    "h200-in-place-2",
+    *(f"h200-apps-{n}" for n in range(1, 9)),
+)
 H100 = ("h100-apps-64mib", "h100-apps-64mib-2", "h100-apps-256mib", "h100-apps-1gib", "h100-apps-1gib-2")
 RUNS = {"h200": ("h200-standard", H200), "h100": ("h100-quick", H100)}
 """By device: the directory of micro-measurements, and those of applications."""

@@ -17,7 +17,7 @@ from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Factors, Point
 from firsttouch.text import join_names
-from firsttouch.units import format_number
+from firsttouch.units import format_number, format_size
 from firsttouch.validation.counts import CountedPoint, counted_point
 from firsttouch.validation.measured import judged_by_results
 from firsttouch.validation.results import MeasuredJudgement
@@ -62,6 +62,22 @@ def counts(directories: Sequence[Directory]) -> str:
     named = join_names([f"{name} ({_percent(off)})" for name, off in sorted(worst.items())])
     text = table(["counted", "applications", "exact", "nearly", "nearly: within"], rows)
     return f"{text}\nFurther off: {named}.\n" if worst else text
+
+
+def faults(directories: Sequence[Directory]) -> str:
+    """How many counts of the CPU's faults are those that were recorded, by size."""
+    by_size: dict[int, dict[str, float]] = {}
+    for directory in directories:
+        for record in directory.records:
+            size, wanted = record.factors.get("size"), {"strategy": "managed+prefetch", "events": "on"}
+            if record.status == "ok" and isinstance(size, int) and wanted.items() <= record.factors.items():
+                point = counted_point(record, directory.results.machine)
+                by_size.setdefault(size, {}).setdefault(point.application, _off(point, ["um_cpu_faults"]))
+    rows = []
+    for size, off in sorted(by_size.items(), reverse=True):
+        far = join_names([f"{name} {_percent(part)}" for name, part in sorted(off.items()) if part > 0.01])
+        rows.append([format_size(size), *_parts([*off.values()], 0.005), _parts([*off.values()], 0.01)[2], far])
+    return table(["size", "applications", "exact", "within 0.5 %", "within 1 %", "further off"], rows)
 
 
 def _off(point: CountedPoint, counters: Iterable[str]) -> float:
@@ -161,5 +177,6 @@ TEXTS: Mapping[str, Callable[[Sequence[Directory]], str]] = {
     "model-counts": counts,
     "model-differences": differences,
     "model-experiments": experiments,
+    "model-faults": faults,
     "model-visits": visits,
 }

@@ -10,7 +10,7 @@ import pytest
 
 from firsttouch.apps import all_apps
 from firsttouch.experiments.migration import TOUCHES
-from firsttouch.model.pages import Kind
+from firsttouch.model.pages import BLOCK_BYTES, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.records.reading import load_results
@@ -125,7 +125,9 @@ def in_order_or_prefetched(record: Record) -> bool:
     return record.experiment == "migration" and ordered and all(factors.get(k) == v for k, v in wanted.items())
 
 
-@pytest.mark.parametrize("pattern", ["h?00-quick", "h200-standard*", "h200-x2-quick"])
+@pytest.mark.parametrize(
+    "pattern", ["h?00-quick", "h200-standard*", "h200-x2-quick", "h200-counts-in-*", "h200-counts-pre*"]
+)
 def test_touches_in_order_and_prefetches_move_to_the_page_what_the_driver_recorded(pattern: str) -> None:
     known = [(r, m) for r, m in records(pattern) if in_order_or_prefetched(r)]
     assert known
@@ -133,5 +135,7 @@ def test_touches_in_order_and_prefetches_move_to_the_page_what_the_driver_record
         facts = machine.facts
         counted = counted_passes(record, facts["cpu"]["cores_usable"], str(facts["nvidia"]["driver"]))
         names = [n for n in counted if not n.startswith(("evict", "iteration")) and "initialise_h2d" not in n]
+        if record.count("size") < 2 * BLOCK_BYTES * facts["cpu"]["cores_usable"]:  # threads share blocks, and race
+            names = [name for name in names if not name.startswith(("cpu_read", "initialise"))]
         recorded = {name: record.counters.get(name, 0) for name in names}
         assert {name: counted[name] for name in names} == recorded
