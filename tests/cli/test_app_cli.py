@@ -74,15 +74,35 @@ def test_kernel_times_are_those_of_runs_that_are_no_samples(tmp_path: Path) -> N
     assert 0 < counters["gpu_ms"] <= counters["phase_compute_ms"]
 
 
-def test_scratch_may_be_memory_of_the_strategy(tmp_path: Path) -> None:
-    asked = ("srad", "--size", "tiny", "--repeat", "1", "--strategy", "svm-fine", "--set", "scratch=device,strategy")
+def test_scratch_may_be_memory_of_the_strategy_as_in_the_published_version(tmp_path: Path) -> None:
+    asked = ("srad", "--size", "tiny", "--repeat", "1", "--strategy", "svm-fine", "--set", "placement=strategy,paper")
     done = app(*asked, "--out", "o", *DEVICE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    of = {r["factors"]["scratch"]: r for r in records(tmp_path / "o")}
+    of = {r["factors"]["placement"]: r for r in records(tmp_path / "o")}
     assert all(r["verified"] for r in of.values())
     used = {name: {b["name"]: b["allocator"] for b in r["buffers"]} for name, r in of.items()}
-    assert {used["device"][name] for name in ("sums", "diffuses")} == {"device"}
-    assert set(used["strategy"].values()) - {"malloc"} == {"svm-fine"}
+    assert {used["strategy"][name] for name in ("sums", "diffuses")} == {"device"}
+    assert set(used["paper"].values()) - {"malloc"} == {"svm-fine"}
+
+
+@pytest.mark.parametrize("iterations", ["4", "6"])  # two launches, and three, after which the result is in `next`
+def test_a_buffer_that_is_swapped_may_be_device_memory(iterations: str, tmp_path: Path) -> None:
+    asked = (
+        "hotspot",
+        "--size",
+        "tiny",
+        "--repeat",
+        "1",
+        "--strategy",
+        "svm-fine",
+        "--set",
+        f"iterations={iterations}",
+    )
+    done = app(*asked, "--set", "memory.next=device", "--out", "o", *DEVICE, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (record,) = records(tmp_path / "o")
+    assert record["verified"]
+    assert sorted(b["allocator"] for b in record["buffers"]) == ["device", "svm-fine", "svm-fine"]
 
 
 def test_the_list_describes_each_application(tmp_path: Path) -> None:

@@ -208,8 +208,8 @@ def test_beside_ballast_scratch_of_the_device_must_fit(monkeypatch: pytest.Monke
     with pytest.raises(UsageError, match=r"3\.5 GiB of device memory, more than the 1\.5 GiB left") as refusal:
         plan("srad", **sets)
     assert "--allow-oversubscription" not in str(refusal.value)
-    assert "with --set scratch=strategy" in str(refusal.value)
-    assert set(reasons("srad", **sets, scratch="strategy").values()) == {""}
+    assert "(--set memory.sums=strategy --set memory.squares=strategy " in str(refusal.value)
+    assert set(reasons("srad", **sets, placement="paper").values()) == {""}
 
 
 @pytest.mark.parametrize("measured", [0, 2 * GiB])
@@ -241,7 +241,7 @@ def test_scratch_that_no_driver_moves_must_fit_the_device(strategy: str, monkeyp
     monkeypatch.setenv("FIRSTTOUCH_ALLOW_OVERSUBSCRIPTION", "1")
     with pytest.raises(UsageError, match=r"srad needs 14 GiB of cuda:0, which has 8 GiB$|which has 8 GiB;? "):
         plan("srad", size="16GiB", strategy=strategy)
-    assert reasons("srad", size="16GiB", scratch="strategy", strategy=strategy) == {strategy: ""}
+    assert reasons("srad", size="16GiB", placement="paper", strategy=strategy) == {strategy: ""}
 
 
 def test_buffers_of_the_gpu_alone_are_where_the_strategy_has_them_unless_they_are_scratch() -> None:

@@ -120,3 +120,18 @@ def test_nothing_moves_where_both_agents_have_one_memory(name: str, strategy: st
     assert not any(v for counter, v in counters.items() if counter.startswith("um_"))
     array = 4 * int(counters["param_n"]) ** 2
     assert counters["peak_host_bytes"] == pytest.approx(3 * array, rel=0.001)
+
+
+def test_on_grace_hopper_the_order_of_hotspot_is_the_studys_with_its_buffers() -> None:
+    """Its second array of temperatures is device memory, which the result is copied from if it ends there."""
+
+    def without_initialise(strategy: str, **factors: object) -> float:
+        platform = load_platform("gh200")
+        counters = predicted("hotspot", strategy, platform=platform, size="default", n=16384, **factors).counters
+        return float(counters["without_initialise_ms"])
+
+    system, managed = (without_initialise(s, placement="paper") for s in ("system", "managed"))
+    assert system < managed
+    assert system == without_initialise("system", **{"memory.next": "device"})
+    back = [predicted("hotspot", "managed", iterations=n, **{"memory.next": "device"}).counters for n in (4, 6)]
+    assert [counters["copied_d2h_bytes"] > 0 for counters in back] == [True, True]

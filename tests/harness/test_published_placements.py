@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from firsttouch.apps import all_apps
-from firsttouch.harness.placements import factors_of, placement_of
+from firsttouch.harness.placements import factors_of, former_factors, placement_of, why_no_setting
+from firsttouch.records.codebook import codebook_of
+from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors
 from firsttouch.workspace.guidance import Guidance
 from firsttouch.workspace.strategies import STRATEGIES
 
 APPS = all_apps()
+SCRATCH = Path(__file__).parents[2] / "results/h100-by-iteration/srad"
 GPU, CPU_TOO, READ = "preferred-gpu", "accessed-by-cpu", "read-mostly"
 
 
@@ -53,3 +58,48 @@ def test_the_text_prefetches_one_of_two_arrays_and_is_offered_where_it_differs()
         assert ("gpu" in text.prefetch) == ("gpu" in code.prefetch and buffer != "next")
     offered = {name: "paper-text" in factors_of(app)[0].words() for name, app in APPS.items()}
     assert [name for name, is_offered in offered.items() if is_offered] == ["fdtd3d"]
+
+
+@pytest.mark.parametrize(
+    ("app", "buffer", "word", "on_device"),
+    [
+        ("srad", "sums", "strategy", True),
+        ("srad", "sums", "paper", False),
+        ("hotspot", "next", "strategy", False),
+        ("hotspot", "next", "paper", True),
+        ("hotspot", "temp", "paper", False),
+    ],
+)
+def test_memory_is_as_in_the_published_version_unless_it_is_set(
+    app: str, buffer: str, word: str, on_device: bool
+) -> None:
+    kind = APPS[app]
+    (declared,) = (d for d in kind.declarations(kind.sizes["tiny"]) if d.name == buffer)
+    assert placement_of(kind, Factors({"placement": word})).on_device(declared) == on_device
+    if buffer != "temp":
+        single = placement_of(kind, Factors({"placement": word, f"memory.{buffer}": "strategy"}))
+        assert not single.on_device(declared)
+
+
+@pytest.mark.parametrize(
+    ("app", "name", "why"),
+    [
+        ("hotspot", "memory.temp", "the CPU, or a message, uses temp of hotspot too"),
+        (
+            "srad",
+            "scratch",
+            "scratch=strategy is now placement=paper, or memory.BUFFER=device|strategy for single buff",
+        ),
+        ("cfd", "scratch", "scratch is now memory.BUFFER=device|strategy, of cfd for memory.old, memory.flux"),
+        ("hotspot", "memory.nowhere", ""),
+    ],
+)
+def test_why_memory_cannot_be_set(app: str, name: str, why: str) -> None:
+    assert why in (found := why_no_setting(APPS[app], name))
+    assert bool(found) == bool(why)
+
+
+def test_older_records_have_the_factors_of_today() -> None:
+    assert codebook_of("app").former == former_factors(APPS)
+    records = load_results(SCRATCH).records
+    assert {(r.factors["placement"], "scratch" in r.factors) for r in records} == {("paper", False)}

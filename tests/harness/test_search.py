@@ -76,16 +76,16 @@ def placements(requests: Sequence[Request]) -> list[list[str]]:
 
 def test_changes_are_of_one_large_buffer_each_and_differ_from_what_the_strategy_does() -> None:
     declared = Heat.declarations({"n": 10**6})
-    words = changes(declared, STRATEGIES["managed+prefetch"], place_scratch=False)
+    words = changes(declared, STRATEGIES["managed+prefetch"])
     assert words == [
         *("power=read-mostly/gpu", "temp=preferred-gpu/gpu+cpu"),
         *("power=preferred-cpu+accessed-by-gpu/none", "temp=preferred-cpu+accessed-by-gpu/none"),
         *("power=none/none", "temp=none/none"),
     ]
-    assert "power=none/gpu" in changes(declared, STRATEGIES["managed"], place_scratch=False)
+    assert "power=none/gpu" in changes(declared, STRATEGIES["managed"])
     accepted = {factor.name: factor.words() for factor in factors_of(Heat)}
     for strategy in GUIDED:
-        words = changes(declared, STRATEGIES[strategy], place_scratch=False)
+        words = changes(declared, STRATEGIES[strategy])
         assert 0 < len(words) <= MOST_TRIED
         for name, value in (item for word in words for item in parse(word).items()):
             assert value in accepted[name]

@@ -12,10 +12,12 @@ from tests.planning import plan_on
 from tests.test_reproduce import OTHER_NAMES, ROWS, options, words_of
 
 from firsttouch.apps import all_apps
+from firsttouch.harness.placements import placement_of
 from firsttouch.papers.beside import beside
 from firsttouch.papers.claims import Compare, all_claims
 from firsttouch.papers.evaluate import of_results
 from firsttouch.papers.rows import all_rows
+from firsttouch.records.factors import Factors
 from firsttouch.records.schema import Scalar
 from firsttouch.workspace.needs import memory_needs
 from firsttouch.workspace.strategies import STRATEGIES
@@ -36,9 +38,9 @@ def test_arrays_that_the_gpu_initialises_are_memory_of_the_strategy(app: str) ->
     assert claimed
     declared = all_apps()[app].declarations(all_apps()[app].sizes["default"])
     for sets in asked + claimed:
-        placed = "scratch=strategy" in sets
+        guidance = placement_of(all_apps()[app], Factors(word.split("=") for word in sets))
         for strategy in ("system", "managed", "registered"):
-            needs = memory_needs(declared, STRATEGIES[strategy], CUDA, place_scratch=placed)
+            needs = memory_needs(declared, STRATEGIES[strategy], CUDA, guidance=guidance)
             elsewhere = needs.blocks - (needs.device if strategy == "managed" else needs.host)
             assert elsewhere == 0, (sets, strategy)
 

@@ -51,9 +51,9 @@ def call(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         ),
         (["hotspot", "--set", "prefetch.next=cpu"], {}, "unknown prefetch.next 'cpu'"),
         (["hotspot", "--set", "placement=papr"], {}, "unknown placement 'papr' (did you mean 'paper'?)"),
-        (["hotspot", "--set", "placement=paper"], {}, "hotspot has no published version"),
+        (["cfd", "--set", "placement=paper"], {}, "cfd has no published version"),
         (["hotspot", "--set", "advice.power=none"], {"STANDIN_CONCURRENT": "0"}, "no concurrent managed access"),
-        (["graph500_bfs", "--set", "advice.next=none"], {}, "buffer next of graph500_bfs is scratch in device memory"),
+        (["graph500_bfs", "--set", "advice.next=none"], {}, "buffer next of graph500_bfs is device memory"),
         (["hotspot", "--placements", "--set", "placement=paper"], {}, "leave out --set placement"),
     ],
 )

@@ -30,6 +30,7 @@ class Bfs(App):
     cost = buffer(i32, "n", role="inout", starts_on="cpu", ends_on="cpu")  # the level, -1 where unreached
     over = buffer(u32, 1, role="control", starts_on="cpu")  # the last level that has nodes
     told = buffer(u64, 1, role="scratch")
+    paper_memory = {"told": "device"}  # as in Schieffer et al., ICPP 2024
     tiles = buffer(u64, "(n + 1023) // 1024 + 1", role="scratch", starts_on="cpu")
 
     @classmethod

@@ -46,6 +46,7 @@ class Hotspot(App):
     temp = buffer(f32, "n", "n", role="inout", starts_on="cpu", ends_on="cpu")  # kelvin
     power = buffer(f32, "n", "n", role="input", starts_on="cpu")  # watt per cell
     next = buffer(f32, "n", "n", role="inout")  # swapped with temp
+    paper_memory = {"next": "device"}  # as in Schieffer et al., ICPP 2024
 
     @classmethod
     def problem(cls, params: Params) -> str:

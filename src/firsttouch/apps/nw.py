@@ -42,6 +42,7 @@ class Nw(App):
 
     ref = buffer(i32, "n + 1", "n + 1", role="input", starts_on="cpu")  # score of letters i and j
     score = buffer(i32, "n + 1", "n + 1", role="inout", starts_on="cpu", ends_on="cpu")
+    paper_memory = {}  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
     profile = buffer(i32, len(BLOSUM62), "n + 1", role="scratch", starts_on="cpu")  # scores of each letter by column
 
     @classmethod

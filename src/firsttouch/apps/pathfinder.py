@@ -34,6 +34,7 @@ class Pathfinder(App):
     pyramid: int
 
     wall = buffer(i32, "rows", "cols", role="input", starts_on="cpu")
+    paper_memory = {}  # in Schieffer et al., ICPP 2024, nothing is the GPU's alone
     cost = buffer(i32, "2", "cols", role="output", ends_on="cpu")  # cost to reach each column, in two alternating rows
 
     @classmethod

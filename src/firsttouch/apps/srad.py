@@ -44,6 +44,10 @@ class Srad(App):
     to_east = buffer(f32, "cols", "rows", role="scratch")
     diffuses = buffer(f32, "cols", "rows", role="scratch")
     partial = buffer(f64, GROUPS, 2, role="control")  # of the image and of its square
+    # Schieffer et al., ICPP 2024, count it among the programs whose arrays the GPU initialises in memory of the method.
+    paper_memory = dict.fromkeys(
+        ("sums", "squares", "to_north", "to_south", "to_west", "to_east", "diffuses"), "strategy"
+    )
 
     @classmethod
     def problem(cls, params: Params) -> str:

@@ -37,6 +37,8 @@ def _check_sets(
             by_name.setdefault(factor.name, []).append(factor)
     for name, values in sets.items():
         if name not in by_name:
+            if reason := next(filter(None, (pair.experiment.why_no_factor(name) for pair in pairs)), ""):
+                raise UsageError(reason)
             raise unknown(
                 "factor", name, dict.fromkeys([*by_name, *(f.name for p in pairs for f in p.experiment.optional())])
             )

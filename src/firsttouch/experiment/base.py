@@ -308,6 +308,10 @@ class Experiment:
         """Returns additional factors, which points have only if --set names them."""
         return ()
 
+    def why_no_factor(self, name: str) -> str:
+        """Returns why it has no factor that --set names, in one sentence, or '' if there is no more to say."""
+        return ""
+
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         """Returns why this combination can't be measured here (it is recorded as skipped), or None."""
         return None

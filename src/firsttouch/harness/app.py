@@ -29,7 +29,7 @@ from firsttouch.records.schema import DeviceInfo
 from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
 from firsttouch.workspace.arrays import Array, ByteRange, Scattered
 from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Params, Role
-from firsttouch.workspace.guidance import NONE, settings_of
+from firsttouch.workspace.guidance import NONE, memory_words, settings_of
 from firsttouch.workspace.strategies import Strategy
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("options", Mapping, "a mapping"),
     ("paper", Mapping, "a mapping"),
     ("paper_text", Mapping, "a mapping"),
+    ("paper_memory", (Mapping, type(None)), "a mapping or None"),
     ("tiled", (tuple, list), "a tuple of names"),
     ("more_kernels", (tuple, list), "a tuple of names"),
 )
@@ -179,6 +180,9 @@ class App:
     --set advice.NAME and prefetch.NAME accept, by buffer. Buffers that are not named have neither."""
     paper_text: ClassVar[Mapping[str, tuple[str, str]]] = {}
     """The same as the text of the publication states it, where that differs, for --set placement=paper-text."""
+    paper_memory: ClassVar[Mapping[str, str] | None] = None
+    """The memory of its buffers between kernels in the published version, for both: the words that --set memory.NAME
+    accepts, by buffer. Buffers that are not named have what their role implies. None: not known."""
 
     def __init_subclass__(cls) -> None:
         """Raises ValueError for an invalid declaration."""
@@ -203,7 +207,8 @@ class App:
             return "sizes must hold tiny and default, with the same parameters, and may hold bytes"
         if unknown := {*cls.grows.split(), *cls.sizes.get("bytes", {})} - names:
             return f"there is no parameter {unknown.pop()}"
-        if unknown := {*cls.tiled, *cls.paper, *cls.paper_text} - {spec.name for spec in cls.buffers()}:
+        memory = cls.paper_memory or {}
+        if unknown := {*cls.tiled, *cls.paper, *cls.paper_text, *memory} - {spec.name for spec in cls.buffers()}:
             return f"there is no buffer {unknown.pop()}"
         try:
             declared = cls.declarations(cls.sizes["tiny"])
@@ -212,6 +217,9 @@ class App:
             return str(error)
         if largest >= _MOST_BYTES:
             return "the buffers of the size default take more than 2^63 bytes"
+        for d in declared:
+            if d.name in memory and memory[d.name] not in memory_words(d):
+                return f"paper_memory: buffer {d.name} cannot have memory {memory[d.name]}"
         for d, paper in itertools.product(declared, (cls.paper, cls.paper_text)):
             words = paper.get(d.name, (NONE, NONE))
             if any(word not in accepted for word, accepted in zip(words, settings_of(d).values(), strict=False)):

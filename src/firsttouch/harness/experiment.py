@@ -30,7 +30,7 @@ from firsttouch.harness.fitting import (
 from firsttouch.harness.measure import PHASES, Run, phases_before_work, process_seconds, run
 from firsttouch.harness.memory import memory_counters, over_runs
 from firsttouch.harness.shortage import FACTORS as SHORTAGE
-from firsttouch.harness.shortage import Shortage, is_oversubscribed, places_scratch
+from firsttouch.harness.shortage import Shortage, is_oversubscribed
 from firsttouch.outcomes import findings, report
 from firsttouch.outcomes.derive import derive
 from firsttouch.outcomes.exchanges import BUFFERS
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 REPEATS = 3
 SETTINGS = {
     "pages": Factor("pages", ("policy", "base", "huge"), doc="page size of host memory"),
-    "scratch": Factor("scratch", ("device", "strategy"), doc="memory of the scratch buffers that the GPU uses"),
     "control": Factor(
         "control",
         ("strategy", "copied"),
@@ -194,6 +193,9 @@ class Application(Applications):
 
     def optional(self) -> list[Factor]:
         return list(self._optional().values())
+
+    def why_no_factor(self, name: str) -> str:
+        return placements.why_no_setting(self.app, name)
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors.get("events") == "on" and not may_migrate(STRATEGIES[factors.text("strategy")].allocator):
@@ -375,7 +377,6 @@ class _AppRunner:
             session.info,
             session.device,
             pages=str(factors.get("pages", "policy")),
-            place_scratch=places_scratch(factors),
             copy_control=factors.get("control") == "copied",
             guidance=placements.placement_of(self._app, factors),
             messages=str(factors.get(BUFFERS, "")),

@@ -12,7 +12,7 @@ from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import ranks_of
 from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.placements import placement_of
-from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak, places_scratch
+from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
 from firsttouch.records.schema import PARAMETER, Factors, Scalar
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Program
@@ -44,7 +44,6 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
     program = _program(app, tuple(params.items()), options, kernels.rounds if kernels else 0)
     settings = PredictionSettings(
         placement_of(app, factors),
-        places_scratch(factors),
         factors.get("control") == "copied",
         1 if factors.get("initialise") == "single" else 0,
         bytes_left_by_ballast(declared_peak(app, params, factors), strategy, factors, platform.device),

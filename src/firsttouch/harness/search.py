@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from firsttouch.harness.app import App, Params
-from firsttouch.harness.placements import BEST
+from firsttouch.harness.placements import BEST, placement_of
 from firsttouch.outcomes.derive import application, strategy
-from firsttouch.outcomes.placements import AS_IS, PLACEMENT, conditions_of, finalists_of, searches, word_of
-from firsttouch.records.schema import Record, Request, Scalar
+from firsttouch.outcomes.placements import PLACEMENT, conditions_of, finalists_of, searches, word_of
+from firsttouch.records.schema import Factors, Record, Request, Scalar
 from firsttouch.workspace.declarations import Declaration, placement
-from firsttouch.workspace.guidance import BY_ITSELF, NONE, Guidance
+from firsttouch.workspace.guidance import BY_ITSELF, NONE, Guidance, Placement
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 MOST_TRIED, FEWEST_TRIED = 12, 3
@@ -44,10 +44,10 @@ _OF_GPU = (("preferred-gpu", "gpu"), (NONE, "gpu"), (NONE, NONE))
 """The same for buffers that only the GPU uses."""
 
 
-def changes(declared: Sequence[Declaration], strategy: Strategy, *, place_scratch: bool) -> list[str]:
+def changes(declared: Sequence[Declaration], strategy: Strategy, now: Placement = BY_ITSELF) -> list[str]:
     """The placements that are tried from a strategy, each with another guidance of one buffer, large buffers first."""
     total = sum(d.nbytes for d in declared)
-    placed = [d for d in declared if placement(d, strategy, place_scratch=place_scratch) == "strategy"]
+    placed = [d for d in declared if placement(d, strategy, now) == "strategy"]
     large = sorted((d for d in placed if d.nbytes >= _NOTABLE * total), key=lambda d: -d.nbytes)
     lists = [_changes_of(d, strategy) for d in large]
     rounds = max(map(len, lists), default=0)
@@ -87,9 +87,7 @@ def further(request: Request, records: Sequence[Record], known: Mapping[str, typ
 
 def _changes_from(base: Record, app: type[App]) -> list[str]:
     params: Params = {name: int(v) for name, v in base.parameters.items() if isinstance(v, int)}
-    words = changes(
-        app.declarations(params), STRATEGIES[strategy(base)], place_scratch=base.factors.get("scratch") == AS_IS
-    )
+    words = changes(app.declarations(params), STRATEGIES[strategy(base)], placement_of(app, Factors(base.factors)))
     return words[: max(FEWEST_TRIED, int(SECONDS / max(base.seconds, 0.1)))]
 
 

@@ -10,10 +10,12 @@ from firsttouch.errors import Unsupported
 from firsttouch.experiment.base import Factor
 from firsttouch.harness import exchanging
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.placements import placement_of
 from firsttouch.outcomes.exchanges import BUFFERS
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast, why_not_oversubscribed
 from firsttouch.workspace.declarations import Declaration
+from firsttouch.workspace.guidance import MEMORY_OF, OF_STRATEGY
 from firsttouch.workspace.needs import MemoryNeeds, memory_needs
 from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
@@ -79,12 +81,15 @@ def needs_of(app: type[App], params: Params, strategy: Strategy, factors: Factor
         strategy,
         device,
         messages=str(factors.get(BUFFERS, "")),
-        place_scratch=places_scratch(factors),
+        guidance=placement_of(app, factors),
     )
 
 
-def places_scratch(factors: Factors) -> bool:
-    return factors.get("scratch") == "strategy"
+def of_strategy(app: type[App], factors: Factors) -> Factors:
+    """The settings that make memory of the strategy of all buffers that are device memory of their own."""
+    guidance = placement_of(app, factors)
+    own = [d.name for d in app.declarations(app.sizes["tiny"]) if guidance.on_device(d)]
+    return Factors({f"{MEMORY_OF}{name}": OF_STRATEGY for name in own})
 
 
 def why_not_left(
@@ -106,9 +111,10 @@ def why_not_left(
             on_device = min(on_device, budget)  # by tiles
         return why_not_beside_ballast(subject, device, entry, left, needed=on_device, fixed=min(on_device, needs.fixed))
 
-    reason, placed = refusal(factors), Factors({**factors, "scratch": "strategy"})
-    if reason and not places_scratch(factors) and refusal(placed) is None:
-        reason += "; it fits with --set scratch=strategy, which takes memory of the strategy for scratch buffers"
+    reason, placed = refusal(factors), of_strategy(app, factors)
+    if reason and placed and refusal(factors | placed) is None:
+        options = " ".join(f"--set {name}={value}" for name, value in placed.items())
+        reason += f"; it fits with memory of the strategy for what only the GPU uses ({options})"
     return reason
 
 

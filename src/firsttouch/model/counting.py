@@ -38,7 +38,6 @@ class CountedReplay(Replay):
         ledger = Ledger(
             strategy,
             device,
-            place_scratch=settings.place_scratch,
             copy_control=settings.copy_control,
             guidance=settings.guidance,
             strict=False,

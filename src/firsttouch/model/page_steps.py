@@ -36,7 +36,6 @@ class CountingSettings:
     kind: Kind
     capacity: int | None = None
     guidance: Placement = BY_ITSELF
-    place_scratch: bool = False
     copy_control: bool = False
     initialise_threads: int = 0
 

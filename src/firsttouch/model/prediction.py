@@ -40,7 +40,6 @@ class PredictionSettings:
     """
 
     guidance: Placement = BY_ITSELF
-    place_scratch: bool = False
     copy_control: bool = False
     initialise_threads: int = 0
     left: int | None = None
@@ -94,7 +93,6 @@ def predict(
             strategy,
             PlatformPrices(platform),
             copy_control=settings.copy_control,
-            place_scratch=settings.place_scratch,
             guidance=settings.guidance,
             computing=computing,
             crowded=rules,
@@ -134,7 +132,6 @@ def counting_settings(platform: Platform, settings: PredictionSettings) -> Count
         kind,
         capacity=settings.left,
         guidance=settings.guidance,
-        place_scratch=settings.place_scratch,
         copy_control=settings.copy_control,
         initialise_threads=settings.initialise_threads,
     )

@@ -54,7 +54,7 @@ class Computing(Protocol):
 class Pricing(Replay):
     """Prices what is common to all strategies: allocation, and the CPU's first touch of plain host memory.
 
-    copy_control, place_scratch, guidance: those of the ledger. computing: what the program computes, if that is priced
+    copy_control, guidance: those of the ledger. computing: what the program computes, if that is priced
     too; then also what is common to all strategies. present: the bytes of each buffer's memory on the CPU's side whose
     pages are there.
     """
@@ -67,7 +67,6 @@ class Pricing(Replay):
         entry: AllocatorInfo,
         *,
         copy_control: bool = False,
-        place_scratch: bool = False,
         guidance: Placement = BY_ITSELF,
         computing: Computing | None = None,
         watch: Callable[[Replay], None] | None = None,
@@ -75,7 +74,6 @@ class Pricing(Replay):
         ledger = Ledger(
             strategy,
             prices.device,
-            place_scratch=place_scratch,
             copy_control=copy_control,
             guidance=guidance,
             strict=False,
@@ -83,9 +81,8 @@ class Pricing(Replay):
         super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, prices.device)))
         self.strategy, self.prices, self.entry, self.device = strategy, prices, entry, prices.device
         self.on_apu = prices.device.capabilities.shares_host_memory
-        self.places = [
-            placement(d, strategy, place_scratch=place_scratch, copy_control=copy_control) for d in program.declarations
-        ]
+        self.places = [placement(d, strategy, guidance, copy_control=copy_control) for d in program.declarations]
+        """Of each buffer. Those that are swapped exchange it."""
         self.computing, self.watch = computing, watch
         self.terms = Terms()
         self.present = [Ranges() for _ in program.blocks]
@@ -132,9 +129,10 @@ class Pricing(Replay):
     def swap(self, first: int, second: int) -> None:
         for pages in self.page_maps:
             pages[first], pages[second] = pages[second], pages[first]
+        self.places[first], self.places[second] = self.places[second], self.places[first]
 
     def state(self) -> Hashable:
-        return tuple(tuple(map(tuple, pages)) for pages in self.page_maps)
+        return (*self.places, *(tuple(map(tuple, pages)) for pages in self.page_maps))
 
     def mark(self, mark: LoopMark) -> None:
         if mark.begins:

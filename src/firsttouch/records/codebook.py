@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.records.schema import Scalar
+from firsttouch.records.factors import Factors
+from firsttouch.records.schema import Record, Scalar
 
 FILE = Path(__file__).with_suffix(".json")
 Words: TypeAlias = dict[str, str]
@@ -116,12 +117,22 @@ class PriceSource(CodebookEntry, frozen=True):
         return {**self.where, **chosen}
 
 
+class FormerFactor(CodebookEntry, frozen=True):
+    """A factor that older records have. usual: the value that points without it had. now: the factors that another
+    value stands for, by value and by application.
+    """
+
+    usual: str
+    now: dict[str, dict[str, dict[str, Scalar]]]
+
+
 class Codebook(CodebookEntry, frozen=True):
     """called: what users call the experiment, if not by its name. between_memories: its values depend on whether CPU
     and GPU share one memory, whatever the allocator. factors: with their values. only_where: factors that mean
     something only where others have one of these values; elsewhere they have a value that says nothing. open: whether
     points may have factors beside these. version: of the metric. base: the point around which conditions are varied,
-    but for its memory and size. The other fields are what readers may conclude; see their types.
+    but for its memory and size. former: factors of older records. The other fields are what readers may conclude; see
+    their types.
     """
 
     called: str = ""
@@ -137,6 +148,7 @@ class Codebook(CodebookEntry, frozen=True):
     load: LoadTime | None = None
     touch: FirstTouch | None = None
     prices: tuple[PriceSource, ...] = ()
+    former: dict[str, FormerFactor] = {}
 
     def counter(self, name: str) -> CounterEntry | None:
         """The first whose form the name has."""
@@ -199,6 +211,20 @@ def codebooks() -> Mapping[str, Codebook]:
 def codebook_of(experiment: str) -> Codebook:
     """That of an experiment; an empty one for experiments that are not of the package."""
     return codebooks().get(experiment, EMPTY)
+
+
+def with_present_factors(record: Record) -> Record:
+    """A record whose former factors are those of today, if it is known what they stand for."""
+    former, factors = codebook_of(record.experiment).former, record.factors
+    if former.keys().isdisjoint(factors):
+        return record
+    for name in former.keys() & factors.keys():
+        rest = Factors({other: value for other, value in factors.items() if other != name})
+        if factors[name] == former[name].usual:
+            factors = rest
+        elif (now := former[name].now.get(str(factors[name]), {}).get(str(factors.get("app")))) is not None:
+            factors = Factors({**now, **rest})
+    return msgspec.structs.replace(record, factors=factors)
 
 
 @lru_cache(maxsize=4096)

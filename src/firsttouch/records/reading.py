@@ -16,6 +16,7 @@ import msgspec
 from firsttouch.encoding import encode_json
 from firsttouch.errors import UsageError
 from firsttouch.files import as_usage_error, read_regular
+from firsttouch.records.codebook import with_present_factors
 from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark
 from firsttouch.records.schema import MAJOR, MINOR, PEER, RELATIVE_TO, Machine, Record, Request, Scalar, plain
@@ -141,7 +142,7 @@ def read_lines(directory: Path, data: bytes) -> ResultLines:
     elif tail:
         decoded.append(_decode(tail, Record, f"{path}:{len(lines) + 1}"))
     return ResultLines(
-        records=[record for record, _ in decoded],
+        records=[with_present_factors(record) for record, _ in decoded],
         complete=complete,
         has_final_newline=complete < len(data) or not tail,
         warnings=warnings + _newer_version_warning(path, max((minor for _, minor in decoded), default=0)),

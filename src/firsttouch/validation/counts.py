@@ -8,7 +8,6 @@ from functools import cache
 
 from firsttouch.apps import all_apps
 from firsttouch.harness.placements import placement_of
-from firsttouch.harness.shortage import places_scratch
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
@@ -59,7 +58,6 @@ def counted_point(record: Record, machine: Machine) -> CountedPoint:
         int(as_number(machine.facts["cpu"]["cores_usable"]) or 1),
         Kind(int(as_number(page) or 4096), parse_release(str(release or "0"))),
         guidance=placement_of(app, factors),
-        place_scratch=places_scratch(factors),
         copy_control=factors.get("control") == "copied",
         initialise_threads=1 if factors.get("initialise") == "single" else 0,
     )

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from firsttouch.allocators.properties import common_allocator
+from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.strategies import Strategy
 
 Params: TypeAlias = Mapping[str, int]
@@ -62,17 +63,21 @@ class Declaration:
         )
 
 
-def placement(declared: Declaration, strategy: Strategy, *, place_scratch: bool, copy_control: bool = False) -> Place:
+def placement(
+    declared: Declaration, strategy: Strategy, guidance: Placement = BY_ITSELF, *, copy_control: bool = False
+) -> Place:
     """Where a buffer is: plain memory of one side, a host array and a device array, memory of the strategy, or that of
-    messages. Arguments are those of Ledger.
+    messages. Arguments are those of Ledger. One that both sides may use, and whose memory is `device`, has a host array
+    too, for the CPU to read.
     """
     if declared.role == "exchange":
         return "exchange"
     if declared.sides == "cpu":
         return "cpu"
-    if declared.sides == "gpu" and (strategy.duplicated or (declared.role == "scratch" and not place_scratch)):
+    copied = strategy.duplicated or guidance.on_device(declared)
+    if declared.sides == "gpu" and copied:
         return "gpu"
-    copied = strategy.duplicated or (declared.role == "control" and copy_control)
+    copied = copied or (declared.role == "control" and copy_control)
     return "copies" if copied else "strategy"
 
 

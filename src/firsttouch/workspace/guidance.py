@@ -1,7 +1,7 @@
-"""Guidance: the advice and the prefetches that a driver gets for each buffer.
+"""Guidance: the advice and the prefetches that a driver gets for each buffer, and which buffers are device memory.
 
 They follow from the buffer's role, or from the declarations of a published version of the application. Settings of
-single buffers (`advice.NAME`, `prefetch.NAME`) replace either.
+single buffers (`advice.NAME`, `prefetch.NAME`, `memory.NAME`) replace either.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ ADVICE_PAIRS = ("preferred-cpu+accessed-by-gpu", "preferred-gpu+accessed-by-cpu"
 ADVICE = (NONE, *SINGLE_ADVICE, *ADVICE_PAIRS, "preferred-gpu+accessed-by-cpu+read-mostly")
 """The words for the advice of one buffer."""
 ADVICE_OF, PREFETCH_OF = "advice.", "prefetch."
+MEMORY_OF = "memory."
 """Prefixes of the settings of a buffer."""
+ON_DEVICE, OF_STRATEGY = "device", "strategy"
+"""The memory of a buffer between kernels: memory of the GPU of its own, whatever the strategy, or the strategy's."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,20 @@ class Placement:
     """Where the guidance of an application's buffers comes from.
 
     declared: that of all buffers, by name, in place of what the roles imply; other buffers get none. settings: by name,
-    such as `advice.power`. Settings apply under every strategy, the rest if the strategy advises or prefetches.
+    such as `advice.power`. Settings apply under every strategy, the rest if the strategy advises or prefetches. memory:
+    of buffers between kernels, by name, in place of what the roles imply.
     """
 
     declared: Mapping[str, Guidance] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    memory: Mapping[str, str] = field(default_factory=dict)
+
+    def on_device(self, declared: Declaration) -> bool:
+        """Whether a buffer is device memory of its own under every strategy."""
+        if not (words := memory_words(declared)):
+            return False
+        published = self.memory.get(declared.name, words[0])
+        return self.settings.get(MEMORY_OF + declared.name, published) == ON_DEVICE
 
     def of(self, declared: Declaration, strategy: Strategy) -> Guidance:
         """The guidance of one buffer under a strategy."""
@@ -107,6 +119,17 @@ BY_ITSELF = Placement()
 """What a strategy does by itself."""
 
 
+def memory_words(declared: Declaration) -> tuple[str, ...]:
+    """What the memory of a buffer may be, what its role implies first: of one between kernels, which starts and ends on
+    the GPU. Empty for others.
+    """
+    ends = (declared.starts_on, declared.ends_on)
+    between = declared.sides == "gpu" or (declared.sides == "both" and declared.role == "inout" and "cpu" not in ends)
+    if declared.role == "exchange" or not between:
+        return ()
+    return (ON_DEVICE, OF_STRATEGY) if declared.role == "scratch" else (OF_STRATEGY, ON_DEVICE)
+
+
 def settings_of(declared: Declaration) -> dict[str, tuple[str, ...]]:
     """The settings of a buffer, and the words that each accepts. Neither a buffer that only the CPU uses nor one of
     messages has any.
@@ -114,4 +137,5 @@ def settings_of(declared: Declaration) -> dict[str, tuple[str, ...]]:
     if declared.sides == "cpu" or declared.role == "exchange":
         return {}
     prefetch = (NONE, "gpu", *(("cpu", "gpu+cpu") if declared.ends_on == "cpu" else ()))
-    return {ADVICE_OF + declared.name: ADVICE, PREFETCH_OF + declared.name: prefetch}
+    guidance = {ADVICE_OF + declared.name: ADVICE, PREFETCH_OF + declared.name: prefetch}
+    return guidance | ({MEMORY_OF + declared.name: words} if (words := memory_words(declared)) else {})

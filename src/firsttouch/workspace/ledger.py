@@ -21,10 +21,10 @@ readback           buffers whose guidance says so are prefetched back before the
 =================  =====================================================================================
 
 Which buffers are advised and prefetched is in guidance.py: read-mostly after initialisation, other advice after
-allocation. Scratch buffers are plain memory of their side, unless `place_scratch`. Other buffers that only the GPU uses
-are placed by the strategy, without a host array if it is `duplicated`. With `copy_control`, buffers of the role
-`control` are copied under every strategy. Buffers of the role `exchange` are memory of an allocator of their own,
-whatever the strategy; both sides use the same if the CPU packs and unpacks messages.
+allocation. It also says which buffers between kernels are device memory; by themselves, those of the role scratch. The
+rest of what only the GPU uses is placed by the strategy, without a host array if it is `duplicated`. With
+`copy_control`, buffers of the role `control` are copied under every strategy. Buffers of the role `exchange` are memory
+of an allocator of their own, whatever the strategy; both sides use the same if the CPU packs and unpacks messages.
 """
 
 from __future__ import annotations
@@ -113,10 +113,8 @@ class Ledger:
 
     Args:
         info: the device's properties.
-        place_scratch: scratch buffers that the GPU uses are memory of the strategy, unless it is `duplicated`.
-            Otherwise they are device memory.
         copy_control: buffers of the role `control` are a host array and a device array under every strategy.
-        guidance: where the advice and the prefetches of each buffer come from.
+        guidance: where the advice and the prefetches of each buffer come from, and the memory of those between kernels.
         messages: the allocator of buffers of the role `exchange`; '' for device memory.
         strict: reading bytes that nobody has written is an error. Otherwise a range is transferred whole if a part of
             it was written, because a program whose data are not known may miss writes.
@@ -127,15 +125,13 @@ class Ledger:
         strategy: Strategy,
         info: DeviceInfo,
         *,
-        place_scratch: bool = False,
         copy_control: bool = False,
         guidance: Placement = BY_ITSELF,
         messages: str = "",
         strict: bool = True,
     ) -> None:
         self.strategy, self.info = strategy, info
-        self.place_scratch, self.copy_control = place_scratch, copy_control
-        self.guidance, self.strict = guidance, strict
+        self.copy_control, self.guidance, self.strict = copy_control, guidance, strict
         self.messages = messages or common_allocator("device")
         self.declared: list[Declaration] = []
         self.contents: list[Contents] = []
@@ -168,7 +164,7 @@ class Ledger:
 
     def _placed(self, buffer: int, declared: Declaration, device_bytes: int) -> Contents:
         strategy, nbytes = self.strategy, declared.nbytes
-        place = placement(declared, strategy, place_scratch=self.place_scratch, copy_control=self.copy_control)
+        place = placement(declared, strategy, self.guidance, copy_control=self.copy_control)
         on_device = strategy.allocator if strategy.duplicated else common_allocator("device")
         if place == "cpu":
             return Contents(place, (Allocate(buffer, "host", PLAIN, nbytes),))

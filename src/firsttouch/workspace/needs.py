@@ -9,6 +9,7 @@ from firsttouch.allocators.properties import may_oversubscribe
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 from firsttouch.units import format_size
 from firsttouch.workspace.declarations import Declaration
+from firsttouch.workspace.guidance import BY_ITSELF, Placement
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.steps import Allocate
 from firsttouch.workspace.strategies import Strategy
@@ -36,10 +37,10 @@ def memory_needs(
     device: DeviceInfo,
     *,
     messages: str = "",
-    place_scratch: bool = False,
+    guidance: Placement = BY_ITSELF,
 ) -> MemoryNeeds:
     """The needs of the blocks that the ledger allocates. Arguments are those of Ledger."""
-    ledger = Ledger(strategy, device, messages=messages, place_scratch=place_scratch)
+    ledger = Ledger(strategy, device, messages=messages, guidance=guidance)
     for declared in declarations:
         ledger.allocate(declared)
     blocks = [block for contents in ledger.contents for block in contents.blocks]

@@ -30,7 +30,7 @@ class Workspace:
         info: the device's properties.
         device: the open device. Its default stream takes all launches and copies.
         pages: page size to request for plain host memory: policy, base or huge.
-        place_scratch, copy_control, guidance, messages: those of the Ledger.
+        copy_control, guidance, messages: those of the Ledger.
     """
 
     clock: GpuClock | None = None
@@ -42,7 +42,6 @@ class Workspace:
         device: _core.Device,
         *,
         pages: str = "policy",
-        place_scratch: bool = False,
         copy_control: bool = False,
         guidance: Placement = BY_ITSELF,
         messages: str = "",
@@ -54,7 +53,6 @@ class Workspace:
         self.ledger = Ledger(
             strategy,
             info,
-            place_scratch=place_scratch,
             copy_control=copy_control,
             guidance=guidance,
             messages=messages,

@@ -37,7 +37,7 @@ FFT_CONV: PublishedAdvice = {
 FFT_CONV_C2C: PublishedAdvice = {**FFT_CONV, **dict.fromkeys(("unpacked", "unpacked_taps"), ("preferred-gpu", "none"))}
 # simpleCUBLAS, whose CPU writes C too.
 GEMM: PublishedAdvice = {**dict.fromkeys(("a", "b"), (_READ, "gpu")), "c": (_WRITTEN, "gpu+cpu")}
-# Its bitmaps are scratch here, which is device memory unless `--set scratch=strategy`.
+# Its bitmaps are scratch here, which is device memory unless `--set memory.BUFFER=strategy`.
 GRAPH500_BFS: PublishedAdvice = {
     **dict.fromkeys(("row", "col"), ("read-mostly+preferred-gpu", "gpu")),
     "parent": (_WRITTEN, "gpu+cpu"),
