@@ -77,7 +77,10 @@ CODEBOOK = Codebook(
         "strategy": {},
         "size": {},
         "events": {"off": "no events are recorded", "on": "unified-memory events are recorded"},
-        **{name: {} for name in (*SETTINGS, *(factor.name for factor in exchanging.FACTORS), *exchanging.OPTIONS)},
+        **{
+            name: {}
+            for name in (PLACEMENT, *SETTINGS, *(factor.name for factor in exchanging.FACTORS), *exchanging.OPTIONS)
+        },
     },
     open=True,  # to parameters and options of the application
     counters=(
