@@ -131,7 +131,7 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     ),
     "published": (lambda out: firsttouch.published("latency gpu"), ["--search", "latency gpu"]),
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
-    "validate": (lambda out: firsttouch.validate("gh200"), ["gh200"]),
+    "validate": (lambda out: firsttouch.validate("kaveri"), ["kaveri"]),
 }
 """By command: its function, and the words of the same call."""
 WITHOUT_FUNCTION = {"fit", "report", "profile", "mark", "examples", "completion", "schema"}

@@ -48,6 +48,7 @@ class PlatformPrices(NamedPrices):
 
     def __init__(self, platform: Platform) -> None:
         self.platform, self.machine, self.device = platform, platform.machine(), platform.device
+        self._known = dict[tuple[str, ...], Price]()
         self._rules: Mapping[str, Callable[..., Price | None]] = {
             "copy": self._over_the_link,
             "remote": self._remote,
@@ -60,6 +61,11 @@ class PlatformPrices(NamedPrices):
         return "huge" if self.platform.word("host.thp") == HUGE_PAGES else "base"
 
     def price(self, *name: str) -> Price:
+        if name not in self._known:
+            self._known[name] = self._price(name)
+        return self._known[name]
+
+    def _price(self, name: Sequence[str]) -> Price:
         joined = ".".join(name)
         if self.platform.has(joined):
             own = self.platform.curve(joined)

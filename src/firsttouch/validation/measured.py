@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean, median
@@ -54,10 +55,11 @@ def _devices(results: Results) -> list[DeviceInfo]:
 def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
     """A platform, judged by applications in runs, which are given by name. Raises UsageError if there are none."""
     prices = PlatformPrices(platform)
+    estimator = cache(partial(Estimator, prices))
     used, found, visits = [], list[Case](), dict[str, list[Case]]()
     for name, results in runs.items():
         for device in _devices(results):
-            if device.title == platform.device.title and (own := cases(Estimator(prices, device.name), results)):
+            if device.title == platform.device.title and (own := cases(estimator(device.name), results)):
                 used.append(name)
                 found += own
                 visits[name] = own
