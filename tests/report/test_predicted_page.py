@@ -114,7 +114,8 @@ def test_what_predicted_times_lack_stands_on_every_first_screen(tmp_path: Path):
 
 def test_a_sample_for_a_monitor_says_for_which_machine_it_is_predicted(tmp_path: Path):
     changed = ("--device", "model:gh200", "--what-if", "link.h2d=100GB/s", "--strategy", "explicit", "--size", "64MiB")
-    call("app", "srad", *changed, "--out", tmp_path / "run")
+    text = " ".join(call("app", "srad", *changed, "--out", tmp_path / "run").stdout.split())
+    assert re.search(r"predicted gh200 with link.h2d=100GB/s srad [\d.]+ ms [\d.]+ ms \(1\.\d+\)", text)
     call("report", tmp_path / "run", "--format", "openmetrics")
     lines = (tmp_path / "run" / "figures" / "headlines.prom").read_text().splitlines()
     samples = [

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from firsttouch.commands import Conclusions
     from firsttouch.report.answers import AnsweredSection, SectionAnswer
     from firsttouch.report.first_screen import FirstScreen
+    from firsttouch.report.machines import MachinesTable
 
 MOST = 4
 """The most sentences for each experiment on each device, and the most names of sections without any. The report has all
@@ -21,6 +22,8 @@ LINES = 25
 """The lines of a first screen with the findings that follow it."""
 _MOST_LACKING = 2
 """The most sentences on what predicted times lack."""
+_MOST_ROWS = 12
+"""The most points that are shown on several machines beside each other."""
 _ROOM_FOR_REST = 3
 """The lines that name the sections whose findings only the report has."""
 
@@ -48,9 +51,20 @@ def _first_screen(screen: FirstScreen) -> list[str]:
     for number in screen.numbers:
         lines += _filled(number.text, f"{number.head:{width}}", " " * width)
     lines += [""] if screen.numbers else []
+    lines += _machines(screen.machines) if screen.machines else []
     for text in screen.left_out:
         lines += [*_filled(text), ""]
     return lines
+
+
+def _machines(table: MachinesTable) -> list[str]:
+    """The same points on each machine, as far as there is room."""
+    rows = [table.columns, *table.rows[:_MOST_ROWS]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    more = len(table.rows) - _MOST_ROWS
+    rest = [f"The report has {more} more of these rows."] if more > 0 else []
+    return [*lines, *_filled(" ".join([*rest, *table.notes])), ""]
 
 
 def _first_of(sentences: Sequence[str]) -> list[str]:

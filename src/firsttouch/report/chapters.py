@@ -14,7 +14,7 @@ from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.interfaces import InterfacesSection, interfaces_section
-from firsttouch.report.machines import MachinesTable, machines_table
+from firsttouch.report.machines import MachinesTable
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables
 from firsttouch.report.sections import PageSection, half_width, section_of, tally
@@ -122,7 +122,7 @@ def chapters(results: Mapping[str, Results], experiments: Mapping[str, Experimen
         title = screen.title if len(results) == 1 else f"{screen.title} ({name})"
         warnings = [*loaded.machine.warnings, *loaded.warnings, *_point_warnings(loaded.records)]
         by_interface = interfaces_section(loaded.records)
-        beside = machines_table(loaded.records, loaded.machine.devices)
+        beside = screen.machines
         made.append(
             Chapter(
                 anchor,

@@ -32,6 +32,7 @@ from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
+from firsttouch.report.machines import MachinesTable, machines_table
 from firsttouch.report.sentences import predicted, quantity_text, sentences
 from firsttouch.text import caption, count, join_names, label
 from firsttouch.views.gpus import by_product
@@ -90,6 +91,9 @@ class FirstScreen:
     """That all of it is predicted, and what is not modelled; '' of measurements."""
     assumed: Sequence[str] = ()
     """What predictions take for granted, in sentences, those on what their times lack first."""
+
+    machines: MachinesTable | None = None
+    """The same points on several modelled machines."""
 
     @property
     def lacking(self) -> list[str]:
@@ -155,6 +159,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         tables,
         prediction(machine),
         _assumed(results.records),
+        machines_table(results.records, machine.devices),
     )
 
 
