@@ -64,6 +64,17 @@ def test_access_counters_move_pages_while_kernels_use_them(rate: float, remote: 
     assert [0 < term.low < term.ms for term in terms if "access counters" in term.what] == [True]
 
 
+@pytest.mark.parametrize(("platform", "moved"), [("gh200", 1), ("h200-pcie", 0)])
+def test_registered_memory_stays_only_where_the_device_has_page_tables_of_its_own(platform: str, moved: float) -> None:
+    """cuMemHostRegister of the CUDA driver API: by the host's page tables, nothing is locked, and pages are made."""
+    rates = {**RATES, "counter_moves": 0.01, "allocation": 0.3}
+    terms = estimate(program("cpu", 4, None), STRATEGIES["registered"], TablePrices(platform, rates))
+    assert used(terms, "moved to the GPU by access counters") == moved
+    assert used(terms, "use of registered memory across the link") == (1 if moved else 4)
+    assert used(terms, "allocate registered memory") == 1
+    assert used(terms, "first touch") == 0
+
+
 @pytest.mark.parametrize(("room", "remote"), [(SIZE, 0), (SIZE // 4, 4 * 0.75)])
 def test_pages_for_which_the_gpu_has_no_room_are_used_across_the_link(room: int, remote: float) -> None:
     """Nothing is evicted, and access counters move nothing more."""

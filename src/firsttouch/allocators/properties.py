@@ -25,6 +25,16 @@ def is_plain_host(name: str) -> bool:
     return role(name) == "host"
 
 
+def stays_movable(name: str, device: DeviceInfo) -> bool:
+    """Whether the host's kernel may move its pages: of plain memory, and of registered memory if the device translates
+    by the host's page tables. cuMemHostRegister then page-locks nothing and only populates pages (CUDA driver API).
+    """
+    if is_plain_host(name):
+        return True
+    by_host_tables = bool(device.facts.get("pageableMemoryAccessUsesHostPageTables"))
+    return by_host_tables and role(name) == "page-locked" and variant(name) == "call"
+
+
 def is_common(name: str) -> bool:
     """Whether it is the usual allocator of its role; the others are variants of it."""
     return name in SEMANTICS and not SEMANTICS[name].variant

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from firsttouch.allocators.properties import is_main_of_device, is_plain_host, memory_of, needs_mapping, role
+from firsttouch.allocators.properties import (
+    is_main_of_device,
+    is_plain_host,
+    memory_of,
+    needs_mapping,
+    role,
+    stays_movable,
+)
 from firsttouch.model.costs import Price, Time, Unmeasured
 from firsttouch.model.platform import Magnitude, Platform
 from firsttouch.model.rules import ats, kfd
@@ -159,7 +166,7 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
     a fault that makes it takes beyond one that maps it.
     """
     if role(allocator) == "page-locked" and platform.has("host.lock_page"):
-        return _page_locking(platform, call)
+        return _page_locking(platform, call, locks=not stays_movable(allocator, device))
     entry = _entry(device, allocator)
     at_once = entry.on_demand is False and memory_of(entry) != "device"
     if call != "allocate" or not at_once or _family(platform) != "kfd":
@@ -172,13 +179,14 @@ def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: st
     return Price(sizes, times, (major.ground, minor.ground, start.ground))
 
 
-def _page_locking(platform: Platform, call: str) -> Price:
-    """Each of the host's pages is made, cleared, and locked for the device; at least one is."""
+def _page_locking(platform: Platform, call: str, *, locks: bool) -> Price:
+    """Each of the host's pages is made, cleared, and locked for the device if the call locks; at least one is."""
     page = platform.quantity("host.page").value
+    lock = {"host.lock_page": 1 / page} if locks else {}
     if call == "free":
-        line = _line(platform, {"host.lock_page": 1 / page, "host.free_page": 1 / page}, {})
+        line = _line(platform, {**lock, "host.free_page": 1 / page}, {})
     else:
-        line = _line(platform, {"host.fault": 1 / page, "host.lock_page": 1 / page}, {"host.zero": 1})
+        line = _line(platform, {"host.fault": 1 / page, **lock}, {"host.zero": 1})
     return Price((page,), (line.of(page),), line.grounds)
 
 
@@ -204,7 +212,7 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
     if not (platform.flag("driver.ats") and platform.flag("driver.counters")):
         raise Unmeasured("access counters move no pages here")
     release, page = parse_release(platform.word("driver.release")), int(platform.quantity("host.page").value)
-    memory: MovedMemory = "system" if is_plain_host(allocator) else "managed"
+    memory: MovedMemory = "system" if stays_movable(allocator, device) else "managed"
     if not counters_migrate(release, cast(Translation, platform.word("driver.translation")), page, memory):
         raise Unmeasured("this release moves no pages by access counters")
     return platform.curve("ats.counter_moves")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from firsttouch.allocators.properties import is_plain_host, memory_of, moves_pages
+from firsttouch.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
@@ -226,6 +226,9 @@ class FirstTouchPricing(InPlace):
             self.terms.add(self.phase, "pages moved to the GPU by access counters", moves, last - start, time)
 
     def free_placed(self, step: steps.Free) -> None:
+        if self.is_up_front(step):
+            super().free_placed(step)
+            return
         with suppress(Unmeasured):
             price = self.prices.host_free(self.strategy.allocator)
             touched = self.present[step.buffer].total() + self.on_gpu[step.buffer].total()
@@ -253,4 +256,4 @@ def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -
         return OneMemoryPricing
     if moves(entry, device):
         return ReachedMoving if device.facts.get("directManagedMemAccessFromHost") else Moving
-    return FirstTouchPricing if is_plain_host(entry.name) else InPlace
+    return FirstTouchPricing if stays_movable(entry.name, device) else InPlace
