@@ -106,6 +106,15 @@ def test_iterations_are_those_of_the_timed_loop() -> None:
     assert predicted("hotspot", "managed").counters["iterations_ms"] == pytest.approx(sum(managed))
 
 
+def test_launches_of_a_sequence_have_the_faults_of_their_own_parts() -> None:
+    """Each round of pathfinder reads rows that no other reads; all of them are priced in the phase."""
+    counters = predicted("pathfinder", "managed").counters
+    rounds = [float(v) for name, v in counters.items() if name.startswith("iteration_")]
+    assert max(rounds) < 3 * sorted(rounds)[len(rounds) // 2]
+    assert sum(rounds) == pytest.approx(counters["iterations_ms"])
+    assert 0.9 * counters["phase_compute_ms"] < counters["iterations_ms"] <= counters["phase_compute_ms"] * 1.0001
+
+
 @pytest.mark.parametrize("app", ["backprop", "hotspot", "nn", "srad"])
 def test_one_array_takes_10_to_50_percent_less_of_an_apus_memory_than_two(app: str) -> None:
     """MI300A, Sec. VI: 10 to 44 % in four applications, for other inputs."""

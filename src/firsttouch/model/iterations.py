@@ -12,9 +12,11 @@ class IterationTimes:
     """The ns of each iteration, from the ns that the phase has taken so far.
 
     As in a measured run, the first begins before the first launch of the loop, after the copies that it needs.
+    later: time that the phase has taken, but which belongs to launches that follow.
     """
 
     def __init__(self) -> None:
+        self.later = Later()
         self.each: list[float] = []
         self._began: float | None = None
         self._waits = False
@@ -27,30 +29,89 @@ class IterationTimes:
         self._rounds = [0 for _ in self._rounds]
 
     def launched(self, at: float) -> None:
-        """Work of the GPU begins."""
+        """Work of the GPU begins. at: without what belongs to later launches."""
         if self._waits and self._began is None:
             self._began = at
 
     def end(self, at: float) -> None:
         """An iteration ends."""
+        at -= self.later.total
         if self._waits:
             self.each.append(at - (at if self._began is None else self._began))
             self._began = at
 
     def begin_round(self) -> None:
         self._rounds.append(len(self.each))
+        self.later.begin_round()
 
     def end_round(self) -> None:
         self._since = self._rounds.pop()
+        self.later.end_round()
 
     def add_again(self, times: int, at: float) -> None:
         """So many rounds follow that are like the last one, after which the phase has taken `at`."""
+        last = sum(self.later.taken.values())
+        shares = self.later.take_again(times)
         if again := self.each[self._since :]:
-            self.each += again * times
-            self._began = at
+            for share in shares:  # a round may have less of it than the one before
+                self.each += again[:-1]
+                self.each.append(max(0.0, again[-1] - last + share))
+            self._began = at - self.later.total
 
     def shown(self) -> Sequence[float]:
         """The ns of each, or the mean of each group if there are many."""
         size = max(1, ceil(len(self.each) / MAX_MARKS))
         groups = (self.each[i : i + size] for i in range(0, len(self.each), size))
         return [sum(group) / len(group) for group in groups]
+
+
+class Later:
+    """The ns of the faults of launches that use a part of a buffer, where all of it was priced at the first one: each
+    launch has them for its own part.
+    """
+
+    def __init__(self) -> None:
+        self.left: dict[int, float] = {}
+        """By buffer, what has not been given to a launch."""
+        self.taken: dict[int, float] = {}
+        """By buffer, what launches of the last round took."""
+        self._whole: dict[int, float] = {}
+        self._rounds: list[dict[int, float]] = []
+
+    @property
+    def total(self) -> float:
+        return sum(self.left.values())
+
+    def put(self, buffer: int, ns: float) -> None:
+        """A launch is priced for all of a buffer that it, and others after it, use."""
+        self.left[buffer] = self._whole[buffer] = self.left.get(buffer, 0.0) + ns
+
+    def take(self, buffer: int, part: float) -> None:
+        """A launch uses a part of a buffer."""
+        if left := self.left.get(buffer, 0.0):
+            share = min(left, part * self._whole[buffer])
+            self.left[buffer] = left - share
+            for taken in self._rounds:
+                taken[buffer] = taken.get(buffer, 0.0) + share
+
+    def swap(self, first: int, second: int) -> None:
+        for known in (self.left, self._whole):
+            known[first], known[second] = known.get(second, 0.0), known.get(first, 0.0)
+
+    def begin_round(self) -> None:
+        self._rounds.append({})
+
+    def end_round(self) -> None:
+        self.taken = self._rounds.pop()
+
+    def take_again(self, times: int) -> list[float]:
+        """So many rounds take what the last one took, while there is some. Returns what each takes."""
+        shares = []
+        for _ in range(times):
+            share = 0.0
+            for buffer, ns in self.taken.items():
+                own = min(self.left.get(buffer, 0.0), ns)
+                self.left[buffer] = self.left.get(buffer, 0.0) - own
+                share += own
+            shares.append(share)
+        return shares

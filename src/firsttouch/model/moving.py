@@ -10,7 +10,7 @@ from firsttouch.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.pricing import SMALLEST_PAGE, Pricing, missing_in_both
 from firsttouch.records.schema import AllocatorInfo
-from firsttouch.workload.program import Access, Launch, Program
+from firsttouch.workload.program import SEQUENCE, Access, Launch, Program
 from firsttouch.workload.replay import Prepared
 from firsttouch.workspace import steps
 from firsttouch.workspace.declarations import Agent
@@ -189,7 +189,19 @@ class Moving(Pricing):
             on_gpu.remove(start, end)
             copied.remove(start, end)
 
+    def swap(self, first: int, second: int) -> None:
+        super().swap(first, second)
+        self.iterations.later.swap(first, second)
+
     def use_by_gpu(self, step: steps.Use) -> None:
+        before = self.terms.time_of(self.phase)
+        self._price_use_by_gpu(step)
+        later, faults = self.iterations.later, self.terms.time_of(self.phase) - before
+        if self.access.passes < 1 and self.current.kernel == SEQUENCE:  # later ones use the rest
+            later.put(step.buffer, faults)
+        later.take(step.buffer, self.access.passes)
+
+    def _price_use_by_gpu(self, step: steps.Use) -> None:
         buffer, (start, end) = step.buffer, self._pages(step.buffer, step)
         on_cpu, on_gpu, copied = self.present[buffer], self.on_gpu[buffer], self.copied[buffer]
         self.terms.counts["used_by_gpu"] += end - start

@@ -112,7 +112,7 @@ class Pricing(Replay):
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self.current, self.crossed = launch, Time()
-        before = self.terms.time_of(self.phase)
+        before = self.terms.time_of(self.phase) - self.iterations.later.total
         for access, wanted in prepared:
             self.access = access
             self._price(wanted)

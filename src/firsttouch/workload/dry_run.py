@@ -22,6 +22,7 @@ from firsttouch.workers.protocol import describe
 from firsttouch.workload.host_items import items_of
 from firsttouch.workload.program import (
     RANDOM,
+    SEQUENCE,
     Access,
     AwaitAll,
     Block,
@@ -300,7 +301,7 @@ class _Launches:
         threads = sum(self._threads[first : first + count])
         passes = max(1.0, threads / max(self._threads, default=1))
         share = threads / max(1, sum(self._threads))
-        self._recorder.launched("gpu", kernel="sequence", threads=threads, passes=passes, share=share)
+        self._recorder.launched("gpu", kernel=SEQUENCE, threads=threads, passes=passes, share=share)
 
 
 class _Gpu(Gpu):

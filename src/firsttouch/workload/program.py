@@ -18,6 +18,8 @@ from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Ro
 SCHEMA: Final = "firsttouch-program/1"
 RANDOM = "random"
 """The spread of an access that takes all bytes in no order."""
+SEQUENCE = "sequence"
+"""The kernel of a launch that stands for some of a sequence, which use other parts of arrays than the rest."""
 LONGEST_BODY = 64
 """The most items of a repeat that is found without being told that a loop begins."""
 
