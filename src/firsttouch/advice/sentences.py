@@ -190,7 +190,7 @@ def _of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: DeviceInfo
         points = keys([best, *rivals, *([] if slower in rivals else [slower])])
         several = len({name for name, _ in groups}) < len(groups)
         case = app + (f" with {condition(best, differing)}" if several else _at_size(rows.values()))
-        if slower in rivals:
+        if slower in rivals or (best.modelled and any(median_of(r) > SIMILAR * median_of(best) for r in rivals)):
             text = f"for {case} {_none_faster(best, rivals, slower)}"
         else:
             names = join_names([strategy(r) for r in (best, *rivals)], "or")

@@ -179,7 +179,7 @@ def _answer(advice: Advice, best: StrategyRow) -> str:
         return f"for {about}, {best.strategy} is {only} with a time: it {took}{tied}"
     if len(names) == len(rows) > 1:
         return f"for {about}, {join_names(names)} are not told apart: {best.strategy} {took}"
-    if advice.predicted and BASELINE in names and alike:
+    if advice.predicted and any(row.ms > SIMILAR * best.ms for row in alike):
         return f"for {about}, no strategy is clearly better than all others: {best.strategy} {took}{tied}"
     return f"take {best.strategy} for {about}: it {took}{tied}"
 

@@ -356,8 +356,11 @@ def notes(comparison: ResultsComparison) -> list[str]:
         for slot, own in renamed.items():
             sentences.append(f"{own} of {side} is compared as {slot}.")
     if any(side.stated for side in comparison.sides):
+        whose = "Published values are of another machine."
+        if predictions.is_about_predictions(comparison):
+            whose = "A platform may rest on these published values: firsttouch validate tells fitted from held ones."
         sentences.append(
-            "Published values are of another machine. Where a paper leaves a factor open, the best of the points is "
+            f"{whose} Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)

@@ -271,6 +271,8 @@ def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
     if "moved" not in by_name or "copied" not in by_name:
         return None
     details = {name: quantity(r) for name, r in by_name.items()}
+    if details["moved"].value == details["copied"].value:
+        return None  # the same by the rules of a platform
     text = "{value} times as long as a copy ({moved}, not {copied}, for {passes} passes over {size}"
     text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"
