@@ -14,7 +14,6 @@ from firsttouch.model.rules.releases import parse_release
 
 KIB, MIB = 2**10, 2**20
 CONSTANTS: list[tuple[str, str, Any, str]] = [
-    ("eviction", "CHUNK_BYTES", 2 * MIB, "uvm_pmm_gpu.h, UVM_CHUNK_SIZE_MAX (515.43.04 to 595.45.04)"),
     ("eviction", "DISCARDED_SINCE", ((580, 65, 6),), "uvm_pmm_gpu.c, va_block_discarded (absent in 575.64.05)"),
     ("access_counters", "RANGE_BYTES", 2 * MIB, "UVM_PERF_ACCESS_COUNTER_GRANULARITY (550.40.07 to 595.45.04)"),
     ("access_counters", "THRESHOLD", 256, "UVM_PERF_ACCESS_COUNTER_THRESHOLD_DEFAULT (515.43.04 to 595.45.04)"),

@@ -53,7 +53,7 @@ class Sentence:
     estimated: bool = False
 
 
-def sentences(run: Results, device: str | None = None) -> list[Sentence]:
+def sentences(run: Results) -> list[Sentence]:
     """At most three sentences of advice from a run; none if it has too little for advice.
 
     They are about the applications that were measured, if there are enough of them. Otherwise they are about each of
@@ -61,7 +61,7 @@ def sentences(run: Results, device: str | None = None) -> list[Sentence]:
     If no device runs kernels, or too little was measured of it, they are about how the CPU should touch memory first.
     """
     try:
-        info = choose_device([run], device)
+        info = choose_device([run], None)
     except UsageError:
         return _of_host(run)
     runs = [r for r in measured(run.records) if r.experiment == "app" and r.device == info.name]

@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 from firsttouch.model.rules.releases import Release, is_since
 
-CHUNK_BYTES: Final = 2 << 20
-"""UVM_CHUNK_SIZE_MAX (uvm_pmm_gpu.h): what is evicted at once."""
 DISCARDED_SINCE: Final[tuple[Release, ...]] = ((580, 65, 6),)
 """The first release with a list of chunks whose pages the program has discarded."""
 
