@@ -80,6 +80,7 @@ class Pricing(Replay):
         )
         super().__init__(program, ledger, in_turns=bool(why_not_at_once(strategy, prices.device)))
         self.strategy, self.prices, self.entry, self.device = strategy, prices, entry, prices.device
+        self.host = strategy.host_arrays
         self.on_apu = prices.device.capabilities.shares_host_memory
         self.places = [placement(d, strategy, guidance, copy_control=copy_control) for d in program.declarations]
         """Of each buffer. Those that are swapped exchange it."""
@@ -162,10 +163,17 @@ class Pricing(Replay):
             self.allocate_placed(step)
         elif self.computing is not None and self.is_up_front(step):
             self.price_call("allocate", step)
+            if step.side == "device" and self._is_own(step.buffer):
+                self.present[step.buffer].add(0, step.nbytes)
 
     def _is_priced(self, buffer: int) -> bool:
-        """Whether a buffer is placed by the strategy. Blocks that are copied under any are too small to matter."""
+        """Whether a buffer is placed by the strategy."""
         return self.places[buffer] == ("copies" if self.strategy.duplicated else "strategy")
+
+    def _is_own(self, buffer: int) -> bool:
+        """Whether a buffer is device memory of its own. Small blocks that are copied under any strategy are not."""
+        own = self.places[buffer] == "copies" and self.program.blocks[buffer].role != "control"
+        return self.places[buffer] == "gpu" or (own and not self.strategy.duplicated)
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         if self.is_up_front(step):
@@ -191,13 +199,47 @@ class Pricing(Replay):
         self.terms.add(self.phase, "copy of a file", self.prices.host_copy(), step.nbytes)
 
     def copy(self, step: steps.Copy) -> None:
-        """Under a strategy that does not copy: of a small block that both agents use in turns."""
+        """Under a strategy that does not copy: of a small block that both agents use in turns, or of an array that is
+        device memory of its own.
+        """
+        if self._is_own(step.buffer):
+            self.copy_array(step)
+            return
         direction: Direction = "h2d" if step.to == "gpu" else "d2h"
         price = self.prices.copy(direction, common_allocator("host"))
         with suppress(Unmeasured):
             lone = self.prices.lone_copy(direction, common_allocator("host"))
             price = lone if step.end - step.start >= lone.sizes[0] else price
         self.terms.add(self.phase, SMALL_COPIES, price, step.end - step.start)
+
+    def copy_array(self, step: steps.Copy) -> None:
+        """Between the host array of a buffer and its device array."""
+        pages, nbytes = self.present[step.buffer], step.end - step.start
+        direction = COPY_IN if step.to == "gpu" else "copy back"
+        price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
+        new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
+        into_present = nbytes - (self._copy_into_new(new) if new else 0)
+        time = price.of(into_present)
+        with suppress(Unmeasured):
+            lone = self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host)
+            if into_present >= lone.sizes[0]:
+                time = time.at_least(lone.of(into_present))
+        self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present, time)
+        if new:
+            pages.add(step.start, step.end)
+
+    def _copy_into_new(self, new: int) -> int:
+        """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
+        priced: in a run that has not measured it, none, but their first touch is.
+        """
+        try:
+            price = self.prices.copy_into_new(self.host)
+        except Unmeasured:
+            touch = self.prices.host_touch(parallel=False)
+            self.terms.add(self.phase, "first touch of host pages by the copy", touch, new)
+            return 0
+        self.terms.add(self.phase, f"copy back into new pages, {self.host} host arrays", price, new)
+        return new
 
     def wait(self, step: steps.Wait) -> None:
         """Waiting takes no time of its own."""
@@ -207,7 +249,7 @@ class Pricing(Replay):
 
     def use(self, step: steps.Use) -> None:
         place = self.places[step.buffer]
-        if place == "cpu" or (place == "gpu" and self.on_apu):
+        if place == "cpu" or (self._is_own(step.buffer) and self.on_apu):
             self.touch_host(step.buffer, step.start, step.end)
         elif self._is_priced(step.buffer):
             (self.use_by_cpu if step.agent == "cpu" else self.use_by_gpu)(step)
@@ -251,7 +293,6 @@ class Copies(Pricing):
 
     def __init__(self, program: Program, strategy: Strategy, prices: Prices, entry: AllocatorInfo, **how: Any) -> None:
         super().__init__(program, strategy, prices, entry, **how)
-        self.host = strategy.host_arrays
         self.on_device = [Ranges() for _ in program.blocks]
         self.page_maps.append(self.on_device)
 
@@ -279,34 +320,9 @@ class Copies(Pricing):
         self._touch_device(step.buffer, step.start, step.end, parallel=True)
 
     def copy(self, step: steps.Copy) -> None:
-        pages, nbytes = self.present[step.buffer], step.end - step.start
-        direction = COPY_IN if step.to == "gpu" else "copy back"
-        price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
-        new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
-        into_present = nbytes - (self._copy_into_new(new) if new else 0)
-        time = price.of(into_present)
-        with suppress(Unmeasured):
-            lone = self.prices.lone_copy("h2d" if step.to == "gpu" else "d2h", self.host)
-            if into_present >= lone.sizes[0]:
-                time = time.at_least(lone.of(into_present))
-        self.terms.add(self.phase, f"{direction}, {self.host} host arrays", price, into_present, time)
-        if new:
-            pages.add(step.start, step.end)
+        self.copy_array(step)
         if step.to == "gpu":
             self._touch_device(step.buffer, step.start, step.end, parallel=False)
-
-    def _copy_into_new(self, new: int) -> int:
-        """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
-        priced: in a run that has not measured it, none, but their first touch is.
-        """
-        try:
-            price = self.prices.copy_into_new(self.host)
-        except Unmeasured:
-            touch = self.prices.host_touch(parallel=False)
-            self.terms.add(self.phase, "first touch of host pages by the copy", touch, new)
-            return 0
-        self.terms.add(self.phase, f"copy back into new pages, {self.host} host arrays", price, new)
-        return new
 
     def _touch_device(self, buffer: int, start: int, end: int, *, parallel: bool) -> None:
         pages = self.on_device[buffer]
