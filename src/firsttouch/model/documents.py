@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,7 @@ from firsttouch.encoding import valid_text
 from firsttouch.errors import UsageError
 from firsttouch.files import open_regular
 
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
 LARGEST = 2**20
 """Most bytes of a file."""
 JsonPath: TypeAlias = Sequence[str | int]
@@ -42,8 +43,11 @@ class JsonFile:
             )
         except json.JSONDecodeError as error:
             raise UsageError(f"{self.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
-        except (RecursionError, ValueError) as error:
+        except RecursionError as error:
             raise UsageError(f"{self.name}: not JSON that can be used: {error}") from None
+        except ValueError as error:
+            line, column = self._unusable(str(error).partition(" ")[0])
+            raise UsageError(f"{self.name}:{line}:{column}: not JSON that can be used: {error}") from None
         if not isinstance(self.value, dict):
             self.fail((), f"{what} is an object, as in {{ ... }}")
 
@@ -60,6 +64,13 @@ class JsonFile:
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             raise UsageError(f"{self.name}:{line}: not UTF-8") from None
+
+    def _unusable(self, word: str) -> tuple[int, int]:
+        """Where a number stands that is none, or a key that an object has twice, in quotes, for the first time."""
+        if not word.startswith("'"):
+            without_texts = _TEXTS.sub(lambda found: " " * len(found[0]), self._text)
+            return _line_and_column(self._text, max(0, without_texts.find(word)))
+        return position(self._text, next(_twice(json.loads(self._text, object_pairs_hook=_Pairs)), ()))
 
     @staticmethod
     def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,6 +89,21 @@ class JsonFile:
         line, column = position(self._text, place)
         path = ".".join(map(str, place))
         raise UsageError(f"{self.name}:{line}:{column}: {valid_text(path) + ': ' if path else ''}{valid_text(text)}")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object."""
+
+
+def _twice(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The places of keys that an object has twice."""
+    members = value if isinstance(value, _Pairs) else list(enumerate(value)) if isinstance(value, list) else []
+    seen = set[str | int]()
+    for key, member in members:
+        if key in seen:
+            yield (*place, key)
+        seen.add(key)
+        yield from _twice(member, (*place, key))
 
 
 def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[JsonPath, str]:
@@ -99,6 +125,10 @@ def position(text: str, place: JsonPath) -> tuple[int, int]:
             break
         key, value = found
         at = value if step is not place[-1] else key
+    return _line_and_column(text, at)
+
+
+def _line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
