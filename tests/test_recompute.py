@@ -86,8 +86,11 @@ def test_the_readme_has_the_numbers_that_the_evidence_computes() -> None:
     (h200, h100) = ((cases, mean, worst.partition(",")[0]) for _, cases, mean, _, worst, *_ in judged)
     assert f"In {h200[0]} cases on H200s the advised strategy took {h200[1]} times as long" in said
     assert f"{h200[2]} at worst; in {h100[0]} on H100s {h100[1]} and {h100[2]} (" in said
-    faults = next(row for row in rows_of("model.md") if row[0].startswith("CPU page faults"))
-    assert f"to the unit in {faults[2]} of {faults[1]} applications, within {faults[4]} in {faults[3]}." in said
+    sizes = [row for row in rows_of("model.md") if row[0].endswith("iB")]
+    (every, exact, near) = ([int(row[column]) for row in sizes] for column in (1, 2, 3))
+    assert (len(sizes), {*every}) == (3, {21})
+    assert f"at three sizes to the unit in {min(exact)} to {max(exact)} of 21 applications" in said
+    assert f"within 0.5 % in {min(near)} to {max(near)}." in said
     error = next(row for row in rows_of("model.md") if row[0] == "h200-pcie")
     assert f"same GPU: {error[2]} in the median on H200s" in said
     assert f"that of another measurement is {error[4].partition(',')[0]}." in said

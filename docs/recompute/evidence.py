@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -82,21 +83,27 @@ def mean(values: Sequence[float]) -> str:
     return f"{geometric_mean(values):.2f}" if values else ""
 
 
+VISIT = re.compile(r"^(h\d+-(?:visit-[a-z]+(?=-)|counts-.*(?=-\d)))-.*")
+"""The directories of a visit that are one row: its measurements for a fit, its applications, its counts of one kind."""
+
+
 def catalogue(directories: Sequence[Directory]) -> str:
-    """One row for each directory: what was measured when, and what of it failed or was wrong."""
-    rows = []
+    """One row for each directory, or group of a visit: what was measured when, and what of it failed or was wrong."""
+    groups: dict[str, list[Directory]] = {}
     for d in directories:
-        status = Counter(r.status for r in d.records)
-        events = sum(r.factors.get(EVENTS) == ON for r in d.records if r.experiment == "app")
-        bad = [
-            f"{_subject(r)}: {r.status if r.verified is not False else 'wrong data'}" for r in d.records if _is_bad(r)
-        ]
+        groups.setdefault(VISIT.sub(r"\1-*", d.path.name), []).append(d)
+    rows = []
+    for name, group in groups.items():
+        records = [r for d in group for r in d.records]
+        status = Counter(r.status for r in records)
+        events = sum(r.factors.get(EVENTS) == ON for r in records if r.experiment == "app")
+        bad = [f"{_subject(r)}: {r.status if r.verified is not False else 'wrong data'}" for r in records if _is_bad(r)]
         rows.append(
             [
-                f"[{d.path.name}](../../{d.name})",
-                min(r.started for r in d.records)[:10],
-                _contents(d),
-                f"{len(d.records)}" + (f", {events} with events" if events else ""),
+                f"[{name}](../../results{'' if len(group) > 1 else f'/{name}'})",
+                min(r.started for r in records)[:10],
+                _contents(records),
+                f"{len(records)}" + (f", {events} with events" if events else ""),
                 str(status["ok"]),
                 str(status["skipped"]),
                 "; ".join(dict.fromkeys(bad)) or "none",
@@ -105,12 +112,12 @@ def catalogue(directories: Sequence[Directory]) -> str:
     return table(["records", "taken on", "what", "points", "ok", "skipped", "failed or wrong"], rows)
 
 
-def _contents(directory: Directory) -> str:
+def _contents(records: Sequence[Record]) -> str:
     """The preset of a run of experiments; the applications, sizes and repetitions of a run of applications."""
-    apps = [r for r in directory.records if r.experiment == "app"]
+    apps = [r for r in records if r.experiment == "app"]
     if not apps:
-        names = sorted({r.experiment for r in directory.records})
-        preset = join_names(sorted({r.preset for r in directory.records}))
+        names = sorted({r.experiment for r in records})
+        preset = join_names(sorted({r.preset for r in records}))
         return f"{join_names(names) if len(names) < 7 else count(len(names), 'experiment')}, {preset}"
     names = sorted({application(r) for r in apps})
     sizes = sorted({v for r in apps if isinstance(v := r.factors.get("size"), int)})

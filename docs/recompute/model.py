@@ -51,17 +51,19 @@ def counts(directories: Sequence[Directory]) -> str:
     prefetched = [p for p in points if p.record.factors["strategy"] == "managed+prefetch"]
     explicit = [p for p in points if p.record.factors["strategy"] == "explicit"]
     peaks = [p for p in points if p.application not in WITH_LIBRARIES and p.recorded("peak_device_bytes")]
-    faults, copies = [_off(p, ["um_cpu_faults"]) for p in prefetched], [_off(p, COPIED) for p in explicit]
+    faulted, copies = [_off(p, ["um_cpu_faults"]) for p in prefetched], [_off(p, COPIED) for p in explicit]
     rows = [
-        ["CPU page faults of `managed+prefetch`", *_parts(faults, 0.005), "0.5 %"],
+        ["CPU page faults of `managed+prefetch`", *_parts(faulted, 0.005), "0.5 %"],
         ["bytes copied each way under `explicit`", *_parts(copies, 0.01), "1 %"],
         ["`peak_device_bytes`", *_parts([_peak_off(p) for p in peaks], 1.0), "one step"],
     ]
-    worst = {p.application: off for p, off in zip(prefetched, faults, strict=True) if off > 0.005}
-    worst |= {p.application: off for p, off in zip(explicit, copies, strict=True) if off > 0.01}
-    named = join_names([f"{name} ({_percent(off)})" for name, off in sorted(worst.items())])
     text = table(["counted", "applications", "exact", "nearly", "nearly: within"], rows)
-    return f"{text}\nFurther off: {named}.\n" if worst else text
+    far = [
+        f"{what}, {join_names(sorted(named))}"
+        for what, points, off, nearly in (("faults", prefetched, faulted, 0.005), ("bytes", explicit, copies, 0.01))
+        if (named := [f"{p.application} ({_percent(o)})" for p, o in zip(points, off, strict=True) if o > nearly])
+    ]
+    return f"{text}\nFurther off: {'; '.join(far)}.\n" if far else text
 
 
 def faults(directories: Sequence[Directory]) -> str:
