@@ -112,3 +112,11 @@ def test_a_file_that_has_changed_is_not_mixed_with_what_it_was(tmp_path: Path):
         done = call(*words, *(() if status == 0 else ("--resume",)), cwd=tmp_path)
         assert done.returncode == status
     assert "was predicted before its file changed for model:./mine.json" in done.stderr
+
+
+def test_what_is_not_modelled_says_so_on_the_terminal(tmp_path: Path):
+    done = call("run", "atomics", "--device", "model:gh200", "--out", tmp_path / "run")
+    assert done.returncode == 0
+    assert "Nothing was predicted: not modelled: no model covers what atomics measures (" in " ".join(
+        done.stdout.split()
+    )

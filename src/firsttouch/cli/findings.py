@@ -88,11 +88,11 @@ def _conditions(screen: FirstScreen) -> list[str]:
 
 def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) -> list[str]:
     """As much of every section as there is room for; where there is too little for all, of the first ones if `partly`,
-    and the names of the others. Sections whose points were all skipped are only in the report.
+    and the names of the others. Sections whose points were all skipped are only in the report, unless all of them were.
     """
     from firsttouch.text import first_few
 
-    shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)]
+    shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)] or list(answers)
     sections: list[list[str]] = []
     for cut in (_by_sentence, _by_finding):
         for most in range(MOST, 0, -1):

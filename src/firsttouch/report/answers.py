@@ -6,6 +6,7 @@ report is still written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
@@ -154,8 +155,10 @@ def _sections(
 def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
     good = measured(section.records)
     if not good:
-        reasons = {(r.status, r.reason) for r in section.records}
-        why = f": {reasons.pop()[1]}" if len(reasons) == 1 else ""
+        reasons, points = Counter((r.status, r.reason) for r in section.records), len(section.records)
+        ((_, reason), most), *_ = [*reasons.most_common(1), (("", ""), 0)]
+        which = f" ({most} of {points} points)" if len(reasons) > 1 else ""
+        why = f": {reason}{which}" if 2 * most > points else ""
         done = "predicted" if predicted_for(r.device for r in section.records) else "measured"
         return SectionAnswer(problem=f"Nothing was {done}{why}.")
     if experiment is None:
