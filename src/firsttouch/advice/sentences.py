@@ -28,7 +28,7 @@ from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
 from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
 from firsttouch.units import format_number, format_seconds, format_size, significant_digits
-from firsttouch.views.ranking import not_told_apart
+from firsttouch.views.ranking import not_told_apart, some
 from firsttouch.workload import patterns
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -207,7 +207,7 @@ def _none_faster(best: Record, rivals: Sequence[Record], than: Record) -> str:
     """That no strategy is clearly faster than one. Of predictions, the one that takes the least comes first."""
     if best.modelled is None:
         return f"no strategy is clearly faster than {strategy(than)}, which took {_time(than)}"
-    others = join_names([f"{strategy(r)} ({_time(r)})" for r in rivals])
+    others = some([f"{strategy(r)} ({_time(r)})" for r in sorted(rivals, key=median_of)])
     return f"no strategy is clearly the fastest: {strategy(best)} took {_time(best)}, not told apart from {others}"
 
 
