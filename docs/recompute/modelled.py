@@ -35,6 +35,7 @@ from firsttouch.units import format_number
 from firsttouch.validation.in_place import judged_in_place
 from firsttouch.validation.points import predicted
 from firsttouch.validation.results import ValidatedPlatform, ValidatedRow, error_summary
+from firsttouch.validation.targets import of_all_platforms
 from firsttouch.validation.validate import validated_platforms
 from records import table
 
@@ -168,24 +169,26 @@ def platforms(validated: Sequence[ValidatedPlatform]) -> str:
                 f"{platform.right} of {decided}" if decided else "",
             ]
         )
-    return table(
+    judged = table(
         [*head, "not predicted"],
         [[*r, str(len(p.entries("not predicted")))] for r, p in zip(rows, validated, strict=True)],
     )
+    return f"{judged}\n{textwrap.fill(of_all_platforms(validated).strip(), 120)}\n"
 
 
 def wrong(validated: Sequence[ValidatedPlatform]) -> str:
-    """All that is predicted wrong."""
+    """All that is predicted wrong, and why."""
     rows = []
     for platform in validated:
         for entry in platform.entries("wrong"):
             if isinstance(entry, ValidatedRow):
                 unit = "" if entry.unit == "ratio" else entry.unit
                 said = f"{published_value(entry)}; predicted {quantity(entry.predicted or 0, unit)}"
-                rows.append([f"`{platform.platform}`", f"`{entry.row.partition('/')[2]}`", said])
+                name = entry.row.partition("/")[2]
             else:
-                rows.append([f"`{platform.platform}`", f"`{entry.id}`", entry.why.partition(":")[0]])
-    return table(["platform", "row or claim", "published; or values that a claim compares"], rows)
+                name, said = entry.id, entry.why.partition(":")[0]
+            rows.append([f"`{platform.platform}`", f"`{name}`", said, entry.reason or "no reason is known"])
+    return table(["platform", "row or claim", "published; or values that a claim compares", "why"], rows)
 
 
 def in_place(validated: Sequence[ValidatedPlatform]) -> str:

@@ -81,6 +81,16 @@ def a_file(folder: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.usefixtures("predicted")
+def test_what_is_wrong_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "firsttouch.validation.validate.why_wrong", lambda: {"gh200": {"h2d-over-d2h": "Nobody asked."}}
+    )
+    assert "Why: Nobody asked." in call("validate", "gh200").stdout
+    (changed,) = validated("gh200@link.h2d=1GB/s")["platforms"]
+    assert not any(entry["reason"] for entry in (*changed["rows"], *changed["claims"]))
+
+
+@pytest.mark.usefixtures("predicted")
 def test_rows_and_claims_stand_beside_predictions_and_wrong_ones_first() -> None:
     (platform,) = validated("gh200")["platforms"]
     rows = {row["row"].rpartition(".")[0] + "." + row["row"].rpartition(".")[2]: row for row in platform["rows"]}

@@ -77,6 +77,8 @@ def _group(heading: str, entries: Sequence[ValidatedRow | ValidatedClaim], liste
     print_stdout(f"  {heading}{'' if listed else f': {len(entries)} (--all lists them)'}")
     for entry in entries if listed else ():
         _print(_line(entry), "    ")
+        if entry.reason:
+            _print(f"Why: {entry.reason}", "      ")
 
 
 def _line(entry: ValidatedRow | ValidatedClaim) -> str:

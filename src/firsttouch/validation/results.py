@@ -26,13 +26,14 @@ FAR_OFF = 1.5
 
 class ValidatedEntry(Struct, kw_only=True):
     """What is judged. application: whether it is about an application. why: what decides, or why there is no
-    prediction.
+    prediction. reason: why a prediction is wrong, as far as that is known.
     """
 
     role: RowRole
     outcome: ValidationOutcome
     application: bool = False
     why: str = ""
+    reason: str = ""
 
 
 class ValidatedRow(ValidatedEntry, kw_only=True):

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+
+import msgspec
 
 from firsttouch.errors import UsageError
 from firsttouch.model.platform import Platform, platform_names, platform_of
@@ -26,7 +30,10 @@ from firsttouch.validation.results import (
     ValidationOutcome,
 )
 from firsttouch.validation.rows_file import RowsFile
+from firsttouch.validation.targets import of_all_platforms
 
+FILE = files("firsttouch.validation") / "data" / "wrong.json"
+"""Why predictions are wrong, by platform and row or claim."""
 FREE = ("fitted", "assumed")
 """How values are known that nothing outside of the model determines."""
 GIVEN = ("stated", "measured")
@@ -87,6 +94,11 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
     roles |= {row: "fitted" for entry in entries for row in entry.rows if entry.how not in GIVEN}
     of_rows = [validated_row(each, points, roles) for each in rows]
     of_claims = [validated_claim(claim, points, roles) for claim in claims]
+    reasons = why_wrong().get(platform.name, {}) if not platform.changes else {}
+    named = [*((row.row, row) for row in of_rows), *((claim.id, claim) for claim in of_claims)]
+    for name, entry in named:
+        if entry.outcome == "wrong":
+            entry.reason = reasons.get(name, "")
     judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
     result = ValidatedPlatform(
         platform="@".join([platform.name, *platform.changes]),
@@ -106,6 +118,12 @@ def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Ite
     )
     result.sentences = [*_sentences(result)]
     return result
+
+
+@cache
+def why_wrong() -> Mapping[str, Mapping[str, str]]:
+    """Why predictions are wrong, by platform and row (PAPER/ID) or claim."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, str]])
 
 
 def _entries(platform: Platform) -> Iterator[ValueEntry]:
@@ -183,5 +201,5 @@ def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
     wrong = sum(len(platform.entries("wrong")) for platform in platforms)
     return (
         f"{count(len(platforms), 'platform')}: {number(len(rows))} published numbers and {number(len(claims))} claims "
-        f"are predicted, {wrong} of them wrong."
+        f"are predicted, {wrong} of them wrong.{of_all_platforms(platforms) if len(platforms) > 1 else ''}"
     )
