@@ -55,7 +55,7 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
         RESULTS / "h200-quick",
         tmp_path_factory.mktemp("predicted") / "run",
         experiments=("bandwidth", "migration"),
-        every=3,
+        every=9,
     )
 
 
