@@ -15,6 +15,7 @@ from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
 from firsttouch.experiment.base import Experiment
 from firsttouch.files import write_atomically, write_output
+from firsttouch.model.scope import NOT_MODELLED_ARE
 from firsttouch.report import redrawing
 from firsttouch.report.chapters import Chapter, chapters
 from firsttouch.report.draw import draw
@@ -43,7 +44,7 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
     known = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
     template = environment().from_string(packaged("page.html.j2"))
-    return template.render(chapters=parts, wrong=wrong, known=known, **assets())
+    return template.render(chapters=parts, wrong=wrong, known=known, not_modelled=NOT_MODELLED_ARE, **assets())
 
 
 def _draw(parts: Sequence[Chapter]) -> None:
