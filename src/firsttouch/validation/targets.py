@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from firsttouch.text import percent
+from firsttouch.units import format_number
 from firsttouch.validation.results import FAR_OFF, RowRole, ValidatedPlatform, error_summary
 
 FITTED_MEAN, MICRO_MEDIAN, MICRO_WITHIN = 1.1, 1.15, 0.9
@@ -33,7 +34,7 @@ def _sentences(validated: Collection[ValidatedPlatform]) -> Iterator[str]:
         )
     applications = error_summary(errors("held", True))
     if applications.worst is not None and applications.within is not None:
-        worst = f"{applications.worst:.3g} times, target {APPLICATIONS_WORST:g}"
+        worst = f"{format_number(applications.worst, 3)} times, target {APPLICATIONS_WORST:g}"
         yield (
             f"Held numbers of applications: {_part(applications.within, APPLICATIONS_WITHIN)} within {FAR_OFF}, the "
             f"worst off by {worst}{_missed(applications.worst > APPLICATIONS_WORST)}."
