@@ -11,9 +11,10 @@ from typing import Any
 
 from firsttouch.model.costs import Prices
 from firsttouch.model.managed import PageMoves
-from firsttouch.model.moving import Moving
+from firsttouch.model.moving import GPU_FAULTS, Moving
 from firsttouch.model.page_steps import CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
+from firsttouch.model.pricing import NEW_GPU_PAGES
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.records.schema import AllocatorInfo
 from firsttouch.workload.program import Access, Launch, Program
@@ -96,10 +97,10 @@ class Crowded(Moving):
             self.queued[use.buffer].add(*self._pages(use.buffer, use))
         new, moved = counts.new_gpu * self.page, counts.to_gpu * self.page
         if new:
-            self.terms.add(self.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.name), new)
+            self.terms.add(self.phase, NEW_GPU_PAGES, self.prices.gpu_touch(self.name), new)
         if moved:
             price = self.prices.gpu_fault(self.name, reads_only=not any(use.writes for use, _ in uses))
-            self.terms.add(self.phase, "faults of the GPU on pages that are on the CPU", price, moved)
+            self.terms.add(self.phase, GPU_FAULTS, price, moved)
 
     def _price_remote(self, uses: Sequence[tuple[steps.Use, Access]]) -> None:
         """Pages on the CPU that the GPU can access are used across the link."""
@@ -123,9 +124,7 @@ class Crowded(Moving):
             price = self.prices.moving_touch(self.name)
             self.terms.add(self.phase, f"first touch of {self.name} pages by the CPU", price, new)
         if moved:
-            price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
-            time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
-            self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
+            self.price_cpu_faults(moved)
 
     def _counted(self, launch: Launch, uses: Sequence[tuple[steps.Use, Access]]) -> Counts:
         """What uses do to pages. What leaves the GPU's memory for them is priced."""

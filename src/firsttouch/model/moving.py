@@ -8,7 +8,7 @@ from typing import Any
 
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
-from firsttouch.model.pricing import SMALLEST_PAGE, Pricing, missing_in_both
+from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
 from firsttouch.records.schema import AllocatorInfo
 from firsttouch.workload.program import SEQUENCE, Access, Launch, Program
 from firsttouch.workload.replay import Prepared
@@ -25,6 +25,7 @@ UNMEASURED_TURNS = (
     "longer, and with atomic updates by thread groups milliseconds each (firsttouch run exchange)"
 )
 TURNS = "turns of kernels and the CPU over small blocks"
+GPU_FAULTS = "faults of the GPU on pages that are on the CPU"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
 """Nanoseconds that a turn, and an atomic update in it, may take where they are not measured: as on H100s."""
 
@@ -101,8 +102,7 @@ class Moving(Pricing):
             if faults > 0:
                 price = self.prices.gpu_fault(self.name, reads_only=False)
                 time = isolated(self.name).times(faults)
-                what = "faults of the GPU on pages that are on the CPU"
-                self.terms.add("compute", what, price, block.nbytes * faults, time, faults)
+                self.terms.add("compute", GPU_FAULTS, price, block.nbytes * faults, time, faults)
 
     def _turns(self, turns: int, updates: int) -> tuple[Price, Time]:
         """The price of turns and their time, with so many updates by atomics in all of them."""
@@ -180,14 +180,18 @@ class Moving(Pricing):
         if moved > 0 and self._is_small(buffer):
             self.terms.counts["turns", buffer] += 1
         elif moved > 0:
-            price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
-            time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
-            self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
+            self.price_cpu_faults(moved)
         on_cpu.add(start, end)
         self.in_cpu[buffer].add(start, end)
         if step.writes or not self.read_mostly[buffer]:
             on_gpu.remove(start, end)
             copied.remove(start, end)
+
+    def price_cpu_faults(self, moved: int) -> None:
+        """Price the CPU's faults on so many bytes of pages that are on the GPU."""
+        price = self.prices.cpu_fault(self.name, each_page=self.phase == "readback")
+        time = price.of(moved).at_least(self.prices.isolated_fault(self.name))
+        self.terms.add(self.phase, "faults of the CPU on pages that are on the GPU", price, moved, time)
 
     def swap(self, first: int, second: int) -> None:
         super().swap(first, second)
@@ -212,7 +216,7 @@ class Moving(Pricing):
         if new:
             price = self.prices.gpu_touch(self.name, whole_blocks=bool(self.preferred[buffer]))
             time = price.of(new) if self.preferred[buffer] else self._side_by_side(price.of(new), new)
-            self.terms.add(self.phase, "first touch of new pages by the GPU", price, new, time)
+            self.terms.add(self.phase, NEW_GPU_PAGES, price, new, time)
         self.terms.counts["updates", buffer] += self.access.updates
         if moved and self._is_small(buffer):
             self.terms.counts["faults", buffer] += 1
@@ -222,7 +226,7 @@ class Moving(Pricing):
             )
             time = price.of(moved) if self.access.spread else self._side_by_side(price.of(moved), moved)
             time = time.at_least(self.prices.isolated_fault(self.name))
-            self.terms.add(self.phase, "faults of the GPU on pages that are on the CPU", price, moved, time)
+            self.terms.add(self.phase, GPU_FAULTS, price, moved, time)
         on_gpu.add(start, end)
         self.in_gpu[buffer].add(start, end)
         if duplicates:

@@ -25,6 +25,7 @@ COPY_IN = "copy in"
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
+NEW_GPU_PAGES = "first touch of new pages by the GPU"
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
 """What stands for the launch of steps that belong to none: they run on all threads."""

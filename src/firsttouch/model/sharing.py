@@ -11,7 +11,7 @@ from typing import Any
 from firsttouch.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.moving import Moving
-from firsttouch.model.pricing import SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
+from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import RANGE_BYTES, notifications
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
@@ -83,7 +83,7 @@ class OneMemoryPricing(InPlace):
             self.touch_host(step.buffer, step.start, step.end)
             return
         time = price.of(new).at_least(self._single_fault())
-        self.terms.add(self.phase, "first touch of new pages by the GPU", price, new, time)
+        self.terms.add(self.phase, NEW_GPU_PAGES, price, new, time)
         self.present[step.buffer].add(step.start, step.end)
 
     def _single_fault(self) -> Time:
@@ -185,9 +185,7 @@ class FirstTouchPricing(InPlace):
     def use_by_gpu(self, step: steps.Use) -> None:
         on_cpu, on_gpu, (start, end) = self.present[step.buffer], self.on_gpu[step.buffer], self._pages(step)
         if new := missing_in_both(on_cpu, on_gpu, start, end):
-            self.terms.add(
-                self.phase, "first touch of new pages by the GPU", self.prices.gpu_touch(self.strategy.allocator), new
-            )
+            self.terms.add(self.phase, NEW_GPU_PAGES, self.prices.gpu_touch(self.strategy.allocator), new)
         for first, last in on_cpu.missing(start, end):
             for gap_first, gap_last in on_gpu.missing(first, last):
                 fits = min(gap_last, gap_first + self._room())
