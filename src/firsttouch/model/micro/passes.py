@@ -12,7 +12,6 @@ from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
 from firsttouch.model.micro.loads import stream
-from firsttouch.model.moving import GPU_FAULTS
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
@@ -270,7 +269,7 @@ class _PassSum:
             asked.allocator, reads_only=not asked.updates, read_mostly=duplicates, touch=asked.touch
         )
         time = price.of(asked.nbytes).at_least(self.prices.isolated_fault(asked.allocator))
-        self.sum.add("passes", GPU_FAULTS, price, asked.nbytes, time)
+        self.sum.add("passes", "faults of the GPU on pages that are on the CPU", price, asked.nbytes, time)
         return time
 
     def _fault_price(self) -> Price | None:
