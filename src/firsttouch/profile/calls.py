@@ -1,0 +1,151 @@
+"""What a traced program asked of CUDA, in its order: the calls that journals of version 2 hold.
+
+Addresses are those of the process. Times are seconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.profile.cuda import CallSite, MemoryKind
+
+HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
+"""Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
+Move: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
+
+
+class Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """8 bytes of a launch's parameters that are an address in a block, or in the range of device addresses.
+
+    parameter: its place among them; offset: of the word within it, which is 0 for a plain pointer.
+    """
+
+    parameter: int
+    offset: int
+    address: int
+
+
+class Arguments(msgspec.Struct, frozen=True, gc=False):
+    """What launches of a kernel name. kernel: as the compiler mangled it. sizes_known: whether the driver told the
+    size of each parameter, so that structures by value were searched too; else 8 bytes of each were.
+    """
+
+    kernel: str
+    words: tuple[Word, ...] = ()
+    sizes_known: bool = False
+
+
+class CudaLaunch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A kernel was launched. correlation: by which `durations` has its time on the GPU; 0: unknown. captured: into a
+    graph, so that it did not run; graph: one of the launches of a graph. arguments: None if they are not known.
+    """
+
+    t: float
+    correlation: int
+    arguments: Arguments | None
+    site: CallSite = ()
+    captured: bool = False
+    graph: bool = False
+    cooperative: bool = False
+
+
+class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A copy, a fill, a prefetch or an advice was asked for.
+
+    source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is 1.
+    host: where the host side of a copy is. blocking: the call returned when the copy was done. sample: a hash of pages
+    of the source of a copy to the device, or of the target of a blocking copy back, after it; before: of that target
+    before the copy; None: not taken. advice: its number in the driver's terms; device: of a prefetch or advice, -1 the CPU.
+    """
+
+    t: float
+    correlation: int
+    what: Move
+    source: int
+    target: int
+    bytes: int
+    rows: int = 1
+    source_pitch: int = 0
+    target_pitch: int = 0
+    blocking: bool = False
+    host: HostPlace = "other"
+    thread: int = 0
+    stream: int = 0
+    sample: int | None = None
+    before: int | None = None
+    advice: int = 0
+    device: int = -1
+    captured: bool = False
+    site: CallSite = ()
+
+
+class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A copy to the device, or a structure in it, held addresses of blocks. target: where they are on the device."""
+
+    t: float
+    correlation: int
+    target: int
+    addresses: tuple[int, ...]
+
+
+class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends."""
+
+    t: float
+    correlation: int
+    address: int
+    bytes: int
+    begins: bool
+    kind: MemoryKind
+    device: int = 0
+    site: CallSite = ()
+    name: str = ""
+
+
+class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The program waited for the device. stack: the thread's stack pointer, below which no frame is alive."""
+
+    t: float
+    thread: int
+    what: Literal["stream", "event", "context", "copy"]
+    stack: int
+
+
+class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The program asked how much memory of the device is free. vendor: a library of the vendor did."""
+
+    t: float
+    free: int
+    total: int
+    site: CallSite = ()
+    vendor: bool = False
+
+
+class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the CPU wrote, and whether it read, of a host range between two moments (--host).
+
+    writes: pieces [start, end) of addresses, in whole pages. read: bytes that were read, of those the kernel tells; None: not known.
+    """
+
+    since: float
+    t: float
+    address: int
+    bytes: int
+    writes: tuple[tuple[int, int], ...]
+    read: int | None = None
+
+
+CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse
+
+
+class TracedCalls(msgspec.Struct):
+    """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
+    correlation, kernels and copies. incomplete: what is missing, in sentences.
+    """
+
+    pid: int
+    calls: list[CudaCall]
+    durations: dict[int, float] = {}
+    incomplete: tuple[str, ...] = ()
