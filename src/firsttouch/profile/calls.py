@@ -54,10 +54,11 @@ class CudaLaunch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A copy, a fill, a prefetch or an advice was asked for.
 
-    source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is 1.
-    host: where the host side of a copy is. blocking: the call returned when the copy was done. sample: a hash of pages
-    of the source of a copy to the device, or of the target of a blocking copy back, after it; before: of that target
-    before the copy; None: not taken. advice: its number in the driver's terms; device: of a prefetch or advice, -1 the CPU.
+    source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is
+    1. host: where the host side of a copy is. blocking: the call returned when the copy was done. sample: a hash of
+    pages of the source of a copy to the device, or of the target of a blocking copy back, after it; before: of that
+    target before the copy; None: not taken. advice: its number in the driver's terms; device: of a prefetch or an
+    advice, -1 for the CPU.
     """
 
     t: float
@@ -126,7 +127,7 @@ class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the CPU wrote, and whether it read, of a host range between two moments (--host).
 
-    writes: pieces [start, end) of addresses, in whole pages. read: bytes that were read, of those the kernel tells; None: not known.
+    writes: pieces [start, end) of addresses, in whole pages. read: bytes of pages that were read; None: not known.
     """
 
     since: float
