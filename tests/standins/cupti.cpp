@@ -173,10 +173,24 @@ void add_done(const Record& record) {
     if (is_full) deliver_done();
 }
 
+// What a thread is within: the number of its innermost call, 0 outside, and the kernel that its next call launches.
+thread_local std::uint32_t within = 0;
+thread_local const char* launched = nullptr;
+
 // Calls back at the enter and the exit of a function of the driver. Returns the number of the call.
 template <class Work>
-std::uint32_t call(std::uint32_t id, const char* name, Work&& work) {
-    CallData data{.site = entering, .function = name};
+std::uint32_t call(std::uint32_t id, const char* name, Work&& work, const void* parameters = nullptr,
+                   void* result = nullptr) {
+    static int context = 0;
+    std::uint64_t kept_until_exit = 0;
+    CallData data{.site = entering,
+                  .function = name,
+                  .parameters = parameters,
+                  .result = result,
+                  .symbol = std::exchange(launched, nullptr),
+                  .context = &context,
+                  .context_id = 1,
+                  .data = &kept_until_exit};
     bool is_called_back = false;
     {
         const std::scoped_lock lock(state.mutex);
@@ -184,7 +198,9 @@ std::uint32_t call(std::uint32_t id, const char* name, Work&& work) {
         is_called_back = state.callback != nullptr && state.called_back.contains({driver_calls, id});
     }
     if (is_called_back) state.callback(state.user, driver_calls, id, &data);
+    const std::uint32_t outer = std::exchange(within, data.correlation);
     work(data.correlation);
+    within = outer;
     data.site = leaving;
     if (is_called_back) state.callback(state.user, driver_calls, id, &data);
     return data.correlation;
@@ -290,6 +306,20 @@ ENTRY cuptiGetTimestamp(std::uint64_t* out) {
 // What a program does that plays the driver. Records are dated now and last a microsecond.
 #define PLAYED extern "C" __attribute__((visibility("default"))) void
 
+// A call of the driver with its parameters, a structure as cupti's generated_cuda_meta.h declares it. body does it and
+// returns the driver's result; what it records by the functions below has the number of this call. Returns the result.
+extern "C" __attribute__((visibility("default"))) int
+standin_call(std::uint32_t id, const char* function, const void* parameters, int (*body)(void*), void* user) {
+    int result = 0;
+    call(
+        id, function, [&](std::uint32_t) { result = body == nullptr ? 0 : body(user); }, parameters, &result);
+    return result;
+}
+// The next call of this thread launches this kernel, by its mangled name.
+PLAYED standin_launches(const char* kernel) { launched = kernel; }
+// The number of the call that this thread is within.
+extern "C" __attribute__((visibility("default"))) std::uint32_t standin_correlation() { return within; }
+
 PLAYED standin_init() {
     call(call_init, "cuInit", [](std::uint32_t) {});
 }
@@ -317,19 +347,21 @@ PLAYED standin_allocate(std::uint32_t id, int memory, std::uint64_t address, std
 }
 PLAYED standin_free(int memory, std::uint64_t address, std::uint64_t bytes) {
     MemoryRecord record{};
-    record.kind = memory_operations, record.operation = 2, record.memory = memory;
+    record.kind = memory_operations, record.operation = 2, record.memory = memory, record.correlation = within;
     record.address = address, record.bytes = bytes, record.timestamp = clock_now();
     add_done(record);
 }
 PLAYED standin_copy(std::uint8_t direction, std::uint64_t bytes) {
     CopyRecord record{};
     record.kind = copies, record.direction = direction, record.source = 1, record.target = 3;
+    record.correlation = within;
     record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
     add_done(record);
 }
 PLAYED standin_copy_between(std::uint32_t source, std::uint32_t target, std::uint64_t bytes) {
     PeerCopyRecord record{};
     record.kind = copies_between_devices, record.direction = 10, record.source = record.target = 3;
+    record.correlation = within;
     record.source_device = source, record.target_device = target;
     record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
     add_done(record);
@@ -337,12 +369,14 @@ PLAYED standin_copy_between(std::uint32_t source, std::uint32_t target, std::uin
 PLAYED standin_fill(std::uint64_t bytes) {
     FillRecord record{};
     record.kind = fills, record.memory = 3;
+    record.correlation = within;
     record.bytes = bytes, record.start = clock_now(), record.end = record.start + 1000;
     add_done(record);
 }
 PLAYED standin_kernel(const char* name, int is_complete) {
     KernelRecord record{};
     record.kind = concurrent_kernels, record.name = name, record.stream = 7;
+    record.correlation = within;
     record.start = clock_now(), record.end = is_complete != 0 ? record.start + 1000 : 0;
     add_done(record);
 }
