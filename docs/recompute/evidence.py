@@ -18,7 +18,6 @@ from statistics import geometric_mean, median
 
 import um_apps
 from firsttouch.cli.summary import show
-from firsttouch.outcomes import iterations
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.outcomes.placements import ranking
 from firsttouch.outcomes.report import summary as rows_of
@@ -104,12 +103,11 @@ def catalogue(directories: Sequence[Directory]) -> str:
                 min(r.started for r in records)[:10],
                 _contents(records),
                 f"{len(records)}" + (f", {events} with events" if events else ""),
-                str(status["ok"]),
                 str(status["skipped"]),
                 "; ".join(dict.fromkeys(bad)) or "none",
             ]
         )
-    return table(["records", "taken on", "what", "points", "ok", "skipped", "failed or wrong"], rows)
+    return table(["records", "taken on", "what", "points", "skipped", "failed or wrong"], rows)
 
 
 def _contents(records: Sequence[Record]) -> str:
@@ -155,21 +153,6 @@ def counted(directories: Sequence[Directory]) -> str:
             [where, counters, exact(counted_bytes), exact(expected), f"{100 * (counted_bytes / expected - 1):+.3f} %"]
         )
     return table(["point", "counters", "counted", "arrays", "difference"], rows)
-
-
-def by_iteration(directories: Sequence[Directory]) -> str:
-    """What the vendor's profiler counted in the first and in the last iteration of applications."""
-    rows = []
-    names = ("hw_l2", "hw_device_read", "hw_device_write", "hw_pcie_read", "um_h2d")
-    for r in (r for d in directories for r in derive(d.records) if "hw_iterations" in r.counters):
-        of_point = iterations.rows(r)
-        for line in (of_point[0], of_point[-1]):
-            sizes = [exact(line[f"{name}_bytes"]) if f"{name}_bytes" in line else "" for name in names]
-            time = quantity(line["ms"], "ms")
-            rows.append([r.text("app"), f"`{r.text('strategy')}`", exact(line["iteration"]), time, *sizes])
-    tiers = ["L1-L2", "memory, read", "memory, written", "PCIe, read", "moved to the device"]
-    head = ["application", "strategy", "iteration", "time", *tiers]
-    return table(head, rows)
 
 
 def first_touches(directories: Sequence[Directory]) -> str:
@@ -398,18 +381,6 @@ def memory(directories: Sequence[Directory]) -> str:
     )
 
 
-def kernels(directories: Sequence[Directory]) -> str:
-    """The kernel time of each application under explicit, and relative to that under the managed strategies."""
-    base, spread = (over(directories, "explicit", f"kernel{end}_ms") for end in ("", "_sd"))
-    others = {s: over(directories, s, "kernel_ms") for s in (EXPLICIT[1], *MANAGED)}
-    rows = []
-    for key, ms in base.items():
-        cells = [f"{times[key] / ms:.2f}" if key in times else "" for times in others.values()]
-        rows.append([_name(key), f"{quantity(ms, 'ms')} ({quantity(spread[key], 'ms')})", *cells])
-    head = ["kernels of", "`explicit` (standard deviation)", *[f"`{s}`" for s in others]]
-    return table(head, sorted(rows))
-
-
 def summary(directories: Sequence[Directory]) -> str:
     """What `firsttouch app` prints of one application."""
     of_lud = {d: [r for r in d.records if application(r) == "lud"] for d in directories}
@@ -525,16 +496,13 @@ TEXTS: Mapping[str, Text] = {
     "advice-elsewhere": advice_elsewhere,
     "catalogue": catalogue,
     "counted": counted,
-    "by-iteration": by_iteration,
     "first-touches": first_touches,
     "sharing": sharing,
     "in-place": in_place,
     "means": of_each_once(means),
     "findings": of_each_once(findings),
-    "kernels": of_each_once(kernels),
     "memory": of_each_once(memory),
     "placements": placements,
     "summary": summary,
     "um-apps": um_apps.gpu_times,
-    "um-apps-seen": um_apps.seen,
 }

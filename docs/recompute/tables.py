@@ -455,17 +455,6 @@ TABLES: Mapping[str, Table] = {
         },
         plain(pages(16, 32, 64, 128, 1024, 2048, 4096, 8192), number("translated_ns")),
     ),
-    "tlb-strides": Table(
-        "tlb",
-        "device=cpu agent=cpu method=chase",
-        "allocator, stride",
-        {
-            f"`{name}`, {stride}": f"allocator={name} stride={stride.replace(' ', '')}"
-            for name in ("malloc", "malloc-thp")
-            for stride in ("4 KiB", "64 KiB", "2 MiB")
-        },
-        plain(pages(64, 96, 128, 512, 1024, 2048, 4096), number("translated_ns")),
-    ),
     "tlb-gpu": Table(
         "tlb",
         "device=cuda:0 agent=gpu allocator=device method=chase",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from firsttouch.events.unseen import unseen
 from firsttouch.outcomes.derive import derive, is_events_run, strategy
 from firsttouch.records.schema import Record
 from records import Directory, digits, number_of, table
@@ -51,15 +50,3 @@ def gpu_times(directories: Sequence[Directory]) -> str:
         return "" if ours is None else f"{digits(ours)}" + (f" ({digits(theirs[i])})" if theirs else "")
 
     return _rows(directories, cell, STRATEGIES)
-
-
-def seen(directories: Sequence[Directory]) -> str:
-    def cell(record: Record, _: int, __: str) -> str:
-        ways = ("h2d", "d2h")
-        if any(f"um_{way}_bytes" not in record.counters for way in ways):
-            return "no events"
-        known = [(number_of(record, f"um_least_{way}_bytes") or 0) > 0 for way in ways]
-        shares = [f"{100 - 100 * unseen(record, way):.0f} %" for way in ways]
-        return ", ".join(share if is_known else "?" for share, is_known in zip(shares, known, strict=True))
-
-    return _rows(directories, cell, STRATEGIES[1:])
