@@ -16,7 +16,7 @@ HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered
 Move: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
 
 
-class Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """8 bytes of a launch's parameters that are an address in a block, or in the range of device addresses.
 
     parameter: its place among them; offset: of the word within it, which is 0 for a plain pointer.
@@ -33,7 +33,7 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
     """
 
     kernel: str
-    words: tuple[Word, ...] = ()
+    words: tuple[ArgumentWord, ...] = ()
     sizes_known: bool = False
 
 
