@@ -16,7 +16,10 @@ from firsttouch.workload.program import (
     Block,
     Item,
     Launch,
+    Move,
+    Obtained,
     Program,
+    Renew,
     Repeat,
     Swap,
     append_body,
@@ -128,12 +131,47 @@ def test_every_application_is_stored_and_read_again() -> None:
     for name, app in all_apps().items():
         program = program_of(app, app.sizes["tiny"])
         assert decode(encode(program), name) == program
+        accesses = {
+            (a.certainty, a.certain_bytes - a.nbytes)
+            for item in unfolded((*program.initialise, *program.compute))
+            if isinstance(item, Launch)
+            for a in item.accesses
+        }
+        assert accesses == {("exact", 0)}
         assert [block.name for block in program.blocks] == [spec.name for spec in app.buffers()]
+
+
+def test_what_a_trace_adds_is_stored_and_read_again() -> None:
+    assumed = Access(0, 0, 4096, reads=True, writes=True, certainty="assumed", least=64)
+    items = (
+        Move("h2d", 0, 0, 4096, 1024, pinned=True, new=4096, seconds=1e-6),
+        Launch("gpu", (assumed,), kernel="k", seconds=1e-3),
+        Renew(0),
+    )
+    blocks = (msgspec.structs.replace(BLOCKS[0], times=2),)
+    program = Program("traced", blocks, compute=items, obtained=(Obtained(4096, 2, pinned=True),))
+    assert decode(encode(program), "traced") == program
+
+
+def test_a_block_that_is_obtained_again_has_lost_its_contents() -> None:
+    """So a read copies nothing, where the first one copied all."""
+    write = Launch("cpu", (Access(0, 0, 4096, reads=False, writes=True),))
+    read = Launch("gpu", (Access(0, 0, 4096, reads=True, writes=False),))
+    again = Launch("gpu", (Access(0, 0, 4096, reads=False, writes=True),))
+    program = Program("renewed", BLOCKS[:1], (write,), (read, Renew(0), again, write, read))
+    replay = Copied(program)
+    replay.run()
+    assert replay.bytes == 2 * 4096
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
+        ({"compute": [{"type": "renew", "block": 2}]}, "there is no block 2"),
+        (
+            {"compute": [{"type": "move", "way": "h2d", "block": 0, "start": 0, "end": 5000, "nbytes": 1}]},
+            "are outside",
+        ),
         ({"compute": [{"type": "launch", "agent": "gpu", "accesses": [[]]}]}, "is not a program of schema"),
         ({"schema": "firsttouch-program/9"}, "is not a program of schema"),
         ({"extra": 1}, "is not a program of schema"),

@@ -133,6 +133,10 @@ class Pricing(Replay):
             pages[first], pages[second] = pages[second], pages[first]
         self.places[first], self.places[second] = self.places[second], self.places[first]
 
+    def forget(self, buffer: int) -> None:
+        for pages in self.page_maps:
+            pages[buffer].clear()
+
     def state(self) -> Hashable:
         return (*self.places, *(tuple(map(tuple, pages)) for pages in self.page_maps))
 

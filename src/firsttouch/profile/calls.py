@@ -13,7 +13,7 @@ from firsttouch.profile.cuda import CallSite, MemoryKind
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
-Move: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
+MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,7 +63,7 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     t: float
     correlation: int
-    what: Move
+    what: MoveKind
     source: int
     target: int
     bytes: int

@@ -1,5 +1,7 @@
 """A program's use of memory as data: its buffers, and the launches of both agents in order, with repeats folded.
 
+Of a traced program (traced.py), some accesses are assumed, and its copies and allocations are kept as it does them.
+
 A program says nothing about strategies or devices. It is stored as JSON (`encode`, `decode`) of the schema SCHEMA.
 """
 
@@ -20,6 +22,9 @@ RANDOM = "random"
 """The spread of an access that takes all bytes in no order."""
 SEQUENCE = "sequence"
 """The kernel of a launch that stands for some of a sequence, which use other parts of arrays than the rest."""
+Certainty: TypeAlias = Literal["exact", "assumed"]
+"""How an access is known: recorded, or named by an argument and otherwise not seen."""
+CopiedWay: TypeAlias = Literal["h2d", "d2h", "d2d", "fill"]
 LONGEST_BODY = 64
 """The most items of a repeat that is found without being told that a loop begins."""
 
@@ -29,7 +34,10 @@ class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Block(_Item, frozen=True):
-    """A buffer, as an application declares it (workspace/declarations.py)."""
+    """A buffer, as an application declares it (workspace/declarations.py).
+
+    times: how often the program obtains it; each time but the first is a Renew among the items.
+    """
 
     name: str
     nbytes: int
@@ -40,6 +48,7 @@ class Block(_Item, frozen=True):
     advice: tuple[str, ...] | None = None
     file: bool = False
     copies: ArraySides = "both"
+    times: int = 1
 
     @classmethod
     def of(cls, d: Declaration) -> Block:
@@ -69,7 +78,8 @@ class Access(_Item, frozen=True):
     passes: how often the bytes are used. spread: only a few bytes in each stretch are, in the words of the experiment
     migration; passes is then the part that is used. updates: of a word by atomics, of
     which each thread group of the kernel makes one. rows: in so many equal parts, of each of which every thread of the
-    CPU takes its share; one where an item is in one place.
+    CPU takes its share; one where an item is in one place. certainty: `assumed` if the range is not recorded, or
+    whether it is read and written is not. least: bytes that are certainly used; None: all.
     """
 
     block: int
@@ -81,6 +91,17 @@ class Access(_Item, frozen=True):
     spread: str = ""
     updates: int = 0
     rows: int = 1
+    certainty: Certainty = "exact"
+    least: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return self.end - self.start
+
+    @property
+    def certain_bytes(self) -> int:
+        """The bytes that are certainly used."""
+        return self.nbytes if self.least is None else min(self.least, self.nbytes)
 
 
 class Launch(_Item, frozen=True, tag="launch"):
@@ -88,7 +109,7 @@ class Launch(_Item, frozen=True, tag="launch"):
 
     by: a parallel kernel (or a library call), single-threaded numpy code, or a copy of a file. threads: of the kernel
     in all; 0 if unknown. at_once: the CPU runs it while kernels use the same bytes. items: that the CPU's threads
-    share; 0 if unknown.
+    share; 0 if unknown. seconds: on the GPU, the mean of like launches where it was traced; None: not measured.
     """
 
     agent: Agent
@@ -98,6 +119,40 @@ class Launch(_Item, frozen=True, tag="launch"):
     threads: int = 0
     at_once: bool = False
     items: int = 0
+    seconds: float | None = None
+
+
+class Move(_Item, frozen=True, tag="move"):
+    """A copy, or a fill of memory, as a traced program does it itself. Under a strategy it does not happen: what it
+    means is said by the launches beside it.
+
+    start, end: where it is in the block; nbytes: without what lies between its rows. pinned: the host's side is
+    page-locked. new: bytes of pages of the host that are touched for it first, by the CPU before a copy to the device,
+    by the copy itself on the way back. seconds: on the GPU, the mean of like copies; None: not measured.
+    """
+
+    way: CopiedWay
+    block: int
+    start: int
+    end: int
+    nbytes: int
+    pinned: bool = False
+    new: int = 0
+    seconds: float | None = None
+
+
+class Renew(_Item, frozen=True, tag="renew"):
+    """A block is given back and obtained again, without what it held."""
+
+    block: int
+
+
+class Obtained(_Item, frozen=True):
+    """Memory that a traced program obtains itself, and how often. pinned: of the host; else of the device."""
+
+    nbytes: int
+    times: int = 1
+    pinned: bool = False
 
 
 class Swap(_Item, frozen=True, tag="swap"):
@@ -124,13 +179,13 @@ class Repeat(_Item, frozen=True, tag="repeat"):
     body: tuple[Item, ...]
 
 
-Item: TypeAlias = Launch | Swap | AwaitAll | LoopMark | Repeat
+Item: TypeAlias = Launch | Swap | AwaitAll | LoopMark | Move | Renew | Repeat
 
 
 class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """title: its name and size. initialise, compute: what happens in these phases. assumptions: what is not exact, in
     sentences. tiled: whether it can work on parts of its data that fit on the device. rounds: how many are assumed of
-    each loop that ends when data say so; 0: no loop does.
+    each loop that ends when data say so; 0: no loop does. obtained: what a traced program allocates itself.
     """
 
     title: str
@@ -140,6 +195,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assumptions: tuple[str, ...] = ()
     tiled: bool = False
     rounds: int = 0
+    obtained: tuple[Obtained, ...] = ()
     schema: Literal["firsttouch-program/1"] = SCHEMA
 
     @property
@@ -233,11 +289,13 @@ def _check(blocks: Sequence[Block], items: Sequence[Item], source: str) -> None:
                 raise UsageError(f"{source}: a repeat has a count of {item.count}")
             _check(blocks, item.body, source)
             continue
-        named = (item.first, item.second) if isinstance(item, Swap) else ()
-        accesses = item.accesses if isinstance(item, Launch) else ()
-        for number in (*named, *(a.block for a in accesses)):
+        named = (
+            (item.first, item.second) if isinstance(item, Swap) else (item.block,) if isinstance(item, Renew) else ()
+        )
+        ranges = item.accesses if isinstance(item, Launch) else (item,) if isinstance(item, Move) else ()
+        for number in (*named, *(a.block for a in ranges)):
             if not 0 <= number < len(blocks):
                 raise UsageError(f"{source}: there is no block {number}; there are {len(blocks)}")
-        for a in accesses:
+        for a in ranges:
             if not 0 <= a.start <= a.end <= blocks[a.block].nbytes:
                 raise UsageError(f"{source}: bytes {a.start} to {a.end} are outside block {blocks[a.block].name}")

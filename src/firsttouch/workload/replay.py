@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeAlias
 
-from firsttouch.workload.program import Access, AwaitAll, Launch, LoopMark, Program, Repeat, Swap
+from firsttouch.workload.program import Access, AwaitAll, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
 from firsttouch.workload.program import Item as ProgramItem
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.steps import Step, Use
@@ -73,6 +73,13 @@ class Replay:
                 self._played(self.ledger.wait())
             elif isinstance(item, LoopMark):
                 self.mark(item)
+            elif isinstance(item, Renew):
+                freed, obtained = self.ledger.renew(item.block)
+                self._played(freed)
+                self.forget(item.block)
+                self._played(obtained)
+            elif isinstance(item, Move):
+                self.move(item)
 
     def _repeat(self, repeat: Repeat) -> None:
         """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
@@ -138,6 +145,12 @@ class Replay:
 
     def swap(self, first: int, second: int) -> None:
         """Two buffers exchanged their memory."""
+
+    def forget(self, buffer: int) -> None:
+        """The memory of a buffer was given back; it is obtained again next."""
+
+    def move(self, move: Move) -> None:
+        """A traced program copies as it does itself, which no strategy does."""
 
     def state(self) -> Hashable:
         """What the meaning of later steps depends on."""

@@ -155,7 +155,11 @@ class Ledger:
         contents = self._placed(buffer, declared, declared.nbytes if device_bytes is None else device_bytes)
         self.declared.append(declared)
         self.contents.append(contents)
-        steps: list[Step] = [*contents.blocks]
+        return [*contents.blocks, *self._at_allocation(buffer)]
+
+    def _at_allocation(self, buffer: int) -> list[Step]:
+        """What follows the allocation of a buffer."""
+        steps, declared, contents = list[Step](), self.declared[buffer], self.contents[buffer]
         if contents.shared and contents.place != "exchange":
             steps += [Advise(buffer, hint) for hint in self._guidance(buffer).at_allocation]
             if self.strategy.prefault:
@@ -225,6 +229,17 @@ class Ledger:
         self.declared.clear()
         self.contents.clear()
         return steps
+
+    def renew(self, buffer: int) -> tuple[list[Step], list[Step]]:
+        """The steps that return the memory of a buffer, and those that obtain it again. Its contents are lost."""
+        freed, contents = list[Step](), self.contents[buffer]
+        if contents in self._busy:
+            self._wait(freed)
+        self._unmap(freed, buffer)
+        freed += [Free(buffer, *block[1:]) for block in contents.blocks]
+        for valid in contents.valid.values():
+            valid.clear()
+        return freed, [*contents.blocks, *self._at_allocation(buffer)]
 
     def release(self, first: int) -> list[Step]:
         """Return the memory of a buffer and of all that were added after it, and forget them."""
