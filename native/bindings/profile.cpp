@@ -38,6 +38,8 @@ constexpr const char* letter<inject::u32> = "I";
 template <>
 constexpr const char* letter<inject::u64> = "Q";
 template <>
+constexpr const char* letter<inject::i32> = "i";
+template <>
 constexpr const char* letter<inject::i64> = "q";
 template <>
 constexpr const char* letter<inject::Kind> = "H";
@@ -47,7 +49,7 @@ constexpr const char* letter<inject::Magic> = "8s";
 nb::dict journal_layout(std::uint32_t of_version) {
     using namespace inject;
     if (of_version < 1 || of_version > journal_version)
-        throw nb::value_error((std::to_string(journal_version) + " is read").c_str());
+        throw nb::value_error(("versions up to " + std::to_string(journal_version) + " are read").c_str());
     nb::dict layout;
     const char* structure_name = nullptr;
     int kind_number = 0;
@@ -61,7 +63,8 @@ nb::dict journal_layout(std::uint32_t of_version) {
 #define PART(name, structure, version) begin(#name, 0, version);
 #define FIELD(type, name, version)                                                                                     \
     if (version <= of_version) format += letter<type>, fields.append(#name);
-#define UNUSED(bytes) format += #bytes "x";
+#define UNUSED(bytes, version)                                                                                         \
+    if (version <= of_version) format += #bytes "x";
 #define END(structure)                                                                                                 \
     if (is_known) layout[structure_name] = nb::make_tuple(kind_number, format, nb::tuple(fields));
 #include "profile/inject/records.def"

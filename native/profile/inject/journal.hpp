@@ -24,10 +24,11 @@ using u8 = std::uint8_t;
 using u16 = std::uint16_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
+using i32 = std::int32_t;
 using i64 = std::int64_t;
 using Magic = std::array<char, 8>;
 
-inline constexpr u32 journal_version = 1;
+inline constexpr u32 journal_version = 2;
 
 enum class Kind : u16 {
     padding = 0,  // the rest of a chunk
@@ -38,7 +39,7 @@ enum class Kind : u16 {
 #define RECORD(kind, number, structure, version) struct structure {
 #define PART(name, structure, version) struct structure {
 #define FIELD(type, name, version) type name;
-#define UNUSED(bytes) u8 unused[bytes];
+#define UNUSED(bytes, version) u8 unused[bytes];
 #define END(structure)                                                                                                 \
     }                                                                                                                  \
     ;
@@ -48,7 +49,7 @@ enum class Kind : u16 {
 #define RECORD(kind, number, structure, version) static_assert(sizeof(structure) == 0
 #define PART(name, structure, version) static_assert(sizeof(structure) == 0
 #define FIELD(type, name, version) +sizeof(type)
-#define UNUSED(bytes) +bytes
+#define UNUSED(bytes, version) +bytes
 #define END(structure) );
 #include "profile/inject/records.def"
 
