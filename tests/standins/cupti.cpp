@@ -386,3 +386,27 @@ PLAYED standin_move(int counter, std::uint64_t address, std::uint64_t value, std
     record.prefix.end = time + 1000;
     add_done(record.prefix);
 }
+
+// What a call of standin_call did, with the details that the functions above leave out.
+PLAYED standin_memory(int operation, int memory, std::uint64_t address, std::uint64_t bytes, const char* name) {
+    MemoryRecord record{};
+    record.kind = memory_operations, record.operation = operation, record.memory = memory;
+    record.correlation = within, record.name = name;
+    record.address = address, record.bytes = bytes, record.timestamp = clock_now();
+    add_done(record);
+}
+PLAYED standin_copied(int direction, int source, int target, std::uint64_t bytes, std::uint32_t stream) {
+    CopyRecord record{};
+    record.kind = copies, record.direction = static_cast<std::uint8_t>(direction);
+    record.source = static_cast<std::uint8_t>(source), record.target = static_cast<std::uint8_t>(target);
+    record.bytes = bytes, record.stream = stream, record.correlation = within;
+    record.start = clock_now(), record.end = record.start + 1000;
+    add_done(record);
+}
+PLAYED standin_ran(const char* name, const std::uint32_t* grid, const std::uint32_t* block, std::uint32_t stream) {
+    KernelRecord record{};
+    record.kind = concurrent_kernels, record.name = name, record.stream = stream, record.correlation = within;
+    std::copy_n(grid, 3, record.grid), std::copy_n(block, 3, record.block);
+    record.start = clock_now(), record.end = record.start + 1000;
+    add_done(record);
+}

@@ -1,0 +1,18 @@
+"""The stand-ins for the CUDA runtime and its driver: what a program does on them is in the journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.port.played import FIXTURES, PlayedCuda
+from tests.profile.injected import only_journal
+
+
+def test_a_program_runs_and_is_recorded(cuda: PlayedCuda, tmp_path: Path) -> None:
+    journal = only_journal(cuda.trace(FIXTURES / "vector_add.c", tmp_path))
+    mebibyte = 1 << 20
+    copies = [(copy.direction, copy.bytes) for copy in journal.copies]
+    assert copies == [("h2d", mebibyte), ("h2d", mebibyte), ("d2h", mebibyte)]
+    assert [kernel.name for kernel in journal.kernels] == ["_Z3addPKfS0_Pfi"]
+    blocks = [(block.kind, block.bytes) for block in journal.allocations]
+    assert blocks == [("device", mebibyte)] * 3

@@ -1,0 +1,433 @@
+// The driver's calls. The environment's STANDIN is the path of the stand-in for CUPTI, through which they are played;
+// without it nothing is called back. CUDA_INJECTION64_PATH is loaded first, as the driver does. Other variables:
+//   STANDIN_CUDA_MEMORY     bytes of the device's memory; 64 GiB by default
+//   STANDIN_CUDA_FUNCTIONS  1: launches carry functions instead of kernels, so that cuFuncGetParamInfo takes them
+#include "cuda_driver.hpp"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "cuda_code.hpp"
+#include "driver_parameters.hpp"
+
+namespace played {
+namespace {
+
+constexpr std::size_t granule = 512, arena = 2 << 20;  // small blocks are parts of larger ones
+
+struct Functions {
+    void (*init)() = nullptr;
+    int (*call)(std::uint32_t, const char*, const void*, int (*)(void*), void*) = nullptr;
+    void (*launches)(const char*) = nullptr;
+    void (*memory)(int, int, std::uint64_t, std::uint64_t, const char*) = nullptr;
+    void (*copied)(int, int, int, std::uint64_t, std::uint32_t) = nullptr;
+    void (*fill)(std::uint64_t) = nullptr;
+    void (*ran)(const char*, const std::uint32_t*, const std::uint32_t*, std::uint32_t) = nullptr;
+};
+
+struct Block {
+    std::size_t bytes;
+    Memory memory;
+};
+struct Symbol {
+    const char* name;
+    std::size_t bytes;
+    Address* address;
+    bool is_managed;
+};
+
+struct State {
+    std::mutex mutex;
+    Functions cupti;
+    std::map<Address, Block> blocks;
+    std::multimap<std::size_t, Address> free_parts;
+    Address part = 0, parts_end = 0;
+    std::size_t used = 0;
+    std::vector<const void*> code;  // not loaded yet
+    std::vector<Symbol> symbols;
+    std::atomic<bool> has_code{false};
+    std::deque<Kernel> kernels;
+    std::map<std::string, std::vector<Parameter>> parameters;  // of kernels in code
+};
+State& state() {
+    static State& instance = *new State;  // programs free memory while they exit
+    return instance;
+}
+
+std::size_t total_memory() {
+    const char* const text = std::getenv("STANDIN_CUDA_MEMORY");
+    return text == nullptr ? std::size_t{64} << 30 : std::stoull(text);
+}
+
+void* needed(void* library, const char* name) {
+    void* const address = library == nullptr ? nullptr : dlsym(library, name);
+    if (address == nullptr) std::fprintf(stderr, "the stand-in for CUDA: %s\n", dlerror()), std::exit(99);
+    return address;
+}
+
+// As the driver does it within cuInit.
+void connect() {
+    if (const char* const path = std::getenv("STANDIN"); path != nullptr && *path != '\0') {
+        void* const library = dlopen(path, RTLD_NOW);
+        Functions& cupti = state().cupti;
+        const auto find = [library](auto& function, const char* name) {
+            function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(needed(library, name));
+        };
+        find(cupti.init, "standin_init"), find(cupti.call, "standin_call"), find(cupti.launches, "standin_launches");
+        find(cupti.memory, "standin_memory"), find(cupti.copied, "standin_copied"), find(cupti.fill, "standin_fill");
+        find(cupti.ran, "standin_ran");
+    }
+    if (const char* const path = std::getenv("CUDA_INJECTION64_PATH"); path != nullptr && *path != '\0')
+        if (void* const library = dlopen(path, RTLD_NOW); library != nullptr)
+            reinterpret_cast<int (*)()>(needed(library, "InitializeInjection"))();
+    if (state().cupti.init != nullptr) state().cupti.init();
+}
+
+template <class Parameters, class Work>
+int call(std::uint32_t id, const char* name, const Parameters& parameters, Work work) {
+    if (state().cupti.call == nullptr) return work();
+    const auto body = [](void* user) -> int { return (*static_cast<Work*>(user))(); };
+    return state().cupti.call(id, name, &parameters, body, &work);
+}
+
+std::uint32_t number(const Stream* stream) {  // 7 is CUPTI's number of the default stream
+    return stream == nullptr ? 7 : 8 + static_cast<std::uint32_t>(reinterpret_cast<Address>(stream) / 16 % 1'000'000);
+}
+
+Address map_pages(std::size_t bytes) {
+    void* const address =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return address == MAP_FAILED ? 0 : reinterpret_cast<Address>(address);
+}
+
+// Device addresses are used anew as soon as a block of the same size needs them.
+Address take(std::size_t bytes) {
+    State& s = state();
+    if (const auto kept = s.free_parts.find(bytes); kept != s.free_parts.end()) {
+        const Address address = kept->second;
+        s.free_parts.erase(kept);
+        return address;
+    }
+    if (bytes >= arena / 2) return map_pages(bytes);
+    if (s.parts_end - s.part < bytes) s.part = map_pages(arena), s.parts_end = s.part == 0 ? 0 : s.part + arena;
+    return s.part == 0 ? 0 : std::exchange(s.part, s.part + bytes);
+}
+
+int begin(Address* out, std::size_t bytes, Memory memory, const char* name = nullptr) {
+    const std::size_t whole = (std::max<std::size_t>(bytes, 1) + granule - 1) / granule * granule;
+    {
+        State& s = state();
+        const std::scoped_lock lock(s.mutex);
+        if (memory == device && s.used + whole > total_memory()) return out_of_memory;
+        *out = memory == device || memory == device_static ? take(whole) : map_pages(whole);
+        if (*out == 0) return out_of_memory;
+        if (memory == device) s.used += whole;
+        s.blocks[*out] = {bytes, memory};
+    }
+    if (state().cupti.memory != nullptr) state().cupti.memory(1, memory, *out, bytes, name);
+    return success;
+}
+
+int end(Address address) {
+    Block block{};
+    {
+        State& s = state();
+        const std::scoped_lock lock(s.mutex);
+        const auto found = s.blocks.find(address);
+        if (found == s.blocks.end()) return address == 0 ? success : invalid_value;
+        block = found->second;
+        s.blocks.erase(found);
+        const std::size_t whole = (std::max<std::size_t>(block.bytes, 1) + granule - 1) / granule * granule;
+        if (block.memory == device) s.used -= whole, s.free_parts.emplace(whole, address);
+        if (block.memory == managed || block.memory == pinned) munmap(reinterpret_cast<void*>(address), whole);
+    }
+    if (state().cupti.memory != nullptr) state().cupti.memory(2, block.memory, address, block.bytes, nullptr);
+    return success;
+}
+
+int load(const void* code, const std::vector<Symbol>& symbols) {
+    Handle library = nullptr;
+    const cuLibraryLoadData_params parameters{&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0};
+    return call(678, "cuLibraryLoadData", parameters, [&] {
+        library = &state();
+        for (const Symbol& symbol : symbols)
+            begin(symbol.address, symbol.bytes, symbol.is_managed ? managed_static : device_static, symbol.name);
+        return success;
+    });
+}
+
+void load_code() {
+    std::vector<const void*> code;
+    std::vector<Symbol> symbols;
+    {
+        const std::scoped_lock lock(state().mutex);
+        code.swap(state().code), symbols.swap(state().symbols);
+        state().has_code = false;
+    }
+    if (code.empty() && !symbols.empty()) code.push_back(nullptr);
+    for (std::size_t i = 0; i < code.size(); ++i) load(code[i], i + 1 == code.size() ? symbols : std::vector<Symbol>());
+}
+
+void record(const Copy& copy, std::size_t bytes) {
+    if (state().cupti.copied == nullptr) return;
+    state().cupti.copied(copy.direction, memory_at(copy.source), memory_at(copy.target), bytes, number(copy.stream));
+}
+
+int move_bytes(const Copy& copy) {
+    std::memmove(reinterpret_cast<void*>(copy.target), reinterpret_cast<const void*>(copy.source), copy.bytes);
+    record(copy, copy.bytes);
+    return success;
+}
+
+Side2D side(Address address, std::size_t pitch, bool is_host) {
+    if (is_host) return {0, 0, 1, reinterpret_cast<void*>(address), 0, nullptr, pitch};
+    return {0, 0, 2, nullptr, address, nullptr, pitch};
+}
+
+}  // namespace
+
+int initialise() {
+    static std::atomic<bool> is_connected{false};
+    if (!is_connected.exchange(true)) connect();
+    if (state().has_code) load_code();
+    return success;
+}
+
+int allocate(Address* address, std::size_t bytes) {
+    Device out = 0;
+    const cuMemAlloc_v2_params parameters{&out, bytes};
+    const int result = call(243, "cuMemAlloc_v2", parameters, [&] {
+        const int code = begin(address, bytes, device);
+        out = *address;
+        return code;
+    });
+    return result;
+}
+int allocate_pitched(Address* address, std::size_t* pitch, std::size_t width, std::size_t height) {
+    Device out = 0;
+    const cuMemAllocPitch_v2_params parameters{&out, pitch, width, height, 4};
+    return call(244, "cuMemAllocPitch_v2", parameters, [&] {
+        *pitch = (width + granule - 1) / granule * granule;
+        const int code = begin(address, *pitch * height, device);
+        out = *address;
+        return code;
+    });
+}
+int allocate_on_stream(Address* address, std::size_t bytes, Stream* stream) {
+    Device out = 0;
+    const cuMemAllocAsync_params parameters{&out, bytes, stream};
+    return call(598, "cuMemAllocAsync", parameters, [&] {
+        const int code = begin(address, bytes, device);
+        out = *address;
+        return code;
+    });
+}
+int allocate_managed(Address* address, std::size_t bytes, unsigned flags) {
+    Device out = 0;
+    const cuMemAllocManaged_params parameters{&out, bytes, flags};
+    return call(371, "cuMemAllocManaged", parameters, [&] {
+        const int code = begin(address, bytes, managed);
+        out = *address;
+        return code;
+    });
+}
+int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
+    const cuMemHostAlloc_params parameters{address, bytes, flags};
+    return call(39, "cuMemHostAlloc", parameters, [&] {
+        Address begun = 0;
+        const int code = begin(&begun, bytes, pinned);
+        *address = reinterpret_cast<void*>(begun);
+        return code;
+    });
+}
+int release(Address address) {
+    return call(245, "cuMemFree_v2", cuMemFree_v2_params{address}, [&] { return end(address); });
+}
+int release_on_stream(Address address, Stream* stream) {
+    return call(600, "cuMemFreeAsync", cuMemFreeAsync_params{address, stream}, [&] { return end(address); });
+}
+int release_pinned(void* address) {
+    return call(38, "cuMemFreeHost", cuMemFreeHost_params{address},
+                [&] { return end(reinterpret_cast<Address>(address)); });
+}
+int lock(void* address, std::size_t bytes, unsigned flags) {
+    return call(379, "cuMemHostRegister_v2", cuMemHostRegister_v2_params{address, bytes, flags}, [&] {
+        const Address begun = reinterpret_cast<Address>(address);
+        {
+            const std::scoped_lock held(state().mutex);
+            state().blocks[begun] = {bytes, pinned};
+        }
+        if (state().cupti.memory != nullptr) state().cupti.memory(1, pinned, begun, bytes, nullptr);
+        return success;
+    });
+}
+int unlock(void* address) {
+    return call(302, "cuMemHostUnregister", cuMemHostUnregister_params{address}, [&] {
+        const Address begun = reinterpret_cast<Address>(address);
+        std::size_t bytes = 0;
+        {
+            const std::scoped_lock held(state().mutex);
+            const auto found = state().blocks.find(begun);
+            if (found == state().blocks.end()) return invalid_value;
+            bytes = found->second.bytes;
+            state().blocks.erase(found);
+        }
+        if (state().cupti.memory != nullptr) state().cupti.memory(2, pinned, begun, bytes, nullptr);
+        return success;
+    });
+}
+
+int copy(const Copy& copy) {
+    const auto [target, source, bytes, direction, is_asynchronous, stream, is_direction_known] = copy;
+    const auto work = [&copy] { return move_bytes(copy); };
+    void* const to = reinterpret_cast<void*>(target);
+    const void* const from = reinterpret_cast<const void*>(source);
+    if (bytes == 0) return success;
+    if (!is_direction_known || direction == on_host) {
+        if (is_asynchronous)
+            return call(306, "cuMemcpyAsync", cuMemcpyAsync_params{target, source, bytes, stream}, work);
+        return call(305, "cuMemcpy", cuMemcpy_params{target, source, bytes}, work);
+    }
+    if (is_asynchronous) {
+        if (direction == to_device)
+            return call(277, "cuMemcpyHtoDAsync_v2", cuMemcpyHtoDAsync_v2_params{target, from, bytes, stream}, work);
+        if (direction == to_host)
+            return call(279, "cuMemcpyDtoHAsync_v2", cuMemcpyDtoHAsync_v2_params{to, source, bytes, stream}, work);
+        return call(281, "cuMemcpyDtoDAsync_v2", cuMemcpyDtoDAsync_v2_params{target, source, bytes, stream}, work);
+    }
+    if (direction == to_device) return call(276, "cuMemcpyHtoD_v2", cuMemcpyHtoD_v2_params{target, from, bytes}, work);
+    if (direction == to_host) return call(278, "cuMemcpyDtoH_v2", cuMemcpyDtoH_v2_params{to, source, bytes}, work);
+    return call(280, "cuMemcpyDtoD_v2", cuMemcpyDtoD_v2_params{target, source, bytes}, work);
+}
+
+int copy_rows(const Copy& copy, const Rows& rows) {
+    const Copy2D written{side(copy.source, rows.source_pitch, copy.direction == to_device),
+                         side(copy.target, rows.target_pitch, copy.direction == to_host), copy.bytes, rows.count};
+    const auto work = [&] {
+        for (std::size_t i = 0; i < rows.count; ++i)
+            std::memmove(reinterpret_cast<void*>(copy.target + i * rows.target_pitch),
+                         reinterpret_cast<const void*>(copy.source + i * rows.source_pitch), copy.bytes);
+        record(copy, copy.bytes * rows.count);
+        return success;
+    };
+    if (copy.is_asynchronous)
+        return call(289, "cuMemcpy2DAsync_v2", cuMemcpy2DAsync_v2_params{&written, copy.stream}, work);
+    return call(288, "cuMemcpy2DUnaligned_v2", cuMemcpy2DUnaligned_v2_params{&written}, work);
+}
+
+int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
+    const auto work = [&] {
+        std::memset(reinterpret_cast<void*>(target), value, bytes);
+        if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
+        return success;
+    };
+    if (is_asynchronous)
+        return call(216, "cuMemsetD8Async", cuMemsetD8Async_params{target, value, bytes, stream}, work);
+    return call(249, "cuMemsetD8_v2", cuMemsetD8_v2_params{target, value, bytes}, work);
+}
+
+int prefetch(Address address, std::size_t bytes, int place, int device, Stream* stream) {
+    const cuMemPrefetchAsync_v2_params parameters{address, bytes, {place, device}, 0, stream};
+    return call(716, "cuMemPrefetchAsync_v2", parameters, [] { return success; });
+}
+int advise(Address address, std::size_t bytes, int advice, int place, int device) {
+    const cuMemAdvise_v2_params parameters{address, bytes, advice, {place, device}};
+    return call(715, "cuMemAdvise_v2", parameters, [] { return success; });
+}
+
+int launch(const Launch& launch) {
+    const auto& [kernel, grid, block, arguments, shared_bytes, stream, is_cooperative] = launch;
+    const auto work = [&launch] {
+        if (launch.kernel->body != nullptr) launch.kernel->body(launch.arguments);
+        if (state().cupti.ran != nullptr)
+            state().cupti.ran(launch.kernel->name.c_str(), &launch.grid.x, &launch.block.x, number(launch.stream));
+        return success;
+    };
+    if (state().cupti.launches != nullptr) state().cupti.launches(kernel->name.c_str());
+    if (is_cooperative) {
+        const cuLaunchCooperativeKernel_params parameters{kernel,  grid.x,  grid.y,       grid.z, block.x,
+                                                          block.y, block.z, shared_bytes, stream, arguments};
+        return call(477, "cuLaunchCooperativeKernel", parameters, work);
+    }
+    const cuLaunchKernel_params parameters{kernel,  grid.x,       grid.y, grid.z,    block.x, block.y,
+                                           block.z, shared_bytes, stream, arguments, nullptr};
+    return call(307, "cuLaunchKernel", parameters, work);
+}
+
+int wait_for_context() {
+    return call(17, "cuCtxSynchronize", nullptr, [] { return success; });
+}
+int wait_for_stream(Stream* stream) {
+    return call(126, "cuStreamSynchronize", cuStreamSynchronize_params{stream}, [] { return success; });
+}
+int wait_for_event(Event* event) {
+    return call(121, "cuEventSynchronize", cuEventSynchronize_params{event}, [] { return success; });
+}
+int memory_info(std::size_t* free, std::size_t* total) {
+    return call(242, "cuMemGetInfo_v2", cuMemGetInfo_v2_params{free, total}, [&] {
+        const std::scoped_lock lock(state().mutex);
+        *total = total_memory(), *free = *total - state().used;
+        return success;
+    });
+}
+
+Memory memory_at(Address address) {
+    const std::scoped_lock lock(state().mutex);
+    auto next = state().blocks.upper_bound(address);
+    if (next == state().blocks.begin()) return pageable;
+    const auto& [start, block] = *std::prev(next);
+    return address < start + std::max<std::size_t>(block.bytes, 1) ? block.memory : pageable;
+}
+
+void add_code(const void* code) {
+    auto parameters = parameters_of(code);
+    const std::scoped_lock lock(state().mutex);
+    state().parameters.merge(parameters);
+    state().code.push_back(code);
+    state().has_code = true;
+}
+Kernel* add_kernel(const std::string& name) {
+    const std::scoped_lock lock(state().mutex);
+    return &state().kernels.emplace_back(Kernel{name, state().parameters[name]});
+}
+void add_symbol(const char* name, std::size_t bytes, Address* address, bool is_managed) {
+    const std::scoped_lock lock(state().mutex);
+    state().symbols.push_back({name, bytes, address, is_managed});
+    state().has_code = true;
+}
+
+}  // namespace played
+
+// What a profiler may ask the driver itself, under its own name: libcuda.so.1 is a link to this library.
+#define DRIVER extern "C" __attribute__((visibility("default"))) int
+
+namespace {
+int parameter_info(const void* handle, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    const auto& parameters = static_cast<const played::Kernel*>(handle)->parameters;
+    if (index >= parameters.size()) return played::invalid_value;
+    *offset = parameters[index].offset;
+    if (bytes != nullptr) *bytes = parameters[index].bytes;
+    return played::success;
+}
+bool has_functions() {
+    const char* const text = std::getenv("STANDIN_CUDA_FUNCTIONS");
+    return text != nullptr && std::strcmp(text, "1") == 0;
+}
+}  // namespace
+
+DRIVER cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return has_functions() ? parameter_info(function, index, offset, bytes) : int{played::invalid_handle};
+}
+DRIVER cuKernelGetParamInfo(void* kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return has_functions() ? int{played::invalid_handle} : parameter_info(kernel, index, offset, bytes);
+}
