@@ -1,0 +1,154 @@
+"""The blocks of a traced program with their copies, partners and launches, and what of them is not needed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from firsttouch import _core
+from firsttouch.port.findings import CopyCount, HostPartner, PortBlock
+from firsttouch.port.partners import LifePartners, Partners, may_pair
+from firsttouch.port.places import Places, largest, summed
+from firsttouch.profile.cuda import CallSite
+from firsttouch.workload.trace import (
+    NO_BLOCK,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+    TracedUse,
+)
+
+
+@dataclass
+class _SiteCopies:
+    """Copies in one direction: their number, and their bytes by call."""
+
+    copies: int = 0
+    bytes: Counter[CallSite] = field(default_factory=Counter)
+
+    def counted(self, places: Places) -> CopyCount:
+        by_place = summed((places.of(site), size) for site, size in self.bytes.items())
+        return CopyCount(copies=self.copies, bytes=self.bytes.total(), places=largest(by_place))
+
+
+@dataclass
+class BlockUse:
+    """What a program does with a block. launches: that name it; last: the step that used it last in each life."""
+
+    into: _SiteCopies = field(default_factory=_SiteCopies)
+    out: _SiteCopies = field(default_factory=_SiteCopies)
+    launches: int = 0
+    may_write: bool = False
+    last: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class ProgramUse:
+    """blocks: by number. copies, copied: between the host and blocks that may have a partner."""
+
+    blocks: dict[int, BlockUse]
+    copies: int = 0
+    copied: int = 0
+
+
+def block_use(run: TracedRun) -> ProgramUse:
+    """What the steps of a program do with its blocks."""
+    use = ProgramUse(defaultdict(BlockUse))
+    lives = Counter[int]()
+    sets: Counter[tuple[TracedUse, ...]] = Counter()
+    latest: dict[tuple[TracedUse, ...], int] = {}
+
+    def settle() -> None:
+        for uses, number in latest.items():
+            for of in uses:
+                last = use.blocks[of.block].last
+                life = lives[of.block] - 1
+                last[life] = max(number, last.get(life, -1))
+        latest.clear()
+
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedLaunch):
+            sets[step.uses] += 1
+            latest[step.uses] = number
+        elif isinstance(step, TracedAllocation):
+            settle()
+            lives[step.block] += step.begins
+        elif isinstance(step, TracedCopy):
+            for side in (step.source, step.target):
+                use.blocks[side.block].last[lives[side.block] - 1] = number
+            if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+                _count(use, run, step)
+        elif isinstance(step, TracedFill):
+            use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
+    settle()
+    for uses, count in sets.items():
+        for of in uses:
+            block = use.blocks[of.block]
+            block.launches += count
+            block.may_write |= of.may_write
+    return use
+
+
+def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
+    block = use.blocks[copy.device.block]
+    way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
+    way.copies += 1
+    way.bytes[copy.call.site] += nbytes
+    if may_pair(run.blocks[copy.device.block], copy):
+        use.copies += 1
+        use.copied += nbytes
+
+
+def port_blocks(run: TracedRun, partners: Partners, use: ProgramUse, places: Places) -> list[PortBlock]:
+    """The blocks of the device, those that save most first."""
+    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places)
+              for block in run.blocks if not block.on_host]  # fmt: skip
+    return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
+
+
+def _block(
+    run: TracedRun, block: TracedBlock, lives: Sequence[LifePartners], use: BlockUse, places: Places
+) -> PortBlock:
+    most = max(lives, key=lambda life: life.saves, default=LifePartners())
+    return PortBlock(
+        number=block.number,
+        name=_core.demangle(block.name) if block.name else "",
+        bytes=block.nbytes,
+        kind=block.kind,
+        allocations=len(block.lives),
+        place=places.of(block.site),
+        partners=_partners(most),
+        into=use.into.counted(places),
+        out=use.out.counted(places),
+        saves=most.saves,
+        launches=None if run.unknown else use.launches,
+        may_write=use.may_write,
+        unused=_unused(run, block, use),
+    )
+
+
+def _partners(life: LifePartners) -> list[HostPartner]:
+    """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
+    rows = [
+        HostPartner(bytes=end - start, place=life.place_of(start, end), window=window)
+        for ranges, window in ((life.host, False), (life.windows, True))
+        for start, end in ranges
+    ]
+    return sorted(rows, key=lambda row: -row.bytes)
+
+
+def _unused(run: TracedRun, block: TracedBlock, use: BlockUse) -> list[str]:
+    """What of a block is not needed, as far as the trace tells."""
+    if block.name:
+        return []
+    said = []
+    if not use.launches and not run.unknown:
+        copied = use.into.copies or use.out.copies
+        said.append("no launch names it" if copied else "nothing names it")
+    elif use.may_write and not use.out.copies and use.into.copies:
+        said.append("a kernel may write it, never copied back")
+    return said

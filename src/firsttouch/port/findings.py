@@ -1,0 +1,167 @@
+"""What `firsttouch port` says of a profile, as data: schema firsttouch-port/1.
+
+Bytes and counts of copies, blocks and lives are exact: the journal has them. What kernels use within a block is
+assumed. A finding is seen, likely (one innocent reading remains, and is named), or possible, which is never counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.outputs import Output
+from firsttouch.profile.calls import HostPlace
+from firsttouch.profile.traced import CallLocation
+
+FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
+DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
+HazardKind: TypeAlias = Literal["concurrent", "free-memory", "partial", "stack", "static", "hidden"]
+FindingKind: TypeAlias = Literal["restoring", HazardKind]
+HAZARDS: dict[HazardKind, str] = {
+    "concurrent": "concurrent access",
+    "free-memory": "free memory",
+    "partial": "partial transfer",
+    "stack": "stack variable",
+    "static": "static variable",
+    "hidden": "hidden allocator",
+}
+"""The six, with their names. Source: section III-C of the MI300A study (docs/porting.md)."""
+MOST_RECORDS = 20
+"""The most steps that a finding names: the first ones."""
+
+
+class CopyCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies in one direction: how many, their bytes altogether, and the calls that make them, those with most bytes
+    first.
+    """
+
+    copies: int = 0
+    bytes: int = 0
+    places: Sequence[CallLocation] = ()
+
+
+class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of the host that copies join with a block. place: what memory they are. window: the copies join other bytes
+    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call that
+    touched most of them first, as page faults were sampled; None: unknown. threads: that touched them; 0: unknown.
+    """
+
+    bytes: int
+    place: HostPlace
+    window: bool
+    touched: CallLocation | None = None
+    threads: int = 0
+
+
+class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the device that the program allocates at one call: allocations of equal size that were never alive at
+    once are one. kind: such as 'device' or 'managed'; name: of a static variable.
+
+    into, out: copies to it and from it. saves: bytes that vanish if the block and its partners are one, at most.
+    launches: that name it; None: not known of all. may_write: one of them may write it. unused: what of it is not
+    needed, in sentences.
+    """
+
+    number: int
+    name: str
+    bytes: int
+    kind: str
+    allocations: int
+    place: CallLocation
+    partners: Sequence[HostPartner]
+    into: CopyCount
+    out: CopyCount
+    saves: int
+    launches: int | None
+    may_write: bool
+    unused: Sequence[str] = ()
+
+
+class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a unified version saves at most, at the time `t` (s since the start of the profile) at which that is most.
+
+    of: what the program holds then: device bytes of its blocks, and host bytes that have a living partner.
+    """
+
+    bytes: int
+    of: int
+    device: int
+    host: int
+    t: float
+
+
+class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
+
+    compared, pages: how many of the pages of a copy were compared with those of the earlier one.
+    """
+
+    certainty: FindingCertainty
+    direction: Literal["h2d", "d2h"]
+    blocks: Sequence[int]
+    copies: int
+    bytes: int
+    place: CallLocation
+    since: CallLocation
+    compared: int
+    pages: int
+    records: Sequence[int]
+
+
+class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to solve first. text: what happens. reading: the innocent reading that remains, '' of what was seen.
+
+    strategy: what to do about it, and link, where docs/porting.md says more; both '' of what is only possible. count:
+    how often; bytes: altogether. records: numbers of steps of the program, the first ones.
+    """
+
+    kind: FindingKind
+    certainty: FindingCertainty
+    text: str
+    reading: str
+    strategy: str
+    link: str
+    bytes: int
+    count: int
+    blocks: Sequence[int]
+    places: Sequence[CallLocation]
+    records: Sequence[int]
+
+
+class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a hazard was looked for, and what that covers, or why it was not."""
+
+    kind: HazardKind
+    searched: bool
+    text: str
+
+
+class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
+    """What `firsttouch port --json` prints.
+
+    directory: the profile; pid: the process that it is about; status: the target's exit status, None if unknown.
+    copies, copied: between the host and blocks that have a partner, which a unified version does without. needless:
+    copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile cannot tell, in
+    sentences. incomplete: what the trace lacks, in sentences.
+    """
+
+    directory: str
+    command: Sequence[str]
+    pid: int
+    status: int | None
+    saved: SavedBytes
+    copies: int
+    copied: int
+    blocks: Sequence[PortBlock]
+    needless: Sequence[NeedlessCopies]
+    findings: Sequence[PortFinding]
+    searched: Sequence[SearchedHazard]
+    unseen: Sequence[str]
+    incomplete: Sequence[str]
+
+    @property
+    def counted(self) -> Sequence[PortFinding]:
+        """The findings that are seen or likely."""
+        return [finding for finding in self.findings if finding.certainty != "possible"]

@@ -1,0 +1,233 @@
+"""What stands between a traced program and unified memory: `found` makes all findings of a traced run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from firsttouch.port.blocks import ProgramUse, block_use, port_blocks
+from firsttouch.port.findings import (
+    HAZARDS,
+    MOST_RECORDS,
+    HazardKind,
+    NeedlessCopies,
+    PortBlock,
+    PortFinding,
+    PortFindings,
+    SavedBytes,
+    SearchedHazard,
+)
+from firsttouch.port.hazards import Findings, ProgramState
+from firsttouch.port.needless import RepeatedCopies, RepeatedCopy, repeated_copies
+from firsttouch.port.partners import Partners, partners
+from firsttouch.port.places import Places
+from firsttouch.port.rules import (
+    PAGE_BYTES,
+    ConcurrentAccess,
+    FreeMemory,
+    PartialTransfer,
+    StackVariable,
+    StaticVariable,
+)
+from firsttouch.port.savings import most_saved
+from firsttouch.profile.calls import HostUse
+from firsttouch.profile.traced import CallerTable, CallLocation
+from firsttouch.text import count
+from firsttouch.units import format_size
+from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
+
+SAMPLED_PAGES = 64
+"""The most pages of a copy of which its sample is a hash."""
+_ORDER = ("seen", "likely", "possible")
+
+
+def found(
+    run: TracedRun,
+    names: CallerTable,
+    *,
+    directory: str = "",
+    command: Sequence[str] = (),
+    status: int | None = None,
+    clock: float = 0.0,
+) -> PortFindings:
+    """All findings of a process.
+
+    names: of the places of calls. directory, command, status: of the profile; clock: the time 0 of its results, as a
+    reading of CLOCK_MONOTONIC.
+    """
+    places, joined, use = Places(names), partners(run), block_use(run)
+    blocks = port_blocks(run, joined, use, places)
+    repeated = repeated_copies(run)
+    findings = sorted(
+        [*_restoring(run, repeated, places), *_hazards(run, joined, places)],
+        key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
+    )
+    most = most_saved(run, joined)
+    saved = SavedBytes(
+        bytes=most.saved,
+        of=most.device + most.host,
+        device=most.device,
+        host=most.host,
+        t=round(max(0.0, most.t - clock), 6),
+    )
+    return PortFindings(
+        summary=headline(Path(command[0]).name if command else "program", saved, use, findings),
+        directory=directory,
+        command=list(command),
+        pid=run.pid,
+        status=status,
+        saved=saved,
+        copies=use.copies,
+        copied=use.copied,
+        blocks=blocks,
+        needless=_needless(run, repeated, places),
+        findings=findings,
+        searched=_searched(run),
+        unseen=list(_unseen(run, blocks, repeated)),
+        incomplete=list(run.incomplete),
+    )
+
+
+def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[PortFinding]) -> str:
+    """The answer in one sentence."""
+    number = sum(finding.certainty != "possible" for finding in findings)
+    first = f"solve {count(number, 'thing')} first" if number else "nothing that stands in the way was found"
+    if not use.copies:
+        return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
+    copied = f"{count(use.copies, 'copy', 'copies')} ({format_size(use.copied, 3)})"
+    less = f"at most {format_size(saved.bytes, 3)} less of {format_size(saved.of, 3)}"
+    none = "none of " if use.copies > 1 else "not its "
+    return f"A unified {name} holds {less} and needs {none}{copied}; {first}."
+
+
+def _hazards(run: TracedRun, joined: Partners, places: Places) -> list[PortFinding]:
+    state, findings = ProgramState(run, joined, places), Findings()
+    rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
+    stack = StackVariable(state, findings)
+    for number, step in enumerate(run.steps):
+        if not isinstance(step, TracedLaunch):
+            for rule in (*rules, stack):
+                rule.take(number, step)
+        state.advance(step)
+    stack.finish()
+    return findings.all()
+
+
+def _searched(run: TracedRun) -> list[SearchedHazard]:
+    """What was looked for, and what that leaves out."""
+    watched = any(isinstance(step, HostUse) for step in run.steps)
+    said: dict[HazardKind, tuple[bool, str]] = {
+        "concurrent": (
+            True,
+            "" if watched else "without --host, only where other bytes take the place of those that a kernel reads",
+        ),
+        "free-memory": (True, "not the size in cudaDeviceProp, which every program reads"),
+        "hidden": (False, "no first touches of the copied buffers were sampled (--faults)"),
+    }
+    return [SearchedHazard(kind=kind, searched=searched, text=text)
+            for kind, (searched, text) in ((kind, said.get(kind, (True, ""))) for kind in HAZARDS)]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- repeated copies
+
+
+def _copy(run: TracedRun, number: int) -> TracedCopy:
+    step = run.steps[number]
+    assert isinstance(step, TracedCopy)
+    return step
+
+
+def compared(copy: TracedCopy) -> tuple[int, int]:
+    """Of how many pages of a copy its sample is a hash, and how many it has."""
+    pages = -(-copy.device.total // PAGE_BYTES)
+    return min(pages, SAMPLED_PAGES), pages
+
+
+def _needless(run: TracedRun, repeated: RepeatedCopies, places: Places) -> list[NeedlessCopies]:
+    """By the call, and the one whose bytes the copies have; those with the most bytes first."""
+    rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
+    for one in repeated.copies:
+        if one.why == "needless":
+            copy, since = _copy(run, one.copy), _copy(run, one.since)
+            rows[copy.way, copy.call.site, since.call.site, compared(copy)].append(one)
+    made = []
+    for of in rows.values():
+        copies = [_copy(run, one.copy) for one in of]
+        first, (part, pages) = copies[0], compared(copies[0])
+        made.append(
+            NeedlessCopies(
+                certainty="seen" if part == pages else "likely",
+                direction="h2d" if first.way == "h2d" else "d2h",
+                blocks=list(dict.fromkeys(copy.device.block for copy in copies)),
+                copies=len(copies),
+                bytes=sum(copy.device.total for copy in copies),
+                place=places.of(first.call.site),
+                since=places.of(_copy(run, of[0].since).call.site),
+                compared=part,
+                pages=pages,
+                records=[one.copy for one in of[:MOST_RECORDS]],
+            )
+        )
+    return sorted(made, key=lambda row: -row.bytes)
+
+
+def _restoring(run: TracedRun, repeated: RepeatedCopies, places: Places) -> Iterator[PortFinding]:
+    findings = Findings()
+    for one in repeated.copies:
+        if one.why != "restoring":
+            continue
+        copy, since, writer = _copy(run, one.copy), _copy(run, one.since), _writer(run, one)
+        part, pages = compared(copy)
+        surely = one.surely and part == pages
+        at = f"{_line(places.of(since.call.site))} ({part:,} of {count(pages, 'page')} compared)"
+        if copy.way == "d2h":
+            text = f"a copy to the host restores what the CPU overwrote: it has the bytes of {at}"
+        else:
+            may = "was" if one.surely else "may have been"
+            text = f"a copy restores what {may} overwritten by {writer}: it has the bytes of {at}"
+        reading = "" if surely else "the rest of the pages differs" if one.surely else "that kernel does not write them"
+        found = findings.of("restoring", "seen" if surely else "likely", text, reading, (copy.device.block,
+                            copy.call.site, since.call.site))  # fmt: skip
+        found.add(one.copy, copy.device.total, places.of(copy.call.site), copy.device.block)
+    yield from findings.all()
+
+
+def _line(place: CallLocation) -> str:
+    return f":{place.line}" if place.source else place.function or "an earlier copy"
+
+
+def _writer(run: TracedRun, one: RepeatedCopy) -> str:
+    from firsttouch import _core
+
+    step = run.steps[one.writer] if one.writer >= 0 else None
+    if isinstance(step, TracedLaunch) and step.kernel:
+        return _core.demangle(step.kernel).partition("(")[0]
+    return "a kernel" if isinstance(step, TracedLaunch) else "a fill or a copy on the device"
+
+
+# ---------------------------------------------------------------------------------------------------- what is not seen
+
+MOST_CLUSTERS = 8
+"""More parts of a block than this, apart from each other, are those of an allocator of the program's own."""
+
+
+def _unseen(run: TracedRun, blocks: Sequence[PortBlock], repeated: RepeatedCopies) -> Iterator[str]:
+    named = [block for block in blocks if block.launches]
+    if named:
+        yield (
+            f"what kernels use within {count(len(named), 'block')} that "
+            f"{count(run.launches - run.unknown, 'launch', 'launches')} may use as a whole (--exact tells)"
+        )
+    if run.unknown:
+        yield f"which blocks {run.unknown:,} of {count(run.launches, 'launch', 'launches')} use"
+    if repeated.not_compared:
+        yield f"whether {count(repeated.not_compared, 'repeated copy', 'repeated copies')} moved the same bytes again"
+    devices = {block.device for block in run.blocks if not block.on_host}
+    if len(devices) > 1:
+        yield f"which of {len(devices)} GPUs takes a unified buffer: several GPUs are not modelled"
+    strangers = sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps)
+    if strangers:
+        yield f"memory that {count(strangers, 'launch', 'launches')} name and no recorded call allocated (pools, VMM)"
+    if run.outside:
+        yield f"{count(run.outside, 'copy', 'copies')} of memory that no recorded call allocated"

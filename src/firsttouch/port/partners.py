@@ -1,0 +1,139 @@
+"""Which bytes of the host are copies of which bytes of the device: what copies join, for each life of each block."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from firsttouch.profile.calls import HostPlace
+from firsttouch.workload.trace import (
+    MANAGED_KINDS,
+    NO_BLOCK,
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedRun,
+)
+from firsttouch.workspace.ranges import Ranges
+
+_NO_PAIR = STATIC_KINDS | MANAGED_KINDS | {"array"}
+"""Kinds of blocks that cannot be one with memory of the host: static variables are, if declared otherwise."""
+
+
+class JoinedBytes(NamedTuple):
+    """Bytes [start, end) of a block that a copy joins with those of the host from address `host` on."""
+
+    start: int
+    end: int
+    host: int
+
+
+def joined(copy: TracedCopy) -> Iterator[JoinedBytes]:
+    """The parts of a copy between host and device of which both sides are contiguous, in order."""
+    address = copy.call.target if copy.way == "d2h" else copy.call.source
+    shift = address - copy.host.start
+    device, host = iter(copy.device.pieces), iter(copy.host.pieces)
+    (start, end), (first, last) = next(device), next(host)
+    while True:
+        size = min(end - start, last - first)
+        yield JoinedBytes(start, start + size, first + shift)
+        start, first = start + size, first + size
+        try:
+            if start == end:
+                start, end = next(device)
+            if first == last:
+                first, last = next(host)
+        except StopIteration:
+            return
+
+
+def may_pair(block: TracedBlock, copy: TracedCopy) -> bool:
+    """Whether a copy makes its host side a partner. A variable of the stack is none: it lives as long as its call."""
+    return block.kind not in _NO_PAIR and copy.call.host != "stack"
+
+
+@dataclass
+class LifePartners:
+    """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
+
+    window: bytes of the block that copies of one direction join with several parts of the host in turn; there the
+    block's bytes vanish, and those of the host, `windows`, stay. places: of the host's bytes, by their first address.
+    """
+
+    host: Ranges = field(default_factory=Ranges)
+    window: Ranges = field(default_factory=Ranges)
+    windows: Ranges = field(default_factory=Ranges)
+    places: dict[int, HostPlace] = field(default_factory=dict)
+
+    @property
+    def saves(self) -> int:
+        """Bytes that vanish if this block and its partners are one, at most."""
+        return self.host.total() + self.window.total()
+
+    def all_host(self) -> Ranges:
+        """All bytes of the host that copies join with the block."""
+        whole = Ranges()
+        for start, end in (*self.host, *self.windows):
+            whole.add(start, end)
+        return whole
+
+    def place_of(self, start: int, end: int) -> HostPlace:
+        return next((place for address, place in self.places.items() if start <= address < end), "other")
+
+
+Partners = Sequence[Sequence[LifePartners]]
+"""By the number of a block, and that of its life."""
+
+
+def partners(run: TracedRun) -> Partners:
+    """The partners of all blocks. Copies that are alike are looked at once."""
+    alike: dict[tuple[int, int], dict[tuple[object, ...], TracedCopy]] = defaultdict(dict)
+    life = Counter[int]()
+    for step in run.steps:
+        if isinstance(step, TracedAllocation):
+            life[step.block] += step.begins
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
+            block = step.device.block
+            if block != NO_BLOCK and may_pair(run.blocks[block], step):
+                key = (step.way, step.device, step.host, step.call.source if step.way == "h2d" else step.call.target)
+                alike[block, life[block] - 1].setdefault(key, step)
+    return [
+        [_of_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]
+        for block in run.blocks
+    ]
+
+
+def _of_life(copies: Sequence[TracedCopy]) -> LifePartners:
+    into = LifePartners()
+    parts = [(copy, list(joined(copy))) for copy in copies]
+    for way in ("h2d", "d2h"):
+        _find_windows([part for copy, of in parts if copy.way == way for part in of], into.window)
+    for copy, of in parts:
+        for start, end, address in of:
+            into.places.setdefault(address, copy.call.host)
+            for first, last in into.window.missing(start, end):
+                into.host.add(address + first - start, address + last - start)
+            for first, last in into.window.common(start, end):
+                into.windows.add(address + first - start, address + last - start)
+    for start, end in into.host:
+        into.windows.remove(start, end)
+    return into
+
+
+def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
+    """Adds the bytes of a block that are joined with more than one byte of the host each."""
+    by_shift: dict[int, Ranges] = defaultdict(Ranges)
+    for start, end, address in parts:
+        by_shift[address - start].add(start, end)
+    if len(by_shift) < 2:
+        return
+    before = Ranges()
+    for ranges in by_shift.values():
+        for start, end in ranges:
+            for first, last in before.common(start, end):
+                window.add(first, last)
+        for start, end in ranges:
+            before.add(start, end)

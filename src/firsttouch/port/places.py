@@ -1,0 +1,58 @@
+"""Names of the calls of a traced program, and sums of what they do."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.traced import CallerTable, CallLocation, place_of
+from firsttouch.text import join_names
+
+MOST_PLACES = 5
+"""The most calls of which a finding tells."""
+
+
+class Places:
+    """The place in the program of each call, by its site."""
+
+    def __init__(self, names: CallerTable) -> None:
+        self._names, self._known = names, dict[CallSite, CallLocation]()
+
+    def of(self, site: CallSite) -> CallLocation:
+        if site not in self._known:
+            self._known[site] = place_of(site, self._names)
+        return self._known[site]
+
+
+def largest(sums: Mapping[CallLocation, int], most: int = MOST_PLACES) -> list[CallLocation]:
+    """The places with the largest sums."""
+    return sorted(sums, key=lambda place: -sums[place])[:most]
+
+
+def summed(pairs: Iterable[tuple[CallLocation, int]]) -> dict[CallLocation, int]:
+    sums: defaultdict[CallLocation, int] = defaultdict(int)
+    for place, value in pairs:
+        sums[place] += value
+    return sums
+
+
+def where(place: CallLocation, after: CallLocation | None = None) -> str:
+    """A call in few words: 'bpnn_train_cuda backprop_cuda.cu:99'. after: the place that was named just before, of which
+    the same function and file are left out: ':165'.
+    """
+    source = place.source.rpartition("/")[2]
+    if after is not None and place.source and place.source == after.source and place.function == after.function:
+        return f":{place.line}"
+    line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
+    return f"{place.function.partition('(')[0]} {line}".strip() or "an unknown call"
+
+
+def named_places(places: Sequence[CallLocation]) -> str:
+    """Several calls, those of one file and function with their lines only."""
+    texts: list[str] = []
+    before: CallLocation | None = None
+    for place in places:
+        texts.append(where(place, before))
+        before = place
+    return join_names(list(dict.fromkeys(texts)))

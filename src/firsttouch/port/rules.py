@@ -1,0 +1,213 @@
+"""The rules of five hazards: concurrent access, free memory, partial transfers, stack and static variables."""
+
+from __future__ import annotations
+
+from firsttouch.port.hazards import Findings, Occurrences, ProgramState, Rule
+from firsttouch.port.partners import may_pair
+from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.workload.trace import (
+    NO_BLOCK,
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedFill,
+    TracedRange,
+    TracedStep,
+)
+from firsttouch.workspace.ranges import Ranges
+
+PAGE_BYTES = 4096
+WHOLE = 0.99
+"""The part of a block from which on a copy is one of the whole."""
+_PADDING = 512
+"""Rows of a block may be up to so many bytes longer than those that are copied. Source: the alignment of textures, to
+which cudaMallocPitch rounds rows.
+"""
+
+
+def is_whole(block: TracedBlock, side: TracedRange) -> bool:
+    """Whether a range is all of a block but for padding."""
+    padded = side.pitch if side.nbytes < side.pitch < side.nbytes + _PADDING else side.nbytes
+    return side.rows * padded >= WHOLE * block.nbytes
+
+
+class ConcurrentAccess(Rule):
+    """The CPU writes a partner while a kernel may run that names the block. Seen where the host was watched (--host):
+    whole pages of the partner, but for those that a copy to the host wrote. Otherwise likely, where other bytes are
+    copied to where they replace those that a pending kernel reads.
+    """
+
+    def __init__(self, state: ProgramState, findings: Findings) -> None:
+        super().__init__(state, findings)
+        self._watched = any(isinstance(step, HostUse) for step in state.run.steps)
+        self._staged = Ranges()
+        self._samples: dict[tuple[TracedRange, int], int | None] = {}
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, HostUse):
+            self._written(number, step)
+        elif isinstance(step, CudaWait):
+            self._staged.clear()
+        elif isinstance(step, TracedCopy) and step.way == "d2h":
+            for start, end in step.host.pieces:
+                shift = step.call.target - step.host.start
+                self._staged.add(start + shift, end + shift)
+        elif isinstance(step, TracedCopy) and step.way == "h2d" and not self._watched:
+            self._replaced(number, step)
+        elif isinstance(step, TracedAllocation):
+            self._samples.clear()
+
+    def _written(self, number: int, use: HostUse) -> None:
+        for block, launch in self.state.pending.items():
+            if launch.call.t > use.since or block not in self.state.alive:
+                continue
+            partners = self.state.partners(block).all_host()
+            pages = Ranges()
+            for start, end in use.writes:
+                for first, last in partners.common(start, end):
+                    pages.add(-(-first // PAGE_BYTES) * PAGE_BYTES, last // PAGE_BYTES * PAGE_BYTES)
+            for start, end in self._staged:
+                pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
+            if pages:
+                text = "the CPU writes a buffer between a launch that names its block and the next wait"
+                found = self.findings.of("concurrent", "seen", text, apart=block)
+                found.add(number, pages.total(), self.state.places.of(launch.call.site), block)
+
+    def _replaced(self, number: int, copy: TracedCopy) -> None:
+        block = copy.device.block
+        if not may_pair(self.state.run.blocks[block], copy):
+            return
+        key = copy.device, copy.call.source
+        before, now = self._samples.get(key), copy.call.sample
+        self._samples[key] = now
+        window = self.state.partners(block).window
+        in_window = any(window.overlaps(start, end) for start, end in copy.device.pieces)
+        changed = before is not None and now is not None and before != now
+        if block in self.state.pending and (in_window or changed):
+            text = "the CPU prepares other bytes for a block that a kernel names, without a wait in between"
+            reading = "they were prepared before the launch (--host tells)"
+            found = self.findings.of("concurrent", "likely", text, reading, apart=block)
+            found.add(number, copy.device.total, self.state.places.of(copy.call.site), block)
+
+
+class FreeMemory(Rule):
+    """The program itself asks how much memory of the device is free, which says nothing of unified memory."""
+
+    _TEXT = "the program asks how much memory of the device is free"
+
+    def __init__(self, state: ProgramState, findings: Findings) -> None:
+        super().__init__(state, findings)
+        self._asked: dict[str, Occurrences] = {}
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, CudaQuery) and not step.vendor:
+            place = self.state.places.of(step.site)
+            found = self.findings.of("free-memory", "seen", self._TEXT, apart=place)
+            found.add(number, 0, place)
+            if place.function:
+                self._asked[place.function] = found
+        elif isinstance(step, TracedAllocation) and step.begins and self._asked:
+            function = self.state.places.of(step.call.site).function
+            if function in self._asked:
+                self._asked.pop(
+                    function
+                ).text = f"{self._TEXT}; the same function then allocates, so that it likely sizes by it"
+
+
+class PartialTransfer(Rule):
+    """A copy of part of a block, where no other bytes take their turn. Likely, where two blocks are filled from
+    adjacent bytes of the host.
+    """
+
+    def __init__(self, state: ProgramState, findings: Findings) -> None:
+        super().__init__(state, findings)
+        self._begins: dict[int, tuple[int, int]] = {}
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._joined: set[frozenset[int]] = set()
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
+            return
+        block = self.state.run.blocks[step.device.block]
+        if block.kind in STATIC_KINDS or block.kind == "array":
+            return
+        if not is_whole(block, step.device):
+            window = self.state.partners(block.number).window
+            if not any(window.overlaps(start, end) for start, end in step.device.pieces):
+                text = "a part of a block is copied "
+                text += "to the device" if step.way == "h2d" else "back"
+                found = self.findings.of("partial", "seen", text, apart=(block.number, step.call.site))
+                found.add(number, step.device.total, self.state.places.of(step.call.site), block.number)
+        elif step.way == "h2d" and may_pair(block, step) and step.host.rows == 1:
+            self._adjacent(number, step, block)
+
+    def _adjacent(self, number: int, copy: TracedCopy, block: TracedBlock) -> None:
+        start, nbytes = copy.call.source, copy.host.total
+        for known, edge in ((self._ends, start), (self._begins, start + nbytes)):
+            other, life = known.get(edge, (block.number, 0))
+            pair = frozenset((other, block.number))
+            if len(pair) == 2 and self.state.alive.get(other) == life and pair not in self._joined:
+                self._joined.add(pair)
+                text = "two blocks are filled from adjacent bytes of the host: parts of one array, in all likelihood"
+                reading = "two arrays lie side by side"
+                found = self.findings.of("partial", "likely", text, reading, apart=pair)
+                found.add(number, nbytes, self.state.places.of(copy.call.site), other, block.number)
+        self._begins[start] = self._ends[start + nbytes] = block.number, self.state.alive[block.number]
+
+
+class StackVariable(Rule):
+    """A copy from or to a variable of a function, which ends with it. Where the copy does not block: whether it ended
+    before the thread's next wait, whose stack pointer tells.
+    """
+
+    def __init__(self, state: ProgramState, findings: Findings) -> None:
+        super().__init__(state, findings)
+        self._waiting: list[tuple[int, TracedCopy]] = []
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, TracedCopy) and step.call.host == "stack" and step.way in ("h2d", "d2h"):
+            if step.call.blocking:
+                self._add(number, step, "a variable of the stack is copied; harmless as long as its copies block")
+            else:
+                self._waiting.append((number, step))
+        elif isinstance(step, CudaWait) and self._waiting:
+            for earlier, copy in [row for row in self._waiting if row[1].call.thread == step.thread]:
+                self._judge(earlier, copy, step.stack)
+            self._waiting = [row for row in self._waiting if row[1].call.thread != step.thread]
+
+    def finish(self) -> None:
+        for number, copy in self._waiting:
+            self._judge(number, copy, 0)
+
+    def _judge(self, number: int, copy: TracedCopy, stack: int) -> None:
+        address = copy.call.target if copy.way == "d2h" else copy.call.source
+        ended = "its function has ended before the wait" if address < stack else "and may be used until the wait"
+        self._add(number, copy, f"a variable of the stack is copied without blocking, {ended}")
+
+    def _add(self, number: int, copy: TracedCopy, text: str) -> None:
+        found = self.findings.of("stack", "seen", text, apart=copy.call.site)
+        found.add(number, copy.device.total, self.state.places.of(copy.call.site), copy.device.block)
+
+
+class StaticVariable(Rule):
+    """A copy from or to a static variable of the device, or one of the host, which cannot be allocated otherwise."""
+
+    def take(self, number: int, step: TracedStep) -> None:
+        if isinstance(step, TracedFill):
+            self._device(number, step.target, step)
+        elif isinstance(step, TracedCopy):
+            self._device(number, step.target, step)
+            self._device(number, step.source, step)
+            of_device = step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK
+            if of_device and step.call.host == "static":
+                text = "a static variable of the host is copied"
+                block = step.device.block
+                found = self.findings.of("static", "seen", text, apart=step.call.site)
+                found.add(number, step.device.total, self.state.places.of(step.call.site), block)
+
+    def _device(self, number: int, side: TracedRange, step: TracedCopy | TracedFill) -> None:
+        block = self.state.run.blocks[side.block] if side.block != NO_BLOCK else None
+        if block is not None and block.kind == "device_static":
+            found = self.findings.of("static", "seen", "a static variable of the device is copied", apart=block.number)
+            found.add(number, side.total, self.state.places.of(step.call.site), block.number)

@@ -1,0 +1,347 @@
+"""What stands between a program and unified memory, in traces made by hand: one scene for what is found, and one for
+what only looks like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.port.traces import PROGRAM, Calls
+
+from firsttouch.port.findings import PortFindings
+from firsttouch.port.found import found
+from firsttouch.profile.schema import Caller
+
+KIB, MIB = 1 << 10, 1 << 20
+READS = "_Z4sumsPKfPf"
+"""A kernel that only reads what its first parameter points to."""
+
+
+def names(functions: dict[int, str] | None = None) -> dict[tuple[str, int], Caller]:
+    return {
+        (PROGRAM, line): Caller(
+            file=PROGRAM, offset=line, function=(functions or {}).get(line, "main"), source="/app/p.cu", number=line
+        )
+        for line in range(1, 100)
+    }
+
+
+def of(calls: Calls, functions: dict[int, str] | None = None) -> PortFindings:
+    return found(calls.run, names(functions), command=["/app/p"])
+
+
+def kinds(calls: Calls) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.certainty) for finding in of(calls).findings]
+
+
+# ---------------------------------------------------------------------------------------------------- pairs and bytes
+
+
+def test_half_of_what_is_copied_in_and_out_is_saved():
+    calls = Calls()
+    inputs, power, out = (calls.block(MIB, line=n) for n in (1, 2, 3))
+    hosts = [calls.host(MIB) for _ in range(3)]
+    calls.copy(inputs, hosts[0], MIB, line=4)
+    calls.copy(power, hosts[1], MIB, line=5)
+    calls.launch(inputs, power, out)
+    calls.copy(hosts[2], out, MIB, line=6)
+    port = of(calls)
+    assert (port.saved.bytes, port.saved.of) == (3 * MIB, 6 * MIB)
+    assert (port.copies, port.copied) == (3, 3 * MIB)
+    assert [(b.place.line, b.into.copies, b.out.copies, b.saves) for b in port.blocks] == [
+        (1, 1, 0, MIB), (2, 1, 0, MIB), (3, 0, 1, MIB)
+    ]  # fmt: skip
+    assert port.findings == []
+    text = "A unified p holds at most 3 MiB less of 6 MiB and needs none of 3 copies (3 MiB)"
+    assert port.summary.startswith(text)
+
+
+def test_of_two_host_ranges_of_one_block_both_vanish_if_one_goes_in_and_the_other_comes_out():
+    calls = Calls()
+    block, first, second = calls.block(MIB), calls.host(MIB), calls.host(MIB)
+    calls.copy(block, first, MIB)
+    calls.copy(second, block, MIB)
+    assert (of(calls).saved.bytes, of(calls).saved.of) == (2 * MIB, 3 * MIB)
+
+
+def test_of_a_window_the_device_s_bytes_vanish():
+    calls = Calls()
+    frame = calls.block(64 * KIB)
+    movie = calls.host(10 * 64 * KIB)
+    for n in range(10):
+        calls.copy(frame, movie + n * 64 * KIB, 64 * KIB)
+        calls.launch(frame)
+        calls.wait()
+    port = of(calls)
+    assert (port.saved.bytes, port.saved.of) == (64 * KIB, 11 * 64 * KIB)
+    assert [(p.window, p.bytes) for p in port.blocks[0].partners] == [(True, 10 * 64 * KIB)]
+    assert port.findings == []
+
+
+def test_of_two_blocks_that_are_filled_from_one_range_one_takes_it():
+    calls = Calls()
+    first, second, volume = calls.block(MIB), calls.block(MIB), calls.host(MIB)
+    calls.copy(first, volume, MIB)
+    calls.copy(second, volume, MIB)
+    assert (of(calls).saved.bytes, of(calls).saved.of) == (MIB, 3 * MIB)
+    assert of(calls).needless == []
+
+
+def test_what_is_never_alive_at_once_is_saved_once():
+    calls = Calls()
+    for _ in range(20):
+        block, host = calls.block(MIB, line=1), calls.host(MIB)
+        calls.copy(block, host, MIB)
+        calls.free(block)
+    port = of(calls)
+    assert (port.saved.bytes, port.saved.of) == (MIB, 2 * MIB)
+    assert [(b.allocations, b.into.copies) for b in port.blocks] == [(20, 20)]
+
+
+def test_a_range_in_rows_is_joined_row_by_row():
+    calls = Calls()
+    block, host = calls.block(64 * KIB), calls.host(64 * KIB)
+    calls.copy(block, host, 512, rows=64, source_pitch=1024, target_pitch=1024)
+    assert of(calls).saved.bytes == 32 * KIB
+    calls.copy(block, host, 512, rows=64, source_pitch=512, target_pitch=1024)
+    assert of(calls).blocks[0].partners[0].window, "other bytes of the host come to the same place"
+
+
+def test_managed_memory_and_static_variables_are_no_pairs():
+    calls = Calls()
+    managed, host = calls.block(MIB, kind="managed"), calls.host(MIB)
+    symbol = calls.block(KIB, kind="device_static", name="coefficients")
+    calls.copy(managed, host, MIB)
+    calls.copy(symbol, host, KIB)
+    port = of(calls)
+    assert (port.saved.bytes, port.copies) == (0, 0)
+    assert "saves nothing" in port.summary
+
+
+def test_what_is_not_needed_is_said():
+    calls = Calls()
+    never, silent, lost = (calls.block(MIB, line=n) for n in (1, 2, 3))
+    host = calls.host(MIB)
+    calls.copy(silent, host, MIB)
+    calls.copy(lost, host + 2 * MIB, MIB)
+    calls.launch(lost)
+    assert never
+    assert {b.place.line: list(b.unused) for b in of(calls).blocks} == {
+        1: ["nothing names it"], 2: ["no launch names it"], 3: ["a kernel may write it, never copied back"]
+    }  # fmt: skip
+    calls.calls.append(calls.calls[-1].__class__(t=1.0, correlation=99, arguments=None))
+    assert [b.unused for b in of(calls).blocks if b.place.line == 1] == [[]], "an unknown launch may name it"
+
+
+# ---------------------------------------------------------------------------------------------------- repeated copies
+
+
+def again(
+    kernel: str | None, *, second: int | None = 7, size: int = MIB, fill: bool = False, d2h: bool = False
+) -> Calls:
+    """A copy to the device that is made twice, with samples 7 and `second`."""
+    calls = Calls()
+    block, host = calls.block(size), calls.host(size)
+    calls.copy(block, host, size, sample=7, line=1)
+    if kernel:
+        calls.launch(block, kernel=kernel)
+        calls.wait()
+    if fill:
+        calls.fill(block, size)
+    if d2h:
+        calls.copy(host, block, size, sample=8, before=7)
+    calls.copy(block, host, size, sample=second, line=2)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("made", "needless", "restoring"),
+    [
+        (lambda: again(READS), ["likely"], []),
+        (lambda: again(None, size=64 * KIB), ["seen"], []),
+        (lambda: again(READS, second=8), [], []),
+        (lambda: again(READS, second=None), [], []),
+        (lambda: again("_Z6updatePf"), [], ["likely"]),
+        (lambda: again(None, fill=True), [], ["likely"]),
+        (lambda: again(None, fill=True, size=64 * KIB), [], ["seen"]),
+        (lambda: again("_Z6updatePf", d2h=True), [], []),
+        (lambda: again("_Z6updatePf", d2h=True, second=8), ["likely"], []),
+    ],
+    ids=["equal", "few pages", "changed", "unknown", "written", "filled", "filled, few pages", "back", "back and in"],
+)
+def test_a_copy_of_bytes_that_are_there_is_needless_and_one_of_overwritten_bytes_restores(
+    made: Callable[[], Calls], needless: list[str], restoring: list[str]
+):
+    port = of(made())
+    assert [row.certainty for row in port.needless] == needless
+    assert [f.certainty for f in port.findings if f.kind == "restoring"] == restoring
+
+
+def test_a_restoring_copy_names_the_kernel_and_the_copy_whose_bytes_it_has():
+    (finding,) = of(again("_Z6updatePf")).findings
+    assert "overwritten by update: it has the bytes of :1 (64 of 256 pages compared)" in finding.text
+    assert finding.reading == "that kernel does not write them"
+    assert [p.line for p in finding.places] == [2]
+    assert finding.link == "docs/porting.md#restoring-copies"
+
+
+def test_a_copy_back_is_needless_if_the_host_has_the_bytes_and_restores_if_the_cpu_overwrote_them():
+    for before, expected in ((8, (["d2h"], [])), (9, ([], ["restoring"]))):
+        calls = Calls()
+        block, host = calls.block(64 * KIB), calls.host(64 * KIB)
+        calls.copy(host, block, 64 * KIB, sample=8, before=7)
+        calls.copy(host, block, 64 * KIB, sample=8, before=before)
+        port = of(calls)
+        assert ([row.direction for row in port.needless], [f.kind for f in port.findings]) == expected
+
+
+def test_copies_of_parts_in_between_end_the_comparison():
+    calls = again(None)
+    block, host = calls.calls[0].address, calls.calls[1].source
+    calls.copy(block, host, KIB, sample=1)
+    calls.copy(block, host, MIB, sample=7)
+    assert [row.copies for row in of(calls).needless] == [1]
+
+
+def test_chunks_that_are_copied_back_are_not_needless():
+    calls = Calls()
+    block, host = calls.block(64 * KIB), calls.host(64 * KIB)
+    for _ in range(2):
+        for n in range(4):
+            calls.launch(block + n * 16 * KIB)
+            calls.copy(host + n * 16 * KIB, block + n * 16 * KIB, 16 * KIB, sample=5, before=5, blocking=False)
+    assert of(calls).needless == []
+    assert [(f.kind, f.count) for f in of(calls).findings] == [("partial", 8)]
+
+
+# ---------------------------------------------------------------------------------------------------- hazards
+
+
+def concurrent(*, watched: bool = False, wait: bool = False, sample: int = 2, inside: bool = True) -> Calls:
+    """A buffer that the CPU prepares again while, or after, a kernel uses what was copied of it."""
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, sample=1)
+    calls.launch(block, kernel=READS, line=3)
+    if wait:
+        calls.wait()
+    if watched:
+        start = host if inside else host + MIB
+        calls.host_use(host, MIB, [(start, start + 8 * KIB)])
+    calls.copy(block, host, MIB, sample=sample)
+    return calls
+
+
+def free_memory(*, vendor: bool = False) -> Calls:
+    calls = Calls()
+    calls.query(1, 2, line=7, vendor=vendor)
+    calls.block(MIB, line=8)
+    return calls
+
+
+def partial(size: int, *, rows: int = 1) -> Calls:
+    calls = Calls()
+    block, host = calls.block(64 * KIB), calls.host(64 * KIB)
+    calls.copy(block, host, 64 * KIB)
+    calls.launch(block)
+    pitch = {"rows": rows, "source_pitch": 1024, "target_pitch": size} if rows > 1 else {}
+    calls.copy(host, block, size, **pitch)
+    return calls
+
+
+def stack(**more: object) -> Calls:
+    calls = Calls()
+    block = calls.block(4)
+    calls.copy(block, 0x7FFF0000, 4, host="stack", **more)
+    calls.launch(block)
+    calls.wait(stack=0x7FFF1000)
+    return calls
+
+
+def static(kind: str, **more: object) -> Calls:
+    calls = Calls()
+    calls.copy(calls.block(KIB, kind=kind, name="table"), calls.host(KIB), KIB, **more)
+    return calls
+
+
+def adjacent(gap: int) -> Calls:
+    calls = Calls()
+    first, second, host = calls.block(64 * KIB), calls.block(KIB), calls.host(MIB)
+    calls.copy(first, host, 64 * KIB)
+    calls.copy(second, host + 64 * KIB + gap, KIB)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (lambda: concurrent(watched=True), [("concurrent", "seen")]),
+        (lambda: concurrent(watched=True, inside=False), []),
+        (lambda: concurrent(watched=True, wait=True), []),
+        (concurrent, [("concurrent", "likely")]),
+        (lambda: concurrent(wait=True), []),
+        (lambda: concurrent(sample=1), []),
+        (free_memory, [("free-memory", "seen")]),
+        (lambda: free_memory(vendor=True), []),
+        (lambda: partial(4), [("partial", "seen")]),
+        (lambda: partial(64 * KIB - 512), []),
+        (lambda: partial(16, rows=64), [("partial", "seen")]),
+        (lambda: partial(1000, rows=64), []),
+        (lambda: adjacent(0), [("partial", "likely")]),
+        (lambda: adjacent(16), []),
+        (stack, [("stack", "seen")]),
+        (lambda: stack(blocking=False), [("stack", "seen")]),
+        (lambda: static("device_static"), [("static", "seen")]),
+        (lambda: static("device", host="static"), [("static", "seen")]),
+        (lambda: static("managed_static"), []),
+        (lambda: static("device"), []),
+    ],
+)
+def test_each_hazard_is_found_and_nothing_that_only_looks_like_it(
+    made: Callable[[], Calls], expected: list[tuple[str, str]]
+):
+    assert kinds(made()) == expected
+
+
+def test_a_stack_variable_whose_function_ended_before_the_wait_is_told_from_others():
+    texts = [of(stack(blocking=blocking)).findings[0].text for blocking in (True, False)]
+    assert "harmless as long as its copies block" in texts[0]
+    assert "has ended before the wait" in texts[1]
+
+
+def test_a_program_that_asks_and_then_allocates_likely_sizes_by_it():
+    (finding,) = of(free_memory()).findings
+    assert "likely sizes by it" in finding.text
+    (finding,) = of(free_memory(), {7: "log"}).findings
+    assert "sizes by it" not in finding.text
+
+
+def test_the_srad_pattern_is_two_hazards_each_iteration():
+    calls = Calls()
+    sums, image = calls.block(MIB), calls.block(MIB)
+    host = calls.host(MIB)
+    calls.copy(image, host, MIB)
+    for _ in range(5):
+        calls.launch(image, sums)
+        calls.copy(0x7FFF0000, sums, 4, host="stack", line=9)
+    rows = [(f.kind, f.count, f.bytes) for f in of(calls).findings]
+    assert rows == [("partial", 5, 20), ("stack", 5, 20)]
+
+
+def test_no_strategy_is_given_for_what_is_only_possible_and_all_that_counts_has_one():
+    for made in (concurrent, free_memory, stack, lambda: partial(4), lambda: again("_Z6updatePf")):
+        port = of(made())
+        assert all(f.strategy and f.link for f in port.findings if f.certainty != "possible")
+        assert all(not f.strategy for f in port.findings if f.certainty == "possible")
+        assert all(bool(f.reading) == (f.certainty == "likely") for f in port.findings)
+
+
+def test_what_the_trace_cannot_tell_is_said():
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB)
+    calls.launch(block)
+    port = of(calls)
+    assert list(port.unseen) == ["what kernels use within 1 block that 1 launch may use as a whole (--exact tells)"]
+    assert {row.kind: row.searched for row in port.searched}["hidden"] is False
