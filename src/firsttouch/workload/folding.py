@@ -1,0 +1,128 @@
+"""Folds a long sequence of items as it comes: what recurs becomes a Repeat, also within what recurs.
+
+Items are compared by number, and stretches by a hash of their numbers, so that each costs the same however long the
+loop is whose round it ends. A match of hashes is checked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+
+from firsttouch.workload.program import Item, Repeat
+
+LONGEST = 4096
+"""The most items of a round, of which each may be a Repeat."""
+CANDIDATES = 16
+"""How many of the last places of an item are taken for the end of the round before."""
+_PRIME, _BASE = (1 << 61) - 1, 1_000_003
+
+
+class Folder:
+    """The items that were added, folded."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._items: list[Item | tuple[int, tuple[int, ...]]] = []
+        """By number: an item, or the count of a repeat and the numbers of its body."""
+        self._sequence: list[int] = []
+        self._hashes = [0]
+        """Of the first n numbers of the sequence."""
+        self._powers = [1]
+        self._places: dict[int, list[int]] = defaultdict(list)
+        """Where each number is in the sequence; what is beyond its end, or has another number now, is out of date."""
+        self._grown: tuple[int, int] | None = None
+        """The number of the last repeat, and its only place."""
+        self._awaited: dict[int, list[int]] = defaultdict(list)
+        """By the length of the sequence: the places of repeats of which another round may end there."""
+
+    def __len__(self) -> int:
+        return len(self._sequence)
+
+    def add(self, item: Item) -> None:
+        """Append an item."""
+        self._append(self._number(item, item))
+
+    def _number(self, key: Hashable, meaning: Item | tuple[int, tuple[int, ...]]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._items)
+            self._items.append(meaning)
+        return number
+
+    def _append(self, number: int) -> None:
+        sequence = self._sequence
+        sequence.append(number)
+        self._hashes.append((self._hashes[-1] * _BASE + number + 1) % _PRIME)
+        length = len(sequence)
+        if length >= len(self._powers):
+            self._powers.append(self._powers[-1] * _BASE % _PRIME)
+        if not (self._extend(length) or self._begin_repeat(number, length)):
+            places = self._places[number]
+            while places and places[-1] >= length - 1:
+                places.pop()
+            places.append(length - 1)
+            if len(places) > 4 * CANDIDATES:
+                del places[: -2 * CANDIDATES]
+
+    def _hash(self, start: int, end: int) -> int:
+        return (self._hashes[end] - self._hashes[start] * self._powers[end - start]) % _PRIME
+
+    def _extend(self, length: int) -> bool:
+        """Whether the end of the sequence is one more round of the repeat before it, of which it becomes a part."""
+        waiting = self._awaited.get(length)
+        if not waiting:
+            return False
+        for at in [*waiting]:
+            meaning = self._items[self._sequence[at]] if at < length else None
+            if not isinstance(meaning, tuple) or at + 1 + len(meaning[1]) != length:
+                waiting.remove(at)
+            elif meaning[1] == tuple(self._sequence[at + 1 :]):
+                self._replace(at, meaning[0] + 1, meaning[1])
+                return True
+        return False
+
+    def _begin_repeat(self, number: int, length: int) -> bool:
+        """Whether the end of the sequence recurs, and becomes a repeat of two rounds."""
+        sequence, tried = self._sequence, 0
+        for place in reversed(self._places.get(number, ())):
+            size = length - 1 - place
+            if size < 1 or sequence[place] != number:
+                continue
+            if size > LONGEST or 2 * size > length or tried == CANDIDATES:
+                return False
+            tried += 1
+            begin, middle = length - 2 * size, length - size
+            same = self._hash(begin, middle) == self._hash(middle, length)
+            if same and sequence[begin:middle] == sequence[middle:length]:
+                self._replace(begin, 2, tuple(sequence[middle:]))
+                return True
+        return False
+
+    def _replace(self, begin: int, count: int, body: tuple[int, ...]) -> None:
+        """From a place on, the sequence becomes a repeat. The number of one that grows is forgotten if only this place
+        has it, so that a loop takes one number and not one a round.
+        """
+        if count > 2 and self._grown == (self._sequence[begin], begin) and self._sequence[begin] == len(self._items) - 1:
+            del self._numbers[count - 1, body], self._items[-1]
+        del self._sequence[begin:], self._hashes[begin + 1 :]
+        key = (count, body)
+        self._grown = (len(self._items), begin) if key not in self._numbers else None
+        self._append(self._number(key, key))
+        if len(self._sequence) == begin + 1 and begin not in self._awaited[begin + 1 + len(body)]:
+            self._awaited[begin + 1 + len(body)].append(begin)
+
+    def items(self) -> tuple[Item, ...]:
+        """What was added, folded."""
+        known: dict[int, Item] = {}
+        return tuple(self._item(number, known) for number in self._sequence)
+
+    def _item(self, number: int, known: dict[int, Item]) -> Item:
+        if number not in known:
+            meaning = self._items[number]
+            if isinstance(meaning, tuple):
+                count, body = meaning
+                known[number] = Repeat(count, tuple(self._item(n, known) for n in body))
+            else:
+                known[number] = meaning
+        return known[number]
