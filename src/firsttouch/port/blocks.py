@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.port.findings import CopyCount, HostPartner, PortBlock
-from firsttouch.port.partners import LifePartners, Partners, may_pair
 from firsttouch.port.places import Places, largest, summed
 from firsttouch.profile.cuda import CallSite
+from firsttouch.workload.partners import LifePartners, Partners, may_pair
 from firsttouch.workload.trace import (
     NO_BLOCK,
     TracedAllocation,

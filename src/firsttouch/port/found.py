@@ -19,8 +19,6 @@ from firsttouch.port.findings import (
     SearchedHazard,
 )
 from firsttouch.port.hazards import Findings, ProgramState
-from firsttouch.port.needless import RepeatedCopies, RepeatedCopy, repeated_copies
-from firsttouch.port.partners import Partners, partners
 from firsttouch.port.places import Places
 from firsttouch.port.rules import (
     PAGE_BYTES,
@@ -35,6 +33,8 @@ from firsttouch.profile.calls import HostUse
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.text import count
 from firsttouch.units import format_size
+from firsttouch.workload.needless import RepeatedCopies, RepeatedCopy, repeated_copies
+from firsttouch.workload.partners import Partners, partners
 from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
 
 SAMPLED_PAGES = 64

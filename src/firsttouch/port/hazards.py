@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from firsttouch.port.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding
-from firsttouch.port.partners import LifePartners, Partners
 from firsttouch.port.places import Places, largest, summed
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
+from firsttouch.workload.partners import LifePartners, Partners
 from firsttouch.workload.trace import TracedAllocation, TracedLaunch, TracedRun, TracedStep
 
 PAGE = "docs/porting.md"

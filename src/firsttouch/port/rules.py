@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from firsttouch.port.hazards import Findings, Occurrences, ProgramState, Rule
-from firsttouch.port.partners import may_pair
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.workload.partners import may_pair
 from firsttouch.workload.trace import (
     NO_BLOCK,
     STATIC_KINDS,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from firsttouch.port.partners import Partners
+from firsttouch.workload.partners import Partners
 from firsttouch.workload.trace import TracedAllocation, TracedRun
 
 

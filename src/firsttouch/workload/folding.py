@@ -103,7 +103,11 @@ class Folder:
         """From a place on, the sequence becomes a repeat. The number of one that grows is forgotten if only this place
         has it, so that a loop takes one number and not one a round.
         """
-        if count > 2 and self._grown == (self._sequence[begin], begin) and self._sequence[begin] == len(self._items) - 1:
+        if (
+            count > 2
+            and self._grown == (self._sequence[begin], begin)
+            and self._sequence[begin] == len(self._items) - 1
+        ):
             del self._numbers[count - 1, body], self._items[-1]
         del self._sequence[begin:], self._hashes[begin + 1 :]
         key = (count, body)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from firsttouch.port.partners import joined, may_pair
-from firsttouch.port.range_map import RangeMap
+from firsttouch.workload.partners import joined, may_pair
+from firsttouch.workload.range_map import RangeMap
 from firsttouch.workload.trace import (
     NO_BLOCK,
     TracedAllocation,
