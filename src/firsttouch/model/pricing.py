@@ -20,8 +20,8 @@ from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
-COPY_IN = "copy in"
-"""How the terms of copies to the device begin."""
+COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host pages by the copy"
+"""How the terms of copies to the device and back begin, and the term of new pages that a copy back touches first."""
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
@@ -220,7 +220,7 @@ class Pricing(Replay):
     def copy_array(self, step: steps.Copy) -> None:
         """Between the host array of a buffer and its device array."""
         pages, nbytes = self.present[step.buffer], step.end - step.start
-        direction = COPY_IN if step.to == "gpu" else "copy back"
+        direction = COPY_IN if step.to == "gpu" else COPY_BACK
         price = self.prices.copy("h2d" if step.to == "gpu" else "d2h", self.host)
         new = nbytes - pages.bytes_in(step.start, step.end) if step.to == "cpu" else 0
         into_present = nbytes - (self._copy_into_new(new) if new else 0)
@@ -241,9 +241,9 @@ class Pricing(Replay):
             price = self.prices.copy_into_new(self.host)
         except Unmeasured:
             touch = self.prices.host_touch(parallel=False)
-            self.terms.add(self.phase, "first touch of host pages by the copy", touch, new)
+            self.terms.add(self.phase, NEW_BY_COPY, touch, new)
             return 0
-        self.terms.add(self.phase, f"copy back into new pages, {self.host} host arrays", price, new)
+        self.terms.add(self.phase, f"{COPY_BACK} into new pages, {self.host} host arrays", price, new)
         return new
 
     def wait(self, step: steps.Wait) -> None:

@@ -1,0 +1,116 @@
+"""What memory costs a traced program as it is: its own allocations and copies, priced one by one.
+
+A strategy's ledger decides what is copied; here the program did (workload/program.py: Move). Prices are those that
+strategies with host arrays and device arrays have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, Literal
+
+from firsttouch.allocators.properties import common_allocator
+from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
+from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, SMALLEST_PAGE
+from firsttouch.model.terms import Term, Terms
+from firsttouch.workload.program import Item, Move, Program, Repeat
+
+NAME: Final = "as it is"
+PLAIN, LOCKED, DEVICE = (common_allocator(role) for role in ("host", "page-locked", "device"))
+FIRST_BY_CPU = "first touch of host pages by the CPU"
+
+
+def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
+    """The terms of a traced program as it is. Raises Unmeasured or MissingValue if a price is not known."""
+    terms, touched = Terms(), 0
+    for obtained in program.obtained:
+        allocator = LOCKED if obtained.pinned else DEVICE
+        _call(terms, prices, "allocate", allocator, obtained.nbytes, obtained.times)
+    for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
+        for move, times in moves(items):
+            _move(terms, prices, phase, move, times)
+            touched += 0 if move.pinned else move.new * times
+    if touched:
+        terms.add("free", f"free {PLAIN} host arrays", prices.host_free(PLAIN), touched)
+    for obtained in program.obtained:
+        allocator = LOCKED if obtained.pinned else DEVICE
+        _call(terms, prices, "free", allocator, obtained.nbytes, obtained.times)
+    return terms.terms()
+
+
+def moves(items: Sequence[Item], times: int = 1) -> Iterator[tuple[Move, int]]:
+    """The copies and fills of items, and how often each happens."""
+    for item in items:
+        if isinstance(item, Repeat):
+            yield from moves(item.body, times * item.count)
+        elif isinstance(item, Move):
+            yield item, times
+
+
+def _call(
+    terms: Terms, prices: Prices, call: Literal["allocate", "free"], allocator: str, nbytes: int, times: int
+) -> None:
+    """Where the device's memory is its own, a run may not have measured its calls, which are quick."""
+    try:
+        price = prices.allocation(allocator, call)
+    except Unmeasured:
+        if allocator == LOCKED or prices.device.capabilities.shares_host_memory:
+            raise
+        return
+    terms.add(call, f"{call} {allocator} memory", price, nbytes * times, price.of(nbytes).times(times), times)
+
+
+def _move(terms: Terms, prices: Prices, phase: str, move: Move, times: int) -> None:
+    """A copy between host and device. What stays on the device takes no time that a strategy would save."""
+    if move.way not in ("h2d", "d2h"):
+        return
+    host = LOCKED if move.pinned else PLAIN
+    new = 0 if move.pinned else min(move.new, move.nbytes) if move.way == "d2h" else move.new
+    if move.way == "h2d":
+        touch, nbytes, what = prices.host_touch(parallel=False), move.nbytes, COPY_IN
+        terms.add(phase, FIRST_BY_CPU, touch, new * times, touch.of(new).times(times), times)
+    else:
+        nbytes, what = move.nbytes - (_into_new(terms, prices, phase, host, new, times) if new else 0), COPY_BACK
+    price, time = copy_price(prices, move.way, host, nbytes)
+    terms.add(phase, f"{what}, {host} host arrays", price, nbytes * times, time.times(times), times)
+
+
+def _into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, times: int) -> int:
+    """Price a copy of so many bytes into pages that nobody has touched. Returns how many of them are then priced."""
+    try:
+        price = prices.copy_into_new(host)
+    except Unmeasured:
+        touch = prices.host_touch(parallel=False)
+        terms.add(phase, NEW_BY_COPY, touch, new * times, touch.of(new).times(times), times)
+        return 0
+    what = f"{COPY_BACK} into new pages, {host} host arrays"
+    terms.add(phase, what, price, new * times, price.of(new).times(times), times)
+    return new
+
+
+def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int) -> tuple[Price, Time]:
+    """The price of a copy, and its time: not less than that of a copy alone, if that was measured at such a size."""
+    price = prices.copy(direction, host)
+    time = price.of(nbytes)
+    with suppress(Unmeasured):
+        lone = prices.lone_copy(direction, host)
+        if lone.sizes[0] <= max(nbytes, SMALLEST_PAGE):
+            time = time.at_least(lone.of(nbytes))
+    return price, time
+
+
+def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, int, float, Time]:
+    """Of the copies in one direction whose time was recorded: how many, their bytes, and the ns that they took and that
+    they are priced at.
+    """
+    terms, number, size, took = Terms(), 0, 0, 0.0
+    for move, times in moves((*program.initialise, *program.compute)):
+        if move.way == way and move.seconds is not None:
+            number, size, took = number + times, size + move.nbytes * times, took + 1e9 * move.seconds * times
+            _move(terms, prices, "compute", move, times)
+    priced = Time()
+    for term in terms.terms():
+        if term.what != FIRST_BY_CPU:
+            priced += Time(term.ms, term.low, term.high).times(1e6)
+    return number, size, took, priced
