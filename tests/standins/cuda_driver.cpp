@@ -18,10 +18,24 @@
 #include <mutex>
 
 #include "cuda_code.hpp"
-#include "driver_parameters.hpp"
+#include "events/driver_calls.hpp"
 
 namespace played {
+
+namespace watched = firsttouch::cupti;  // the calls, with their numbers and parameters
+
 namespace {
+
+#define CALL(number, function, parameters)                                                                             \
+    struct function {                                                                                                  \
+        static constexpr std::uint32_t id = number;                                                                    \
+        static constexpr const char* name = #function;                                                                 \
+        using Parameters = watched::parameters;                                                                        \
+    };
+FIRSTTOUCH_DRIVER_CALLS(CALL)
+FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
+CALL(678, cuLibraryLoadData, NoParameters)
+#undef CALL
 
 constexpr std::size_t granule = 512, arena = 2 << 20;  // small blocks are parts of larger ones
 
@@ -53,8 +67,7 @@ struct State {
     std::multimap<std::size_t, Address> free_parts;
     Address part = 0, parts_end = 0;
     std::size_t used = 0;
-    std::vector<const void*> code;  // not loaded yet
-    std::vector<Symbol> symbols;
+    std::vector<Symbol> symbols;  // not loaded yet
     std::atomic<bool> has_code{false};
     std::deque<Kernel> kernels;
     std::map<std::string, std::vector<Parameter>> parameters;  // of kernels in code
@@ -93,11 +106,11 @@ void connect() {
     if (state().cupti.init != nullptr) state().cupti.init();
 }
 
-template <class Parameters, class Work>
-int call(std::uint32_t id, const char* name, const Parameters& parameters, Work work) {
+template <class Call, class Work>
+int call(const typename Call::Parameters& parameters, Work work) {
     if (state().cupti.call == nullptr) return work();
     const auto body = [](void* user) -> int { return (*static_cast<Work*>(user))(); };
-    return state().cupti.call(id, name, &parameters, body, &work);
+    return state().cupti.call(Call::id, Call::name, &parameters, body, &work);
 }
 
 std::uint32_t number(const Stream* stream) {  // 7 is CUPTI's number of the default stream
@@ -155,11 +168,8 @@ int end(Address address) {
     return success;
 }
 
-int load(const void* code, const std::vector<Symbol>& symbols) {
-    Handle library = nullptr;
-    const cuLibraryLoadData_params parameters{&library, code, nullptr, nullptr, 0, nullptr, nullptr, 0};
-    return call(678, "cuLibraryLoadData", parameters, [&] {
-        library = &state();
+int load(const std::vector<Symbol>& symbols) {
+    return call<cuLibraryLoadData>({}, [&] {
         for (const Symbol& symbol : symbols)
             begin(symbol.address, symbol.bytes, symbol.is_managed ? managed_static : device_static, symbol.name);
         return success;
@@ -167,15 +177,13 @@ int load(const void* code, const std::vector<Symbol>& symbols) {
 }
 
 void load_code() {
-    std::vector<const void*> code;
     std::vector<Symbol> symbols;
     {
         const std::scoped_lock lock(state().mutex);
-        code.swap(state().code), symbols.swap(state().symbols);
+        symbols.swap(state().symbols);
         state().has_code = false;
     }
-    if (code.empty() && !symbols.empty()) code.push_back(nullptr);
-    for (std::size_t i = 0; i < code.size(); ++i) load(code[i], i + 1 == code.size() ? symbols : std::vector<Symbol>());
+    load(symbols);
 }
 
 void record(const Copy& copy, std::size_t bytes) {
@@ -189,7 +197,7 @@ int move_bytes(const Copy& copy) {
     return success;
 }
 
-Side2D side(Address address, std::size_t pitch, bool is_host) {
+watched::Side2D side(Address address, std::size_t pitch, bool is_host) {
     if (is_host) return {0, 0, 1, reinterpret_cast<void*>(address), 0, nullptr, pitch};
     return {0, 0, 2, nullptr, address, nullptr, pitch};
 }
@@ -204,9 +212,9 @@ int initialise() {
 }
 
 int allocate(Address* address, std::size_t bytes) {
-    Device out = 0;
-    const cuMemAlloc_v2_params parameters{&out, bytes};
-    const int result = call(243, "cuMemAlloc_v2", parameters, [&] {
+    watched::Address out = 0;
+    const cuMemAlloc_v2::Parameters parameters{&out, bytes};
+    const int result = call<cuMemAlloc_v2>(parameters, [&] {
         const int code = begin(address, bytes, device);
         out = *address;
         return code;
@@ -214,9 +222,9 @@ int allocate(Address* address, std::size_t bytes) {
     return result;
 }
 int allocate_pitched(Address* address, std::size_t* pitch, std::size_t width, std::size_t height) {
-    Device out = 0;
-    const cuMemAllocPitch_v2_params parameters{&out, pitch, width, height, 4};
-    return call(244, "cuMemAllocPitch_v2", parameters, [&] {
+    watched::Address out = 0;
+    const cuMemAllocPitch_v2::Parameters parameters{&out, pitch, width, height, 4};
+    return call<cuMemAllocPitch_v2>(parameters, [&] {
         *pitch = (width + granule - 1) / granule * granule;
         const int code = begin(address, *pitch * height, device);
         out = *address;
@@ -224,26 +232,26 @@ int allocate_pitched(Address* address, std::size_t* pitch, std::size_t width, st
     });
 }
 int allocate_on_stream(Address* address, std::size_t bytes, Stream* stream) {
-    Device out = 0;
-    const cuMemAllocAsync_params parameters{&out, bytes, stream};
-    return call(598, "cuMemAllocAsync", parameters, [&] {
+    watched::Address out = 0;
+    const cuMemAllocAsync::Parameters parameters{&out, bytes, stream};
+    return call<cuMemAllocAsync>(parameters, [&] {
         const int code = begin(address, bytes, device);
         out = *address;
         return code;
     });
 }
 int allocate_managed(Address* address, std::size_t bytes, unsigned flags) {
-    Device out = 0;
-    const cuMemAllocManaged_params parameters{&out, bytes, flags};
-    return call(371, "cuMemAllocManaged", parameters, [&] {
+    watched::Address out = 0;
+    const cuMemAllocManaged::Parameters parameters{&out, bytes, flags};
+    return call<cuMemAllocManaged>(parameters, [&] {
         const int code = begin(address, bytes, managed);
         out = *address;
         return code;
     });
 }
 int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
-    const cuMemHostAlloc_params parameters{address, bytes, flags};
-    return call(39, "cuMemHostAlloc", parameters, [&] {
+    const cuMemHostAlloc::Parameters parameters{address, bytes, flags};
+    return call<cuMemHostAlloc>(parameters, [&] {
         Address begun = 0;
         const int code = begin(&begun, bytes, pinned);
         *address = reinterpret_cast<void*>(begun);
@@ -251,17 +259,16 @@ int allocate_pinned(void** address, std::size_t bytes, unsigned flags) {
     });
 }
 int release(Address address) {
-    return call(245, "cuMemFree_v2", cuMemFree_v2_params{address}, [&] { return end(address); });
+    return call<cuMemFree_v2>({address}, [&] { return end(address); });
 }
 int release_on_stream(Address address, Stream* stream) {
-    return call(600, "cuMemFreeAsync", cuMemFreeAsync_params{address, stream}, [&] { return end(address); });
+    return call<cuMemFreeAsync>({address, stream}, [&] { return end(address); });
 }
 int release_pinned(void* address) {
-    return call(38, "cuMemFreeHost", cuMemFreeHost_params{address},
-                [&] { return end(reinterpret_cast<Address>(address)); });
+    return call<cuMemFreeHost>({address}, [&] { return end(reinterpret_cast<Address>(address)); });
 }
 int lock(void* address, std::size_t bytes, unsigned flags) {
-    return call(379, "cuMemHostRegister_v2", cuMemHostRegister_v2_params{address, bytes, flags}, [&] {
+    return call<cuMemHostRegister_v2>({address, bytes, flags}, [&] {
         const Address begun = reinterpret_cast<Address>(address);
         {
             const std::scoped_lock held(state().mutex);
@@ -272,7 +279,7 @@ int lock(void* address, std::size_t bytes, unsigned flags) {
     });
 }
 int unlock(void* address) {
-    return call(302, "cuMemHostUnregister", cuMemHostUnregister_params{address}, [&] {
+    return call<cuMemHostUnregister>({address}, [&] {
         const Address begun = reinterpret_cast<Address>(address);
         std::size_t bytes = 0;
         {
@@ -294,25 +301,23 @@ int copy(const Copy& copy) {
     const void* const from = reinterpret_cast<const void*>(source);
     if (bytes == 0) return success;
     if (!is_direction_known || direction == on_host) {
-        if (is_asynchronous)
-            return call(306, "cuMemcpyAsync", cuMemcpyAsync_params{target, source, bytes, stream}, work);
-        return call(305, "cuMemcpy", cuMemcpy_params{target, source, bytes}, work);
+        if (is_asynchronous) return call<cuMemcpyAsync>({target, source, bytes, stream}, work);
+        return call<cuMemcpy>({target, source, bytes}, work);
     }
     if (is_asynchronous) {
-        if (direction == to_device)
-            return call(277, "cuMemcpyHtoDAsync_v2", cuMemcpyHtoDAsync_v2_params{target, from, bytes, stream}, work);
-        if (direction == to_host)
-            return call(279, "cuMemcpyDtoHAsync_v2", cuMemcpyDtoHAsync_v2_params{to, source, bytes, stream}, work);
-        return call(281, "cuMemcpyDtoDAsync_v2", cuMemcpyDtoDAsync_v2_params{target, source, bytes, stream}, work);
+        if (direction == to_device) return call<cuMemcpyHtoDAsync_v2>({target, from, bytes, stream}, work);
+        if (direction == to_host) return call<cuMemcpyDtoHAsync_v2>({to, source, bytes, stream}, work);
+        return call<cuMemcpyDtoDAsync_v2>({target, source, bytes, stream}, work);
     }
-    if (direction == to_device) return call(276, "cuMemcpyHtoD_v2", cuMemcpyHtoD_v2_params{target, from, bytes}, work);
-    if (direction == to_host) return call(278, "cuMemcpyDtoH_v2", cuMemcpyDtoH_v2_params{to, source, bytes}, work);
-    return call(280, "cuMemcpyDtoD_v2", cuMemcpyDtoD_v2_params{target, source, bytes}, work);
+    if (direction == to_device) return call<cuMemcpyHtoD_v2>({target, from, bytes}, work);
+    if (direction == to_host) return call<cuMemcpyDtoH_v2>({to, source, bytes}, work);
+    return call<cuMemcpyDtoD_v2>({target, source, bytes}, work);
 }
 
 int copy_rows(const Copy& copy, const Rows& rows) {
-    const Copy2D written{side(copy.source, rows.source_pitch, copy.direction == to_device),
-                         side(copy.target, rows.target_pitch, copy.direction == to_host), copy.bytes, rows.count};
+    const watched::Copy2D written{side(copy.source, rows.source_pitch, copy.direction == to_device),
+                                  side(copy.target, rows.target_pitch, copy.direction == to_host), copy.bytes,
+                                  rows.count};
     const auto work = [&] {
         for (std::size_t i = 0; i < rows.count; ++i)
             std::memmove(reinterpret_cast<void*>(copy.target + i * rows.target_pitch),
@@ -320,9 +325,8 @@ int copy_rows(const Copy& copy, const Rows& rows) {
         record(copy, copy.bytes * rows.count);
         return success;
     };
-    if (copy.is_asynchronous)
-        return call(289, "cuMemcpy2DAsync_v2", cuMemcpy2DAsync_v2_params{&written, copy.stream}, work);
-    return call(288, "cuMemcpy2DUnaligned_v2", cuMemcpy2DUnaligned_v2_params{&written}, work);
+    if (copy.is_asynchronous) return call<cuMemcpy2DAsync_v2>({&written, copy.stream}, work);
+    return call<cuMemcpy2DUnaligned_v2>({&written}, work);
 }
 
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
@@ -331,18 +335,28 @@ int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchr
         if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
         return success;
     };
-    if (is_asynchronous)
-        return call(216, "cuMemsetD8Async", cuMemsetD8Async_params{target, value, bytes, stream}, work);
-    return call(249, "cuMemsetD8_v2", cuMemsetD8_v2_params{target, value, bytes}, work);
+    if (is_asynchronous) return call<cuMemsetD8Async>({target, value, bytes, stream}, work);
+    return call<cuMemsetD8_v2>({target, value, bytes}, work);
 }
 
 int prefetch(Address address, std::size_t bytes, int place, int device, Stream* stream) {
-    const cuMemPrefetchAsync_v2_params parameters{address, bytes, {place, device}, 0, stream};
-    return call(716, "cuMemPrefetchAsync_v2", parameters, [] { return success; });
+    const cuMemPrefetchAsync_v2::Parameters parameters{address, bytes, {place, device}, 0, stream};
+    return call<cuMemPrefetchAsync_v2>(parameters, [] { return success; });
+}
+int find_symbol(const char* name, Address* address, std::size_t* bytes) {
+    watched::Address out = 0;
+    return call<cuLibraryGetGlobal>({&out, bytes, &state(), name}, [&] {
+        const std::scoped_lock lock(state().mutex);
+        const auto found = state().blocks.find(*address);
+        if (found == state().blocks.end()) return not_found;
+        out = *address;
+        if (bytes != nullptr) *bytes = found->second.bytes;
+        return success;
+    });
 }
 int advise(Address address, std::size_t bytes, int advice, int place, int device) {
-    const cuMemAdvise_v2_params parameters{address, bytes, advice, {place, device}};
-    return call(715, "cuMemAdvise_v2", parameters, [] { return success; });
+    const cuMemAdvise_v2::Parameters parameters{address, bytes, advice, {place, device}};
+    return call<cuMemAdvise_v2>(parameters, [] { return success; });
 }
 
 int launch(const Launch& launch) {
@@ -354,27 +368,25 @@ int launch(const Launch& launch) {
         return success;
     };
     if (state().cupti.launches != nullptr) state().cupti.launches(kernel->name.c_str());
-    if (is_cooperative) {
-        const cuLaunchCooperativeKernel_params parameters{kernel,  grid.x,  grid.y,       grid.z, block.x,
-                                                          block.y, block.z, shared_bytes, stream, arguments};
-        return call(477, "cuLaunchCooperativeKernel", parameters, work);
-    }
-    const cuLaunchKernel_params parameters{kernel,  grid.x,       grid.y, grid.z,    block.x, block.y,
-                                           block.z, shared_bytes, stream, arguments, nullptr};
-    return call(307, "cuLaunchKernel", parameters, work);
+    if (is_cooperative)
+        return call<cuLaunchCooperativeKernel>(
+            {kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, stream, arguments}, work);
+    return call<cuLaunchKernel>(
+        {kernel, {grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared_bytes, stream, arguments, nullptr},
+        work);
 }
 
 int wait_for_context() {
-    return call(17, "cuCtxSynchronize", nullptr, [] { return success; });
+    return call<cuCtxSynchronize>({}, [] { return success; });
 }
 int wait_for_stream(Stream* stream) {
-    return call(126, "cuStreamSynchronize", cuStreamSynchronize_params{stream}, [] { return success; });
+    return call<cuStreamSynchronize>({stream}, [] { return success; });
 }
 int wait_for_event(Event* event) {
-    return call(121, "cuEventSynchronize", cuEventSynchronize_params{event}, [] { return success; });
+    return call<cuEventSynchronize>({event}, [] { return success; });
 }
 int memory_info(std::size_t* free, std::size_t* total) {
-    return call(242, "cuMemGetInfo_v2", cuMemGetInfo_v2_params{free, total}, [&] {
+    return call<cuMemGetInfo_v2>({free, total}, [&] {
         const std::scoped_lock lock(state().mutex);
         *total = total_memory(), *free = *total - state().used;
         return success;
@@ -393,7 +405,6 @@ void add_code(const void* code) {
     auto parameters = parameters_of(code);
     const std::scoped_lock lock(state().mutex);
     state().parameters.merge(parameters);
-    state().code.push_back(code);
     state().has_code = true;
 }
 Kernel* add_kernel(const std::string& name) {

@@ -68,6 +68,8 @@ int copy_rows(const Copy& copy, const Rows& rows);
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream);
 int prefetch(Address address, std::size_t bytes, int place, int device, Stream* stream);
 int advise(Address address, std::size_t bytes, int advice, int place, int device);
+// Asks for a symbol that was loaded to this address.
+int find_symbol(const char* name, Address* address, std::size_t* bytes);
 int launch(const Launch& launch);
 int wait_for_context();
 int wait_for_stream(Stream* stream);

@@ -29,12 +29,17 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 thread_local Error last_error = success;
 
+struct Symbol {
+    const char* name;
+    Address address = 0;
+    bool is_known = false;  // the driver was asked for it
+};
+
 // What programs have registered. Never freed: they free memory while they exit.
 struct Registered {
     std::mutex mutex;
     std::unordered_map<const void*, Kernel*> kernels;
-    std::unordered_map<const void*, Address> symbols;  // the node of a symbol is where its address is written
-    std::unordered_map<const void*, std::size_t> symbol_bytes;
+    std::unordered_map<const void*, Symbol> symbols;  // the node of a symbol is where its address is written
 };
 Registered& registered() {
     static Registered& instance = *new Registered;
@@ -78,9 +83,16 @@ int launched(Kernel* kernel, Size3 grid, Size3 block, void** arguments, std::siz
 
 Address symbol_at(const void* symbol) {
     initialise();
-    const std::scoped_lock lock(registered().mutex);
-    const auto found = registered().symbols.find(symbol);
-    return found == registered().symbols.end() ? 0 : found->second;
+    Symbol* found = nullptr;
+    {
+        const std::scoped_lock lock(registered().mutex);
+        const auto place = registered().symbols.find(symbol);
+        if (place == registered().symbols.end()) return 0;
+        found = &place->second;
+    }
+    std::size_t bytes = 0;
+    if (!std::exchange(found->is_known, true)) find_symbol(found->name, &found->address, &bytes);
+    return found->address;
 }
 
 int copied_symbol(const void* symbol, const void* host_in, void* host_out, std::size_t bytes, std::size_t offset,
@@ -333,8 +345,8 @@ REGISTERS void __cudaRegisterFunction(void**, const char* function, char*, const
 }
 REGISTERS void __cudaRegisterVar(void**, char* symbol, char*, const char* name, int, std::size_t bytes, int, int) {
     const std::scoped_lock lock(registered().mutex);
-    registered().symbol_bytes[symbol] = bytes;
-    add_symbol(name, bytes, &registered().symbols[symbol], false);
+    Symbol& added = registered().symbols[symbol] = {name};
+    add_symbol(name, bytes, &added.address, false);
 }
 REGISTERS void __cudaRegisterManagedVar(void**, void** symbol, char*, const char* name, int, std::size_t bytes, int,
                                         int) {
