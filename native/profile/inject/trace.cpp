@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "profile/inject/exact.hpp"
+
 namespace firsttouch::inject {
 namespace {
 
@@ -268,6 +270,8 @@ void start_tracing() noexcept {
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
     using namespace firsttouch::inject;
     static std::atomic<bool> is_called{false};
-    if (is_one("FIRSTTOUCH_TRACE") && journal() != nullptr && !is_called.exchange(true)) start_tracing();
+    const char* const patch = secure_getenv("FIRSTTOUCH_EXACT");
+    if ((patch == nullptr && !is_one("FIRSTTOUCH_TRACE")) || journal() == nullptr || is_called.exchange(true)) return 1;
+    patch == nullptr ? start_tracing() : start_exact(patch);
     return 1;
 }

@@ -1,0 +1,345 @@
+#include "profile/inject/exact.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace firsttouch::inject {
+namespace {
+
+constexpr std::uint64_t granule = 1ull << granule_shift;
+constexpr std::size_t most_runs = 8192;  // in a record
+
+struct Patch {
+    int instruction;
+    const char* function;
+    bool is_needed;
+};
+constexpr Patch patches[] = {
+    {sanitizer::global_access, "granules_access", true},
+    {sanitizer::copy_async, "granules_copy_async", false},
+    {sanitizer::bulk_copy_in, "granules_bulk_in", false},
+    {sanitizer::bulk_copy_out, "granules_bulk_out", false},
+    {sanitizer::bulk_reduction, "granules_bulk_reduction", false},
+    {sanitizer::tensor_load, "granules_tensor", false},
+    {sanitizer::tensor_store, "granules_tensor", false},
+};
+
+template <class Data>
+const Data& as(const void* data) {
+    return *static_cast<const Data*>(data);
+}
+
+// Of the launches of a kernel with one grid: the first ones, and then ever fewer, so that a change is seen.
+bool is_chosen(std::uint32_t number) { return number <= 4 || std::has_single_bit(number); }
+
+std::uint64_t words_of(std::uint64_t bytes) { return (bytes + 32 * granule - 1) / (32 * granule); }
+
+}  // namespace
+
+Exact::Exact(const sanitizer::Functions& api, Journal& journal, std::string patch)
+    : api_(api), journal_(journal), patch_(std::move(patch)), process_(getpid()), texts_(journal) {}
+
+std::unique_ptr<Exact> Exact::start(const sanitizer::Functions& api, Journal& journal, std::string patch) {
+    std::unique_ptr<Exact> exact(new Exact(api, journal, std::move(patch)));
+    const auto check = [&](sanitizer::Result result, const char* call) {
+        if (result == 0) return;
+        const char* text = nullptr;
+        if (api.get_result_string(result, &text) != 0 || text == nullptr) text = "an unknown error";
+        throw Unavailable(std::string(call) + ": " + text);
+    };
+    check(api.subscribe(&exact->subscriber_, &on_callback, exact.get()), "sanitizerSubscribe");
+    for (const int domain : {sanitizer::resources, sanitizer::synchronisations, sanitizer::launches, sanitizer::copies,
+                             sanitizer::fills, sanitizer::graphs})
+        check(api.enable_domain(1, exact->subscriber_, domain), "sanitizerEnableDomain");
+    return exact;
+}
+
+// In a forked process, which cannot use CUDA, the mutex may be locked for ever.
+void Exact::on_callback(void* user, int domain, std::uint32_t id, const void* data) noexcept {
+    static thread_local bool is_inside = false;
+    Exact& exact = *static_cast<Exact*>(user);
+    if (is_inside || data == nullptr || getpid() != exact.process_) return;
+    is_inside = true;
+    try {
+        const std::scoped_lock lock(exact.mutex_);
+        exact.called_back(domain, id, data);
+    } catch (...) {  // no memory
+    }
+    is_inside = false;
+}
+
+void Exact::called_back(int domain, std::uint32_t id, const void* data) {
+    using namespace sanitizer;
+    if (domain == resources) {
+        resource(id, data);
+    } else if (domain == launches && id == launch_begins) {
+        launch(as<LaunchData>(data), false);
+    } else if (domain == copies && id == copy_begins) {
+        copy(as<CopyData>(data));
+    } else if (domain == fills && id == fill_begins) {
+        fill(as<FillData>(data));
+    } else if (domain == synchronisations && id == stream_synchronised) {
+        const auto& waited = as<SynchronisationData>(data);
+        fetch([&](const Looked& each) { return each.context == waited.context && each.stream == waited.handle; });
+    } else if (domain == synchronisations && id == context_synchronised) {
+        fetch([&](const Looked& each) { return each.context == as<SynchronisationData>(data).context; });
+    } else if (domain == graphs && id == node_begins) {
+        const auto& node = as<NodeData>(data);
+        if (node.type == kernel_node) launch(node.launch, true);
+        if (node.type == copy_node) copy(node.copy);
+        if (node.type == fill_node) fill(node.fill);
+    }
+}
+
+void Exact::resource(std::uint32_t id, const void* data) {
+    using namespace sanitizer;
+    const auto of_context = [&](const Looked& each) { return each.context == as<ContextData>(data).context; };
+    switch (id) {
+    case module_loaded:
+        return patch(as<ModuleData>(data));
+    case context_ends:
+        fetch(of_context);
+        return void(patched_.erase(as<ContextData>(data).context));
+    case stream_ends:
+        return fetch(of_context);
+    case memory_allocated:
+    case host_memory_allocated:
+    case allocated_in_stream:
+        return begin_block(as<MemoryData>(data));
+    case memory_freed:
+        fetch([](const Looked&) { return true; });
+        [[fallthrough]];  // the driver waits here too
+    case host_memory_freed:
+    case freed_in_stream:
+        return end_block(as<MemoryData>(data));
+    default:
+        return;
+    }
+}
+
+void Exact::fail(sanitizer::Result result, const char* call) {
+    if (std::exchange(failed_, true)) return;
+    const char* text = nullptr;
+    if (api_.get_result_string(result, &text) != 0 || text == nullptr) text = "an unknown error";
+    notice(Layer::trace, std::string("what kernels use is not known from here on: ") + call + ": " + text);
+}
+
+void Exact::patch(const sanitizer::ModuleData& module) {
+    if (failed_) return;
+    const auto [place, is_new] = patched_.try_emplace(module.context, false);
+    if (is_new) {
+        const sanitizer::Result result = api_.add_patches(patch_.c_str(), module.context);
+        if (result != 0) return fail(result, "sanitizerAddPatchesFromFile");
+        place->second = true;
+    }
+    for (const Patch& each : patches) {
+        const sanitizer::Result result = api_.patch_instructions(each.instruction, module.module, each.function);
+        if (result != 0 && each.is_needed) return fail(result, "sanitizerPatchInstructions");
+    }
+    if (const sanitizer::Result result = api_.patch_module(module.module); result != 0)
+        fail(result, "sanitizerPatchModule");
+}
+
+void Exact::step(Did what, std::uint64_t address, std::uint64_t bytes, std::uint32_t flags) {
+    const StepRecord record{
+        .address = address, .bytes = bytes, .flags = flags, .what = static_cast<std::uint8_t>(what), .unused = {}};
+    journal_.append(Kind::step, {Journal::bytes_of(record)});
+}
+
+void Exact::begin_block(const sanitizer::MemoryData& memory) {
+    if ((memory.flags & sanitizer::of_peer) != 0 || memory.bytes == 0) return;
+    blocks_.insert_or_assign(memory.address, Block{memory.bytes, memory.flags});
+    step(Did::begin_block, memory.address, memory.bytes, memory.flags);
+}
+
+void Exact::end_block(const sanitizer::MemoryData& memory) {
+    const auto found = blocks_.find(memory.address);
+    if (found == blocks_.end()) return;
+    step(Did::end_block, memory.address, found->second.bytes, found->second.flags);
+    blocks_.erase(found);
+}
+
+void Exact::copy(const sanitizer::CopyData& copy) {
+    const std::uint64_t rows = std::max<std::uint64_t>(copy.height, 1) * std::max<std::uint64_t>(copy.depth, 1);
+    const std::uint64_t bytes = copy.bytes != 0 ? copy.bytes : copy.width * rows;
+    if (copy.direction == sanitizer::host_to_device) return step(Did::copy_in, copy.target, bytes);
+    if (copy.direction == sanitizer::device_to_device) return step(Did::copy_within, copy.target, bytes);
+    if (copy.direction != sanitizer::device_to_host) return;
+    step(Did::copy_out, copy.target, bytes);
+    if (copy.asynchronous == 0)
+        fetch([&](const Looked& each) {
+            return each.context == copy.source_context && each.stream == copy.source_handle;
+        });
+}
+
+void Exact::fill(const sanitizer::FillData& fill) {
+    step(Did::fill, fill.address,
+         fill.width * std::max<std::uint64_t>(fill.height, 1) * std::max<std::uint32_t>(fill.element_bytes, 1));
+}
+
+void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
+    const char* const name = launch.name == nullptr ? "" : launch.name;
+    const Size grid{launch.grid[0], launch.grid[1], launch.grid[2]};
+    const Size block{launch.block[0], launch.block[1], launch.block[2]};
+    ++launches_;
+    const bool is_looked_at =
+        !failed_ && patched_.contains(launch.context) && is_chosen(++seen_[{name, grid, block}]) && look(launch);
+    const GridRecord record{.launch = launches_,
+                            .name = texts_.number(name),
+                            .grid_x = launch.grid[0],
+                            .grid_y = launch.grid[1],
+                            .grid_z = launch.grid[2],
+                            .block_x = launch.block[0],
+                            .block_y = launch.block[1],
+                            .block_z = launch.block[2],
+                            .looked = is_looked_at,
+                            .of_graph = of_graph,
+                            .unused = {}};
+    journal_.append(Kind::grid, {Journal::bytes_of(record)});
+}
+
+// Copies a table to the device, in the order of the stream: its head, the blocks, the bits of reads, those of writes.
+bool Exact::look(const sanitizer::LaunchData& launch) {
+    std::vector<GranuleBlock> blocks;
+    std::uint64_t words = 0;
+    for (const auto& [address, block] : blocks_) {
+        blocks.push_back({address, address + block.bytes, words * 32});
+        words += words_of(block.bytes);
+    }
+    const std::size_t bits_at = sizeof(GranuleTable) + blocks.size() * sizeof(GranuleBlock);
+    Looked looked{.launch = launches_,
+                  .context = launch.context,
+                  .stream = launch.handle,
+                  .table = nullptr,
+                  .content = std::vector<std::uint8_t>(bits_at + 2 * words * sizeof(std::uint32_t)),
+                  .count = blocks.size(),
+                  .words = words};
+    std::vector<std::uint8_t>& content = looked.content;
+    if (const auto result = api_.allocate(launch.context, &looked.table, content.size()); result != 0)
+        return fail(result, "sanitizerAlloc"), false;
+    auto* const on_device = static_cast<std::uint8_t*>(looked.table);
+    auto* const bits = reinterpret_cast<unsigned int*>(on_device + bits_at);
+    const GranuleTable head{
+        .outside = 0,
+        .opaque = 0,
+        .read = bits,
+        .written = bits + words,
+        .count = blocks.size(),
+        .blocks = reinterpret_cast<const GranuleBlock*>(on_device + sizeof(GranuleTable)),
+    };
+    std::memcpy(content.data(), &head, sizeof head);
+    if (!blocks.empty()) std::memcpy(content.data() + sizeof head, blocks.data(), blocks.size() * sizeof(GranuleBlock));
+    auto result = api_.copy_in(looked.table, content.data(), content.size(), launch.handle);
+    if (result == 0) result = api_.set_launch_data(launch.launch, launch.function, launch.handle, looked.table);
+    if (result != 0) return fail(result, "sanitizerSetLaunchCallbackData"), false;
+    looked_.push_back(std::move(looked));
+    return true;
+}
+
+template <class Condition>
+void Exact::fetch(Condition condition) {
+    if (looked_.empty()) return;
+    const auto rest =
+        std::stable_partition(looked_.begin(), looked_.end(), [&](auto& each) { return !condition(each); });
+    std::vector<Looked> chosen(std::make_move_iterator(rest), std::make_move_iterator(looked_.end()));
+    looked_.erase(rest, looked_.end());
+    for (Looked& each : chosen) {
+        if (const auto result = api_.copy_out(each.content.data(), each.table, each.content.size(), each.stream);
+            result != 0)
+            return fail(result, "sanitizerMemcpyDeviceToHost");
+        api_.release(each.context, each.table);
+        write(each);
+    }
+}
+
+void Exact::write(const Looked& looked) {
+    GranuleTable head;
+    std::memcpy(&head, looked.content.data(), sizeof head);
+    std::vector<GranuleBlock> blocks(looked.count);
+    std::vector<std::uint32_t> bits(2 * looked.words);
+    const std::uint8_t* const behind = looked.content.data() + sizeof head;
+    if (looked.count > 0) std::memcpy(blocks.data(), behind, looked.count * sizeof(GranuleBlock));
+    if (looked.words > 0)
+        std::memcpy(bits.data(), behind + looked.count * sizeof(GranuleBlock), bits.size() * sizeof(std::uint32_t));
+    for (const GranuleBlock& block : blocks) {
+        write_runs(looked, block, bits.data() + block.first / 32, false);
+        write_runs(looked, block, bits.data() + looked.words + block.first / 32, true);
+    }
+    const FetchedRecord record{.outside = head.outside, .opaque = head.opaque, .launch = looked.launch, .unused = {}};
+    journal_.append(Kind::fetched, {Journal::bytes_of(record)});
+}
+
+void Exact::write_runs(const Looked& looked, const GranuleBlock& block, const std::uint32_t* bits, bool is_written) {
+    const std::uint64_t granules = words_of(block.end - block.begin) * 32;
+    std::vector<GranuleRun> runs;
+    const auto flush = [&] {
+        if (runs.empty()) return;
+        const UsedRecord record{.address = block.begin,
+                                .bytes = block.end - block.begin,
+                                .launch = looked.launch,
+                                .runs = static_cast<std::uint32_t>(runs.size()),
+                                .written = is_written,
+                                .unused = {}};
+        journal_.append(Kind::used, {Journal::bytes_of(record),
+                                     {reinterpret_cast<const char*>(runs.data()), runs.size() * sizeof(GranuleRun)}});
+        runs.clear();
+    };
+    for (std::uint32_t at = 0; at < granules; ++at) {
+        if ((bits[at / 32] >> (at % 32) & 1) == 0) continue;
+        if (!runs.empty() && runs.back().first + runs.back().count == at) {
+            ++runs.back().count;
+        } else {
+            if (runs.size() == most_runs) flush();
+            runs.push_back({at, 1});
+        }
+    }
+    flush();
+}
+
+void Exact::finish() noexcept {
+    if (getpid() != process_) return;
+    try {
+        const std::scoped_lock lock(mutex_);
+        fetch([](const Looked&) { return true; });
+        failed_ = true;
+    } catch (...) {
+    }
+}
+
+namespace {
+
+// Never freed: the Sanitizer may call back for as long as the process runs.
+Exact* running = nullptr;
+
+void show_sanitizer() {
+    const char* const named = secure_getenv("FIRSTTOUCH_PROFILE_SANITIZER");
+    std::vector<std::string> paths;
+    std::string_view rest = named == nullptr ? "" : named;
+    while (!rest.empty()) {
+        const std::size_t end = std::min(rest.find(':'), rest.size());
+        if (end > 0) paths.emplace_back(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (!paths.empty()) set_library_paths("sanitizer", std::move(paths));
+}
+
+}  // namespace
+
+void start_exact(const char* patch) noexcept {
+    try {
+        show_sanitizer();
+        running = Exact::start(sanitizer::Api::instance(), *journal(), patch).release();
+        std::atexit([] { running->finish(); });
+    } catch (const std::exception& reason) {
+        notice(Layer::trace, std::string("what kernels use is not seen: ") + reason.what());
+    } catch (...) {
+        notice(Layer::trace, "what kernels use is not seen: unknown error");
+    }
+}
+
+}  // namespace firsttouch::inject
