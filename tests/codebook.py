@@ -8,11 +8,12 @@ from firsttouch.apps import all_apps
 from firsttouch.experiments import all_experiments
 from firsttouch.harness.experiment import Applications
 from firsttouch.harness.placements import former_factors
+from firsttouch.porting import port_programs
 from firsttouch.records.codebook import FILE
 
 
 def generated() -> bytes:
-    experiments = [*all_experiments().values(), Applications()]
+    experiments = [*all_experiments().values(), *port_programs().values(), Applications()]
     found = {e.name: msgspec.structs.replace(e.codebook, version=e.metric.version) for e in experiments}
     found["app"] = msgspec.structs.replace(found["app"], former=former_factors(all_apps()))
     return msgspec.json.format(msgspec.json.encode(found, order="sorted"), indent=1) + b"\n"

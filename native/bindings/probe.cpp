@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -11,6 +12,7 @@
 #include "comm/comm.hpp"
 #include "host/activity.hpp"
 #include "probe/access.hpp"
+#include "probe/frame.hpp"
 #include "probe/probes.hpp"
 #include "probe/together.hpp"
 
@@ -421,6 +423,17 @@ void bind_probe(nb::module_& m) {
         "Samples: ns per critical section. block_lock is for tests: the lock is never released. flushed: the "
         "fences of a section are taken to write caches back, where stores are otherwise visible at synchronisation "
         "only.");
+    m.def(
+        "store_to_frame",
+        [](DeviceHandle& d, bool wait) {
+            const FrameStore result = without_gil([&] { return store_to_frame(d.lab, wait); });
+            return std::make_pair(result.seen == result.expected, result.overwritten);
+        },
+        "device"_a, nb::kw_only(), "wait"_a,
+        "A kernel stores to a local variable of the function that launches it.\n\n"
+        "wait: the function returns after the kernel; otherwise at once, and a second function takes the place of its "
+        "frame. Returns whether the variable was set before its function returned, and how many words of the second "
+        "function's frame the kernel changed. Kernels must reach plain host memory.");
     m.def(
         "try_access",
         [](DeviceHandle& d, BufferHandle& buffer, const std::string& agent, std::uint64_t seed) {

@@ -21,6 +21,7 @@ namespace firsttouch::kernels {
 #include "caching.c"
 #include "locking.c"
 #include "collective.c"
+#include "port.c"
 }  // namespace firsttouch::kernels
 
 namespace firsttouch {
@@ -49,7 +50,9 @@ HostKernel find_host_kernel(const std::string& name) {
         ENTRY(histogram_zero), ENTRY(histogram_sum_u64), ENTRY(histogram_sum_f64),
         ENTRY(caching_cached), ENTRY(caching_uncached), ENTRY(caching_bypass_l1), ENTRY(caching_check),
         ENTRY(locking_compete), ENTRY(locking_check_region), ENTRY(locking_check_privates),
-        ENTRY(collective_fill), ENTRY(collective_check)};
+        ENTRY(collective_fill), ENTRY(collective_check),
+        ENTRY(port_sum), ENTRY(port_add), ENTRY(port_step), ENTRY(port_store), ENTRY(port_raise), ENTRY(port_filter),
+        ENTRY(port_filter_symbol), ENTRY(port_distances)};
 #undef ENTRY
     // clang-format on
     static const HostKernels app_kernels = application_kernels();

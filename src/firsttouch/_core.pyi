@@ -728,6 +728,13 @@ def locking(
     Samples: ns per critical section. block_lock is for tests: the lock is never released. flushed: the fences of a section are taken to write caches back, where stores are otherwise visible at synchronisation only.
     """
 
+def store_to_frame(device: Device, *, wait: bool) -> tuple[bool, int]:
+    """
+    A kernel stores to a local variable of the function that launches it.
+
+    wait: the function returns after the kernel; otherwise at once, and a second function takes the place of its frame. Returns whether the variable was set before its function returned, and how many words of the second function's frame the kernel changed. Kernels must reach plain host memory.
+    """
+
 def try_access(device: Device, buffer: Buffer, agent: str, seed: int) -> int:
     """
     Returns the number of wrong words after the agent used the buffer by its address. May crash the process.

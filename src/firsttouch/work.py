@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from firsttouch import apps, experiments
+from firsttouch import apps, experiments, porting
 from firsttouch.engine.work import Listing, PlanningFacts, Work
 from firsttouch.errors import UsageError, unknown
 from firsttouch.modules import add_modules, require_classes
@@ -37,13 +37,16 @@ class ExperimentWork(Work):
         require_classes(paths, map(type, experiments.all_experiments().values()), Experiment, self.planning.noun)
 
     def names(self) -> Mapping[str, object]:
+        return self.experiments({})
+
+    def usual_names(self) -> Mapping[str, object]:
         return experiments.all_experiments()
 
     def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
-        return experiments.all_experiments()
+        return experiments.all_experiments() | porting.port_programs()
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
-        if (known := experiments.find_experiment(experiment)) is None:
+        if (known := porting.find_port_program(experiment) or experiments.find_experiment(experiment)) is None:
             raise UsageError(f"there is no experiment {experiment} in this version of firsttouch")
         return known
 
@@ -57,7 +60,7 @@ class ExperimentWork(Work):
         return request.preset == "full" or not self._is_whole(request)
 
     def _is_whole(self, request: Request) -> bool:
-        return not request.set and len(request.experiments) == len(self.names())
+        return not request.set and len(request.experiments) == len(self.usual_names())
 
     def further(self, request: Request, records: Sequence[Record]) -> list[Request]:
         """Devices that differ from their sisters are measured as if alone; of several that are alike, the first is."""
@@ -84,7 +87,7 @@ class ExperimentWork(Work):
         from firsttouch.engine.estimate import planned_time
         from firsttouch.engine.plan import ExperimentsOutput, list_experiment
 
-        known, found = experiments.all_experiments(), find_devices(devices)
+        known, found = self.experiments({}), find_devices(devices)
         chosen = choose_devices(devices, found)
         entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
         lines = []
@@ -232,5 +235,5 @@ def reportable_experiments() -> dict[str, Experiment]:
     """Everything whose records a report can show, by the experiment name in the records."""
     from firsttouch.harness import experiment
 
-    by_name = experiments.all_experiments()
+    by_name = experiments.all_experiments() | porting.port_programs()
     return by_name | {experiment.Applications.name: experiment.Applications(apps.all_apps())}

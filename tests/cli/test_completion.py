@@ -18,6 +18,7 @@ from firsttouch.engine.choices import BUDGETS
 from firsttouch.experiments import all_experiments
 from firsttouch.machine import backends
 from firsttouch.machine.tree import Tree
+from firsttouch.porting import port_programs
 from firsttouch.workspace.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ def completed(line: str) -> list[str]:
 def test_every_name_of_the_package_is_a_candidate():
     commands = [command.name for command in main.app.registered_commands]
     assert completed("") == commands
-    assert completed("run ") == sorted(all_experiments())
+    assert completed("run ") == sorted([*all_experiments(), *port_programs()])
     assert completed("app ") == sorted(all_apps())
     assert completed("run --preset ") == list(BUDGETS)
     assert completed("app --strategy ") == list(STRATEGIES)

@@ -23,13 +23,14 @@ _APP = "app"
 """The entry of the codebook for what all applications have in common."""
 
 
-def _classes(folder: str, about: str, given: Given) -> Candidates:
-    """The classes in the modules of a folder and of --module that have a name. about: the attribute that describes
+def _classes(folders: Sequence[str], about: str, given: Given) -> Candidates:
+    """The classes in the modules of some folders and of --module that have a name. about: the attribute that describes
     them.
     """
     found = {}
     own = [Path(name).expanduser() for name in given.get("module", ())]
-    for file in [*sorted((_PACKAGE / folder).glob("*.py")), *filter(Path.is_file, own)]:
+    packaged = [file for folder in folders for file in sorted((_PACKAGE / folder).glob("*.py"))]
+    for file in [*packaged, *filter(Path.is_file, own)]:
         for part in file.read_text(encoding="utf-8", errors="replace").split("\nclass ")[1:]:
             if name := re.search(r'^    name = "([^"]+)"', part, re.MULTILINE):
                 text = re.search(rf'^    {about} = "([^"]+)"', part, re.MULTILINE)
@@ -38,11 +39,11 @@ def _classes(folder: str, about: str, given: Given) -> Candidates:
 
 
 def experiments(given: Given, text: str) -> Candidates:
-    return _classes("experiments", "question", given)
+    return _classes(("experiments", "porting"), "question", given)
 
 
 def applications(given: Given, text: str) -> Candidates:
-    return _classes("apps", "pattern", given)
+    return _classes(("apps",), "pattern", given)
 
 
 def devices(given: Given, text: str) -> Candidates:

@@ -85,7 +85,7 @@ def resolve(work: Work, options: RunOptions, warn: Callable[[str], None]) -> Req
             choose(work.planning.noun, previous.experiments, work.names())
     request = Request(
         schema=SCHEMA,
-        experiments=choose(work.planning.noun, names, work.names()),
+        experiments=choose(work.planning.noun, names, work.names() if names else work.usual_names()),
         devices=selection.devices,
         preset=choose_preset(base.preset if options.preset is None else options.preset),
         seed=base.seed if options.seed is None else options.seed,

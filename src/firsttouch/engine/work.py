@@ -63,6 +63,10 @@ class Work:
         """The names that a call may use. Raises UsageError for a module that cannot be used."""
         raise NotImplementedError
 
+    def usual_names(self) -> Mapping[str, object]:
+        """Those that a call without names means."""
+        return self.names()
+
     def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
         """The experiment of each name. sets: the factors given with --set and other options, with their values."""
         raise NotImplementedError

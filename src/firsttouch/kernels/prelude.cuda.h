@@ -7,6 +7,8 @@ typedef double2 f64x2;
 #define HELPER static __device__ __forceinline__
 #define GLOBAL
 #define SHARED __shared__
+#define SYMBOL __device__ /* a variable of the whole file, which kernels can write */
+#define HAS_SYMBOLS 1
 #define BARRIER() __syncthreads()
 #define LOCAL_ID ((uint)threadIdx.x)
 #define GROUP_ID ((ulong)blockIdx.x)

@@ -8,6 +8,8 @@ typedef double f64x2 __attribute__((ext_vector_type(2)));
 #define HELPER static __attribute__((device)) inline __attribute__((always_inline))
 #define GLOBAL
 #define SHARED __attribute__((shared))
+#define SYMBOL __attribute__((device)) /* a variable of the whole file, which kernels can write */
+#define HAS_SYMBOLS 1
 #define BARRIER()                                              \
     do {                                                       \
         __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \

@@ -10,6 +10,8 @@ typedef double f64x2 __attribute__((vector_size(16), aligned(16)));
 #define KERNEL HOST_CLONES static void
 #define HELPER static inline
 #define GLOBAL
+#define SYMBOL static /* a variable of the whole file, which kernels can write */
+#define HAS_SYMBOLS 1
 #define HOST_FIRST(n) ((ulong)(n) * firsttouch::host_place.member / firsttouch::host_place.members)
 #define HOST_LAST(n) ((ulong)(n) * (firsttouch::host_place.member + 1) / firsttouch::host_place.members)
 #define FOR_EACH(i, n) for (ulong i = HOST_FIRST(n), i##_end = HOST_LAST(n); i < i##_end; ++i)

@@ -6,6 +6,7 @@ typedef double2 f64x2;
 #define HELPER static inline
 #define GLOBAL __global
 #define SHARED __local
+#define HAS_SYMBOLS 0 /* OpenCL C 1.2 has constants only as variables of a whole file */
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define LOCAL_ID ((uint)get_local_id(0))
 #define GROUP_ID ((ulong)get_group_id(0))

@@ -1,0 +1,130 @@
+"""port-partial: each iteration reads back one word of an array that the device updates.
+
+A copy of eight bytes takes eight bytes. In a unified array the page of the word moves to the CPU, and back. The ported
+form has the kernel store the word in a block of its own, in page-locked memory where that can be used by its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+from firsttouch import _core
+from firsttouch.allocators.properties import common_allocator
+from firsttouch.events.log import VARIABLE
+from firsttouch.porting.parts import WORD, Parts, words
+from firsttouch.porting.program import NAIVE, PORTED, FormRun, PortProgram, codebook, fact
+from firsttouch.records.schema import Factors, Scalar, as_number
+from firsttouch.units import format_size
+
+ITERATIONS = 16
+START = 1
+MASK = 2**64 - 1
+
+
+class ScalarOfArray(PortProgram):
+    """A scalar that decides on the next iteration. Source: IISWC 2025 Sec. III-C, partial data transfers."""
+
+    name = "port-partial"
+    order = 93
+    question = "What does reading one word of an array move?"
+    hazard = "reading one word of a unified array moves pages in each iteration"
+    strategy = "keeps the word in a block of its own"
+    size = 16 * 1024**2
+    codebook = codebook(moved_bytes_per_iteration="B", iterations="")
+
+    def environment(self, factors: Factors) -> dict[str, str]:
+        return {VARIABLE: "1"} if factors["form"] in (NAIVE, PORTED) else {}
+
+    def expected(self, size: int) -> Sequence[int]:
+        return _scalars()
+
+    def discrete(self, parts: Parts, size: int) -> FormRun:
+        count, at, found = size // WORD, size // WORD - 1, [0]
+        with parts.on_host(size) as host, parts.on_device(size) as device, parts.on_host(WORD) as scalar:
+            words(host)[:] = START
+            parts.copy(device, host, size)
+            for _ in range(ITERATIONS):
+                parts.launch("port_step", count, device, count, found[-1], at, device, at)
+                parts.copy(scalar, device, WORD, start=at * WORD)
+                parts.wait()
+                found.append(int(words(scalar)[0]))
+        return FormRun(found[1:], counters={"iterations": ITERATIONS})
+
+    def naive(self, parts: Parts, size: int) -> FormRun:
+        count, at, found = size // WORD, size // WORD - 1, [0]
+        parts.session.recorded_events()  # without them nothing can be observed
+        with parts.unified(size) as array:
+            words(array)[:] = START
+            parts.launch("port_step", count, array, count, found[-1], at, array, at)
+            parts.wait()
+            found.append(int(words(array)[at]))
+            with _moved(parts) as moved:
+                for _ in range(ITERATIONS - 1):
+                    parts.launch("port_step", count, array, count, found[-1], at, array, at)
+                    parts.wait()
+                    found.append(int(words(array)[at]))
+            facts = [fact("array", array)]
+        each = as_number(moved["moved_bytes_per_iteration"]) or 0
+        hazard = f"reading {WORD} bytes moves {format_size(int(each))} in each iteration" if each >= 64 * WORD else ""
+        return FormRun(found[1:], hazard, {**moved, "iterations": ITERATIONS}, facts)
+
+    def ported(self, parts: Parts, size: int) -> FormRun:
+        count, at, found = size // WORD, size // WORD - 1, [0]
+        with parts.unified(size) as array, _own_block(parts) as scalar:
+            words(array)[:] = START
+            parts.launch("port_step", count, array, count, found[-1], at, scalar, 0)
+            parts.wait()
+            found.append(int(words(scalar)[0]))
+            with _moved(parts) as moved:
+                for _ in range(ITERATIONS - 1):
+                    parts.launch("port_step", count, array, count, found[-1], at, scalar, 0)
+                    parts.wait()
+                    found.append(int(words(scalar)[0]))
+            facts = [fact("array", array), fact("scalar", scalar)]
+        return FormRun(found[1:], counters={**moved, "iterations": ITERATIONS}, buffers=facts)
+
+
+def _own_block(parts: Parts) -> _core.Buffer:
+    """A block for one word: page-locked memory if CPU and kernels use it by its address, which nothing moves."""
+    usual = common_allocator("page-locked")
+    entry = parts.info.allocator(usual)
+    if entry is not None and entry.available and entry.cpu == entry.gpu == "direct":
+        return parts.device.allocate(usual, WORD)
+    return parts.unified(WORD)
+
+
+@contextmanager
+def _moved(parts: Parts) -> Iterator[dict[str, Scalar]]:
+    """The bytes that the driver moves in the `with` block, per iteration after the first; none if it tells none."""
+    counters: dict[str, Scalar] = {}
+    if parts.session.events is None:
+        yield counters
+        return
+    with parts.session.events.window() as window:
+        yield counters
+    totals = window.totals()
+    moved = sum(as_number(totals.get(f"um_{way}_bytes")) or 0 for way in ("h2d", "d2h"))
+    counters["moved_bytes_per_iteration"] = moved / (ITERATIONS - 1)
+
+
+@cache
+def _scalars() -> Sequence[int]:
+    """The word after each iteration: all words of the array are equal."""
+    word, before, found = START, 0, []
+    for _ in range(ITERATIONS):
+        word = before = _mix(word + before & MASK)
+        found.append(word)
+    return found
+
+
+def _mix(x: int) -> int:
+    """mix64 of kernels/common.h."""
+    x = x + 0x9E3779B97F4A7C15 & MASK
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+PROGRAM = ScalarOfArray()

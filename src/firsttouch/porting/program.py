@@ -1,0 +1,154 @@
+"""What the port programs share: three forms, how a form is run and checked, and what is said of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from firsttouch.analysis.findings import Claim, Finding, compare, finding, literal
+from firsttouch.errors import Unsupported
+from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiment.common import KiB, MiB, buffer_fact
+from firsttouch.figures import Bar
+from firsttouch.porting.parts import Parts, unified_memory
+from firsttouch.records.codebook import Codebook, CounterEntry, Words
+from firsttouch.records.schema import BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.session import Session
+
+DISCRETE, NAIVE, PORTED = "discrete", "naive", "ported"
+FORMS: Words = {
+    DISCRETE: "memory of the host and of the device, with copies",
+    NAIVE: "unified memory in place of both, and nothing else changed",
+    PORTED: "unified memory, and the program changed as it needs",
+}
+REPEATS = {"quick": 5, "standard": 10, "full": 30}
+
+
+@dataclass(frozen=True)
+class FormRun:
+    """One run of a form.
+
+    result: what the program computes, compared with what `expected` returns. hazard: of the naive form, what was
+    observed of the hazard, as a clause; '' if nothing was. counters: what was counted, by the codebook's names.
+    """
+
+    result: Sequence[int]
+    hazard: str = ""
+    counters: Mapping[str, Scalar] = field(default_factory=dict)
+    buffers: Sequence[BufferFact] = ()
+
+
+def codebook(**units: str) -> Codebook:
+    """The codebook of a program whose counters have these units."""
+    entries = tuple(CounterEntry(name=name, unit=unit) for name, unit in {**units, "hazard": "word"}.items())
+    return Codebook(factors={"form": FORMS, "size": {}}, counters=(*entries, CounterEntry(name="observed", unit="")))
+
+
+class PortProgram(Experiment):
+    """A program in three forms. The forms are methods; `hazard` says in a clause what the naive one suffers from."""
+
+    metric = Metric("ms", "lower")
+    counted = (
+        "Wall time of one run of the program, from its first allocation to its result, after a first run in which its "
+        "kernels are compiled. The results of discrete and ported are compared with what the CPU computes. The naive "
+        "form counts only where its hazard was observed; elsewhere it is skipped with the reason."
+    )
+    source = "Wahlgren et al., IISWC 2025, Sec. III-C"
+    figures = (Bar(x="form", colour="form", y_title="time of one run", title="One run of the program, by form"),)
+    share = 1e-9  # runs as often as REPEATS says, whatever the time of the preset
+    switches_of = ("memory", "copies")
+    size: ClassVar[int] = 4 * MiB
+    hazard: ClassVar[str]
+    strategy: ClassVar[str]
+    """What the ported form does, as a clause."""
+    needs_unified: ClassVar[frozenset[str]] = frozenset({NAIVE, PORTED})
+    """The forms that need memory which the CPU and kernels use by one address."""
+
+    def discrete(self, parts: Parts, size: int) -> FormRun:
+        raise NotImplementedError
+
+    def naive(self, parts: Parts, size: int) -> FormRun:
+        raise NotImplementedError
+
+    def ported(self, parts: Parts, size: int) -> FormRun:
+        raise NotImplementedError
+
+    def expected(self, size: int) -> Sequence[int]:
+        """What the program computes, by the CPU alone."""
+        raise NotImplementedError
+
+    def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
+        return [
+            Factor("form", tuple(FORMS), doc="how the program uses memory"),
+            Factor("size", [self.size], "size", least=64 * KiB, multiple=4 * KiB, doc="bytes of its largest array"),
+        ]
+
+    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
+        if factors.text("form") in self.needs_unified and unified_memory(device) is None:
+            return f"{device.name} has no memory that the CPU may use by its address while a kernel runs"
+        return None
+
+    def measure(self, point: Point, session: Session) -> Measurement:
+        name, size = point.text("form"), point.size("size")
+        form: Callable[[Parts, int], FormRun] = getattr(self, name)
+        parts, seconds, runs = Parts(session), list[float](), list[FormRun]()
+        for repeat in range(1 + REPEATS[session.preset]):
+            start = time.perf_counter()
+            run = form(parts, size)
+            if repeat:
+                seconds.append(time.perf_counter() - start)
+                runs.append(run)
+        counters = {name: value for run in runs for name, value in run.counters.items()}
+        milliseconds = [1e3 * each for each in seconds]
+        if name != NAIVE:
+            right = all([*run.result] == [*self.expected(size)] for run in runs)
+            return Measurement(milliseconds, right, stopped_by="count", counters=counters, buffers=[*runs[-1].buffers])
+        observed = [run.hazard for run in runs if run.hazard]
+        if not observed:
+            raise Unsupported(f"not observed in {len(runs)} runs: {self.hazard}")
+        return Measurement(
+            milliseconds,
+            None,
+            f"the naive form is not meant to be right: {observed[-1]}",
+            stopped_by="count",
+            counters={**counters, "observed": len(observed), "hazard": observed[-1]},
+            buffers=[*runs[-1].buffers],
+        )
+
+    def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
+        by_form = {form: [r for r in records if r.factors["form"] == form] for form in FORMS}
+        discrete = {alike(r): r for r in by_form[DISCRETE]}
+        said = [self._ported(r, discrete.get(alike(r))) for r in by_form[PORTED]]
+        said += [self._naive(r) for r in by_form[NAIVE]]
+        return said + [finding(self._claim(DISCRETE, " takes {value}"), r) for r in by_form[DISCRETE]]
+
+    def _claim(self, form: str, text: str) -> Claim:
+        return Claim(f"{self.name}.{form}", f"the {form} form{text}", names=("form",))
+
+    def _naive(self, record: Record) -> Finding:
+        said = literal(str(record.counters.get("hazard", self.hazard)))
+        return finding(self._claim(NAIVE, f": {said}"), record)
+
+    def _ported(self, record: Record, discrete: Record | None) -> Finding:
+        does = f", which {self.strategy}, takes {{value}}"
+        if discrete is None:
+            return finding(self._claim(PORTED, does), record)
+        comparison = compare(record, discrete)
+        beside = "{ratio} times as long as" if comparison.is_clear else "not told apart from"
+        return finding(
+            self._claim(PORTED, f"{does}, {beside} the discrete form's {{other_value}}"), record, comparison=comparison
+        )
+
+
+def alike(record: Record) -> tuple[tuple[str, Scalar], ...]:
+    """The factors of a record but for its form."""
+    return tuple(sorted((name, value) for name, value in record.factors.items() if name != "form"))
+
+
+def fact(name: str, buffer: object) -> BufferFact:
+    from firsttouch import _core
+
+    assert isinstance(buffer, _core.Buffer)
+    return buffer_fact(name, buffer)

@@ -1,0 +1,117 @@
+"""The port programs: right where they are meant to be, and a naive form counts only where its hazard was observed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.calls import call
+
+from firsttouch.engine.request import RunOptions, resolve
+from firsttouch.errors import Unsupported
+from firsttouch.experiment.base import Measurement, Point
+from firsttouch.experiment.contract import factors_of, flaw, strange_factor
+from firsttouch.experiments import all_experiments
+from firsttouch.porting import find_port_program, hidden, port_programs
+from firsttouch.porting.program import FORMS, PortProgram
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import DeviceInfo, Factors, Record
+from firsttouch.report.sentences import sentences
+from firsttouch.session import Session
+from firsttouch.work import RUN
+
+PROGRAMS = port_programs()
+REASONS = {
+    ("port-static", "opencl:0", "discrete"): "no variables of a whole file",
+    ("port-concurrent", "cpu", "naive"): "not observed in 5 runs: sums have words of the next frame",
+    ("port-free-memory", "cpu", "naive"): "has no counter of free memory",
+    ("port-free-memory", "opencl:0", "naive"): "has no counter of free memory",
+    ("port-partial", "cpu", "naive"): "no unified-memory events",
+    ("port-partial", "opencl:0", "naive"): "no unified-memory events",
+    ("port-stack", "cpu", "naive"): "not observed in 5 runs: the kernel stores into a frame",
+    ("port-stack", "opencl:0", "naive"): "no kernel reaches the stack",
+    ("port-static", "cpu", "naive"): "a part of the host's program",
+}
+"""Why a point is not measured here."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """All programs in all forms on the CPU and on PoCL."""
+    out = tmp_path_factory.mktemp("port") / "out"
+    sizes = ("--set", "size=1MiB")
+    done = call("run", *PROGRAMS, "--device", "cpu", "--device", "opencl:0", *sizes, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return load_results(out)
+
+
+def measured(found: Results) -> Mapping[tuple[str, str, str], Record]:
+    return {(r.experiment, r.device, str(r.factors["form"])): r for r in found.records}
+
+
+def test_all_forms_run_or_say_why_not(found: Results) -> None:
+    records = measured(found)
+    assert len(records) == len(PROGRAMS) * 2 * len(FORMS)
+    for key, record in records.items():
+        if record.status == "skipped":
+            assert REASONS[key] in record.reason, (key, record.reason)
+        else:
+            assert record.status == "ok", (key, record.reason)
+            assert record.verified is (None if key[2] == "naive" else True), key
+    skipped = {key for key, record in records.items() if record.status == "skipped"}
+    assert skipped - {("port-concurrent", "opencl:0", "naive")} == REASONS.keys()
+
+
+def test_a_naive_form_that_counts_says_what_was_observed(found: Results) -> None:
+    naive = [r for r in found.records if r.factors["form"] == "naive" and r.status == "ok"]
+    assert {r.experiment for r in naive} >= {"port-static", "port-hidden"}
+    for record in naive:
+        assert str(record.counters["hazard"]) in record.verified_why
+        assert record.counter("observed") >= 1
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_findings_compare_the_ported_form_with_the_discrete_one(name: str, found: Results) -> None:
+    records = [r for r in found.records if r.experiment == name and r.device == "cpu" and r.status == "ok"]
+    said = sentences(PROGRAMS[name].findings(records, None))
+    assert said[0].startswith("The ported form, which ")
+    assert "the discrete form's" in said[0]
+    assert list(PROGRAMS[name].findings([], None)) == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=lambda one: one.name)
+def test_a_program_keeps_the_contract_of_experiments(program: PortProgram) -> None:
+    assert not flaw(type(program))
+    assert not program.codebook.flaws()
+    device = DeviceInfo(name="cpu", kind="cpu", title="")
+    assert not strange_factor(program, factors_of(program, device, "quick"))
+    found = find_port_program(program.name)
+    assert found is program
+
+
+def test_a_call_runs_only_the_programs_that_it_names(tmp_path: Path) -> None:
+    everything = resolve(RUN, RunOptions(out=tmp_path / "a"), warn=print)
+    assert everything.experiments == [*all_experiments()]
+    named = resolve(RUN, RunOptions(["port-stack", "latency"], out=tmp_path / "b"), warn=print)
+    assert named.experiments == ["latency", "port-stack"]
+
+
+def on_cpu(found: Results, program: PortProgram, form: str) -> Measurement:
+    (cpu,) = (device for device in found.machine.devices if device.name == "cpu")
+    point = Point(program.name, "cpu", Factors({"form": form, "size": 64 * 1024}))
+    return program.measure(point, Session(cpu, 1, 0.01, 0.5, "quick"))
+
+
+def test_a_wrong_result_is_not_verified(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = PROGRAMS["port-stack"]
+    assert on_cpu(found, program, "ported").verified
+    monkeypatch.setattr(type(program), "expected", lambda self, size: [0])
+    assert on_cpu(found, program, "ported").verified is False
+
+
+def test_a_naive_form_without_its_hazard_is_skipped(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hidden, "MORE_FAULTS", math.inf)
+    with pytest.raises(Unsupported, match="not observed in 5 runs: a growing vector"):
+        on_cpu(found, PROGRAMS["port-hidden"], "naive")
