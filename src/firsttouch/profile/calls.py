@@ -141,12 +141,18 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse
 
 
+Dimensions: TypeAlias = tuple[int, int, int]
+LaunchShape: TypeAlias = tuple[Dimensions, Dimensions]
+"""The grid and the block of threads of a launch."""
+
+
 class TracedCalls(msgspec.Struct):
     """The calls of a process. pid: of the process. calls: in its order. durations: seconds on the GPU of what has a
-    correlation, kernels and copies. incomplete: what is missing, in sentences.
+    correlation, kernels and copies. incomplete: what is missing, in sentences. shapes: of kernels, by correlation.
     """
 
     pid: int
     calls: list[CudaCall]
     durations: dict[int, float] = {}
     incomplete: tuple[str, ...] = ()
+    shapes: dict[int, LaunchShape] = {}

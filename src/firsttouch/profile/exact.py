@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from firsttouch.profile.calls import Dimensions
 from firsttouch.profile.journal import JournalFile, journal_files
 
 FOLDER = "exact"
@@ -22,7 +23,6 @@ _OF_MODULE, _MANAGED, _PINNED = 0x1, 0x2, 0x8
 """Flags of a block: SANITIZER_MEMORY_FLAG_* of sanitizer_callbacks.h."""
 ExactWay: TypeAlias = Literal["h2d", "d2h", "d2d", "fill"]
 _COPIES: tuple[ExactWay, ...] = get_args(ExactWay)
-Dimensions: TypeAlias = tuple[int, int, int]
 
 
 class ExactBlock(msgspec.Struct, frozen=True, gc=False):

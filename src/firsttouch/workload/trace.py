@@ -25,6 +25,7 @@ from firsttouch.profile.calls import (
     CudaQuery,
     CudaWait,
     HostUse,
+    LaunchShape,
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
@@ -172,7 +173,8 @@ TracedStep: TypeAlias = (
 
 
 class TracedRun(msgspec.Struct):
-    """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation.
+    """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation, as
+    are shapes, the grids and blocks of launches.
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences.
@@ -186,6 +188,7 @@ class TracedRun(msgspec.Struct):
     unknown: int = 0
     outside: int = 0
     incomplete: tuple[str, ...] = ()
+    shapes: dict[int, LaunchShape] = {}
 
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
@@ -275,7 +278,7 @@ class _Tracer:
 
     def __init__(self, calls: TracedCalls, call_of: Callable[[CallSite], Hashable]) -> None:
         self._calls, self._call_of = calls, call_of
-        self.traced = TracedRun(calls.pid, [], [], calls.durations, incomplete=calls.incomplete)
+        self.traced = TracedRun(calls.pid, [], [], calls.durations, incomplete=calls.incomplete, shapes=calls.shapes)
         self._live = _Live()
         self._free: dict[Hashable, list[int]] = defaultdict(list)
         """The numbers of blocks of each kind of allocation that are not alive."""
