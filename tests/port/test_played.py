@@ -16,3 +16,9 @@ def test_a_program_runs_and_is_recorded(cuda: PlayedCuda, tmp_path: Path) -> Non
     assert [kernel.name for kernel in journal.kernels] == ["_Z3addPKfS0_Pfi"]
     blocks = [(block.kind, block.bytes) for block in journal.allocations]
     assert blocks == [("device", mebibyte)] * 3
+
+
+def test_what_is_captured_runs_when_its_graph_is_launched(cuda: PlayedCuda, tmp_path: Path) -> None:
+    journal = only_journal(cuda.trace(FIXTURES / "graph.c", tmp_path))
+    assert [copy.direction for copy in journal.copies] == ["set", "h2d", "h2d", "h2d", "d2h"]
+    assert [kernel.name for kernel in journal.kernels] == ["_Z5scalePfPKffi"] * 3

@@ -17,25 +17,12 @@
 #include <map>
 #include <mutex>
 
+#include "cuda_calls.hpp"
 #include "cuda_code.hpp"
-#include "events/driver_calls.hpp"
 
 namespace played {
 
-namespace watched = firsttouch::cupti;  // the calls, with their numbers and parameters
-
 namespace {
-
-#define CALL(number, function, parameters)                                                                             \
-    struct function {                                                                                                  \
-        static constexpr std::uint32_t id = number;                                                                    \
-        static constexpr const char* name = #function;                                                                 \
-        using Parameters = watched::parameters;                                                                        \
-    };
-FIRSTTOUCH_DRIVER_CALLS(CALL)
-FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
-CALL(678, cuLibraryLoadData, NoParameters)
-#undef CALL
 
 constexpr std::size_t granule = 512, arena = 2 << 20;  // small blocks are parts of larger ones
 
@@ -104,13 +91,6 @@ void connect() {
         if (void* const library = dlopen(path, RTLD_NOW); library != nullptr)
             reinterpret_cast<int (*)()>(needed(library, "InitializeInjection"))();
     if (state().cupti.init != nullptr) state().cupti.init();
-}
-
-template <class Call, class Work>
-int call(const typename Call::Parameters& parameters, Work work) {
-    if (state().cupti.call == nullptr) return work();
-    const auto body = [](void* user) -> int { return (*static_cast<Work*>(user))(); };
-    return state().cupti.call(Call::id, Call::name, &parameters, body, &work);
 }
 
 std::uint32_t number(const Stream* stream) {  // 7 is CUPTI's number of the default stream
@@ -191,18 +171,37 @@ void record(const Copy& copy, std::size_t bytes) {
     state().cupti.copied(copy.direction, memory_at(copy.source), memory_at(copy.target), bytes, number(copy.stream));
 }
 
-int move_bytes(const Copy& copy) {
-    std::memmove(reinterpret_cast<void*>(copy.target), reinterpret_cast<const void*>(copy.source), copy.bytes);
-    record(copy, copy.bytes);
-    return success;
-}
-
 watched::Side2D side(Address address, std::size_t pitch, bool is_host) {
     if (is_host) return {0, 0, 1, reinterpret_cast<void*>(address), 0, nullptr, pitch};
     return {0, 0, 2, nullptr, address, nullptr, pitch};
 }
 
 }  // namespace
+
+int play(std::uint32_t id, const char* name, const void* parameters, int (*body)(void*), void* user) {
+    return state().cupti.call == nullptr ? body(user) : state().cupti.call(id, name, parameters, body, user);
+}
+
+int run(const Copy& copy) {
+    std::memmove(reinterpret_cast<void*>(copy.target), reinterpret_cast<const void*>(copy.source), copy.bytes);
+    record(copy, copy.bytes);
+    return success;
+}
+int run(const Launch& launch) {
+    if (launch.kernel->body != nullptr) launch.kernel->body(launch.arguments);
+    if (state().cupti.ran != nullptr)
+        state().cupti.ran(launch.kernel->name.c_str(), &launch.grid.x, &launch.block.x, number(launch.stream));
+    return success;
+}
+int run_fill(Address target, unsigned char value, std::size_t bytes) {
+    std::memset(reinterpret_cast<void*>(target), value, bytes);
+    if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
+    return success;
+}
+bool launches_carry_functions() {
+    const char* const text = std::getenv("STANDIN_CUDA_FUNCTIONS");
+    return text != nullptr && std::strcmp(text, "1") == 0;
+}
 
 int initialise() {
     static std::atomic<bool> is_connected{false};
@@ -296,7 +295,7 @@ int unlock(void* address) {
 
 int copy(const Copy& copy) {
     const auto [target, source, bytes, direction, is_asynchronous, stream, is_direction_known] = copy;
-    const auto work = [&copy] { return move_bytes(copy); };
+    const auto work = [&copy] { return capture(copy) ? success : run(copy); };
     void* const to = reinterpret_cast<void*>(target);
     const void* const from = reinterpret_cast<const void*>(source);
     if (bytes == 0) return success;
@@ -331,9 +330,7 @@ int copy_rows(const Copy& copy, const Rows& rows) {
 
 int fill(Address target, unsigned char value, std::size_t bytes, bool is_asynchronous, Stream* stream) {
     const auto work = [&] {
-        std::memset(reinterpret_cast<void*>(target), value, bytes);
-        if (state().cupti.fill != nullptr) state().cupti.fill(bytes);
-        return success;
+        return capture_fill(stream, target, value, bytes) ? success : run_fill(target, value, bytes);
     };
     if (is_asynchronous) return call<cuMemsetD8Async>({target, value, bytes, stream}, work);
     return call<cuMemsetD8_v2>({target, value, bytes}, work);
@@ -361,12 +358,7 @@ int advise(Address address, std::size_t bytes, int advice, int place, int device
 
 int launch(const Launch& launch) {
     const auto& [kernel, grid, block, arguments, shared_bytes, stream, is_cooperative] = launch;
-    const auto work = [&launch] {
-        if (launch.kernel->body != nullptr) launch.kernel->body(launch.arguments);
-        if (state().cupti.ran != nullptr)
-            state().cupti.ran(launch.kernel->name.c_str(), &launch.grid.x, &launch.block.x, number(launch.stream));
-        return success;
-    };
+    const auto work = [&launch] { return capture(launch) ? success : run(launch); };
     if (state().cupti.launches != nullptr) state().cupti.launches(kernel->name.c_str());
     if (is_cooperative)
         return call<cuLaunchCooperativeKernel>(
@@ -419,26 +411,28 @@ void add_symbol(const char* name, std::size_t bytes, Address* address, bool is_m
 
 }  // namespace played
 
-// What a profiler may ask the driver itself, under its own name: libcuda.so.1 is a link to this library.
-#define DRIVER extern "C" __attribute__((visibility("default"))) int
+using namespace played;
 
 namespace {
-int parameter_info(const void* handle, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    const auto& parameters = static_cast<const played::Kernel*>(handle)->parameters;
-    if (index >= parameters.size()) return played::invalid_value;
-    *offset = parameters[index].offset;
-    if (bytes != nullptr) *bytes = parameters[index].bytes;
-    return played::success;
+
+int parameter_info(const Kernel* kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    if (index >= kernel->parameters.size()) return invalid_value;
+    *offset = kernel->parameters[index].offset;
+    if (bytes != nullptr) *bytes = kernel->parameters[index].bytes;
+    return success;
 }
-bool has_functions() {
-    const char* const text = std::getenv("STANDIN_CUDA_FUNCTIONS");
-    return text != nullptr && std::strcmp(text, "1") == 0;
-}
+
 }  // namespace
 
-DRIVER cuFuncGetParamInfo(void* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    return has_functions() ? parameter_info(function, index, offset, bytes) : int{played::invalid_handle};
+DRIVER cuFuncGetParamInfo(const Kernel* function, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return launches_carry_functions() ? parameter_info(function, index, offset, bytes) : int{invalid_handle};
 }
-DRIVER cuKernelGetParamInfo(void* kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
-    return has_functions() ? int{played::invalid_handle} : parameter_info(kernel, index, offset, bytes);
+DRIVER cuKernelGetParamInfo(const Kernel* kernel, std::size_t index, std::size_t* offset, std::size_t* bytes) {
+    return launches_carry_functions() ? int{invalid_handle} : parameter_info(kernel, index, offset, bytes);
+}
+DRIVER cuFuncGetName(const char** name, const Kernel* function) {
+    return launches_carry_functions() ? (*name = function->name.c_str(), success) : invalid_handle;
+}
+DRIVER cuKernelGetName(const char** name, const Kernel* kernel) {
+    return launches_carry_functions() ? invalid_handle : (*name = kernel->name.c_str(), success);
 }

@@ -12,8 +12,13 @@
 namespace played {
 
 using Address = std::uintptr_t;
-struct Stream;  // null: the default stream
+struct Graph;
+struct GraphToLaunch;
 struct Event;
+struct Stream {  // null: the default stream
+    unsigned flags;
+    Graph* captured;  // null if it is not
+};
 
 enum Code : int { success = 0, invalid_value = 1, out_of_memory = 2, invalid_handle = 400, not_found = 500 };
 enum Memory : int { pageable = 1, pinned = 2, device = 3, managed = 5, device_static = 6, managed_static = 7 };
@@ -71,6 +76,12 @@ int advise(Address address, std::size_t bytes, int advice, int place, int device
 // Asks for a symbol that was loaded to this address.
 int find_symbol(const char* name, Address* address, std::size_t* bytes);
 int launch(const Launch& launch);
+int begin_capture(Stream* stream);
+int end_capture(Stream* stream, Graph** graph);
+int instantiate(GraphToLaunch** out, Graph* graph);
+int launch_graph(GraphToLaunch* graph, Stream* stream);
+void destroy(Graph* graph);
+void destroy(GraphToLaunch* graph);
 int wait_for_context();
 int wait_for_stream(Stream* stream);
 int wait_for_event(Event* event);

@@ -116,9 +116,6 @@ void put(void* structure, std::size_t offset, Value value) {
 
 }  // namespace
 
-struct played::Stream {
-    unsigned flags;
-};
 struct played::Event {
     double milliseconds;
 };
@@ -302,12 +299,22 @@ RUNTIME cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, cons
 }
 
 // Streams, events and waits.
-RUNTIME cudaStreamCreateWithFlags(Stream** out, unsigned flags) { return *out = new Stream{flags}, done(initialise()); }
+RUNTIME cudaStreamCreateWithFlags(Stream** out, unsigned flags) {
+    return *out = new Stream{flags, nullptr}, done(initialise());
+}
 RUNTIME cudaStreamCreate(Stream** out) { return cudaStreamCreateWithFlags(out, 0); }
 RUNTIME cudaStreamDestroy(Stream* stream) { return delete stream, success; }
 RUNTIME cudaStreamSynchronize(Stream* stream) { return initialise(), done(wait_for_stream(stream)); }
 NOTHING(cudaStreamWaitEvent, Stream*, Event*, unsigned)
 NOTHING(cudaStreamQuery, Stream*)
+RUNTIME cudaStreamBeginCapture(Stream* stream, int) { return done(begin_capture(stream)); }
+RUNTIME cudaStreamEndCapture(Stream* stream, Graph** graph) { return done(end_capture(stream, graph)); }
+RUNTIME cudaGraphInstantiate(GraphToLaunch** out, Graph* graph, unsigned long long) {
+    return done(instantiate(out, graph));
+}
+RUNTIME cudaGraphLaunch(GraphToLaunch* graph, Stream* stream) { return done(launch_graph(graph, stream)); }
+RUNTIME cudaGraphDestroy(Graph* graph) { return destroy(graph), success; }
+RUNTIME cudaGraphExecDestroy(GraphToLaunch* graph) { return destroy(graph), success; }
 RUNTIME cudaDeviceSynchronize() { return initialise(), done(wait_for_context()); }
 RUNTIME cudaEventCreateWithFlags(Event** out, unsigned) { return *out = new Event{0}, done(initialise()); }
 RUNTIME cudaEventCreate(Event** out) { return cudaEventCreateWithFlags(out, 0); }
