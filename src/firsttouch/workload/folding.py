@@ -7,7 +7,7 @@ loop is whose round it ends. A match of hashes is checked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from firsttouch.workload.program import Item, Repeat
 
@@ -41,7 +41,11 @@ class Folder:
 
     def add(self, item: Item) -> None:
         """Append an item."""
-        self._append(self._number(item, item))
+        self.append(self._number(item, item))
+
+    def number(self, item: Item) -> int:
+        """By which `append` knows an item."""
+        return self._number(item, item)
 
     def _number(self, key: Hashable, meaning: Item | tuple[int, tuple[int, ...]]) -> int:
         number = self._numbers.get(key)
@@ -50,7 +54,8 @@ class Folder:
             self._items.append(meaning)
         return number
 
-    def _append(self, number: int) -> None:
+    def append(self, number: int) -> None:
+        """Append an item by its number."""
         sequence = self._sequence
         sequence.append(number)
         self._hashes.append((self._hashes[-1] * _BASE + number + 1) % _PRIME)
@@ -112,21 +117,21 @@ class Folder:
         del self._sequence[begin:], self._hashes[begin + 1 :]
         key = (count, body)
         self._grown = (len(self._items), begin) if key not in self._numbers else None
-        self._append(self._number(key, key))
+        self.append(self._number(key, key))
         if len(self._sequence) == begin + 1 and begin not in self._awaited[begin + 1 + len(body)]:
             self._awaited[begin + 1 + len(body)].append(begin)
 
-    def items(self) -> tuple[Item, ...]:
-        """What was added, folded."""
+    def items(self, finished: Callable[[int, Item], Item] = lambda number, item: item) -> tuple[Item, ...]:
+        """What was added, folded. finished: what an item is in the end, from its number and what was added."""
         known: dict[int, Item] = {}
-        return tuple(self._item(number, known) for number in self._sequence)
+        return tuple(self._item(number, known, finished) for number in self._sequence)
 
-    def _item(self, number: int, known: dict[int, Item]) -> Item:
+    def _item(self, number: int, known: dict[int, Item], finished: Callable[[int, Item], Item]) -> Item:
         if number not in known:
             meaning = self._items[number]
             if isinstance(meaning, tuple):
                 count, body = meaning
-                known[number] = Repeat(count, tuple(self._item(n, known) for n in body))
+                known[number] = Repeat(count, tuple(self._item(n, known, finished) for n in body))
             else:
-                known[number] = meaning
+                known[number] = finished(number, meaning)
         return known[number]

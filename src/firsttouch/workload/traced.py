@@ -1,0 +1,433 @@
+"""The program of a traced run: what a unified version of it does with its memory, with what the program does itself.
+
+=====================  ===========================================================  ==================================
+step                   access                                                       certainty
+=====================  ===========================================================  ==================================
+copy to the device     the CPU writes the bytes, unless the copy only repeats one   bytes exact, writing assumed, unless
+                                                                                    the host's pages were watched
+copy back              the CPU reads the bytes; those of the last ones are results  bytes exact
+fill, copy on device   the GPU writes and reads                                     exact
+launch                 the GPU uses the bytes of the blocks that it names: those    assumed: least nothing, most the
+                       that are valid there, or all if none is. It reads if any is  whole block
+                       valid; it writes unless the parameter is const, or the block
+                       is never copied from
+=====================  ===========================================================  ==================================
+
+Compute begins with the first launch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from firsttouch import _core
+from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.workload.folding import Folder
+from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, on_host, unique, used_blocks
+from firsttouch.workload.needless import repeated_copies
+from firsttouch.workload.partners import joined, partners
+from firsttouch.workload.program import (
+    Access,
+    AwaitAll,
+    Block,
+    Certainty,
+    CopiedWay,
+    Item,
+    Launch,
+    Move,
+    Obtained,
+    Program,
+    Renew,
+)
+from firsttouch.workload.trace import (
+    MANAGED_KINDS,
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRange,
+    TracedRun,
+    TracedUse,
+)
+from firsttouch.workload.watched import HostWatch
+from firsttouch.workspace.declarations import Agent, Role
+from firsttouch.workspace.ranges import Ranges
+
+ROWS = 16
+"""The most pieces of a copy or of a block's valid bytes that are accesses of their own; more are one, from the first to
+the last."""
+SMALL = 64 << 10
+"""A block of at most so many bytes that is copied back again and again controls what the program does next."""
+FILL, COPY = "fill", "copy on the device"
+"""The kernels of launches that stand for the driver's."""
+
+
+def name_of(block: TracedBlock) -> str:
+    """What a block is called if nothing is known of its call."""
+    return block.name or f"block {block.number}"
+
+
+def kernel_name(mangled: str) -> str:
+    """A kernel's name for people, without its parameters."""
+    name = _core.demangle(mangled)
+    name = name.split(" ", 1)[-1] if name.startswith("void ") else name
+    depth = 0
+    for at, letter in enumerate(name):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and not depth:
+            return name[:at]
+    return name
+
+
+def program_of_trace(
+    run: TracedRun,
+    *,
+    title: str = "a traced program",
+    name: NameOf = name_of,
+    threads: Callable[[int, int], int] = lambda start, end: 1,
+) -> Program:
+    """The program of a run.
+
+    title, name: what the program and its blocks are called. threads: how many threads of the CPU touch bytes
+    [start, end) of the host first.
+    """
+    return _Maker(run, title, name, threads).program()
+
+
+class _BlockUse:
+    """What a unified block is used for. copied: how often to the device, back, and back between launches."""
+
+    def __init__(self) -> None:
+        self.into = self.back = self.turns = 0
+        self.starts_on: Agent | None = None
+        self.is_source = self.by_cpu = self.result = False
+        self.times = 1
+
+
+class _Maker:
+    """Goes through the steps of a run once."""
+
+    def __init__(self, run: TracedRun, title: str, name: NameOf, threads: Callable[[int, int], int]) -> None:
+        self.run, self.title, self.name, self.threads = run, title, name, threads
+        self.layout = Layout(run, partners(run), used_blocks(run))
+        self.repeated = {c.copy for c in repeated_copies(run).copies if c.why == "needless"}
+        self.watch = HostWatch(run)
+        count = len(self.layout.blocks)
+        self.uses = [_BlockUse() for _ in range(count)]
+        self.valid = [Ranges() for _ in range(count)]
+        """The bytes of each unified block that are valid on the device."""
+        self.version = 0
+        """How often it has changed which bytes of blocks are valid, or where they are."""
+        self._launches: dict[tuple[int, str], tuple[int, int]] = {}
+        """By the uses of a launch and its kernel: the version for which its item is known, and its number."""
+        self.touched = Ranges()
+        """The host's bytes that the CPU or a copy has touched."""
+        self._samples: dict[tuple[int, int], int] = {}
+        """What windows showed of the host's bytes when they were copied last."""
+        self.folder, self.phases = Folder(), list[tuple[Item, ...]]()
+        self.seconds: dict[int, tuple[float, int]] = {}
+        self.computing = False
+        self.life = Counter[int]()
+        self.unnamed = 0
+        self.names_of: dict[str, str] = {}
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Which blocks are ever copied from, and which copies are the last ones of results."""
+        run, last, copies = self.run, dict[int, int](), defaultdict[int, list[tuple[int, TracedCopy]]](list)
+        launched: dict[int, tuple[int, TracedLaunch]] = {}
+        for index, step in enumerate(run.steps):
+            if isinstance(step, TracedLaunch):
+                launched[id(step.uses)] = index, step
+            elif isinstance(step, TracedFill | TracedCopy) and not on_host(run, step.target.block):
+                last[step.target.block] = index
+            elif isinstance(step, TracedAllocation):
+                last[step.block] = index if step.begins else last.get(step.block, -1)
+            elif isinstance(step, TracedCopy) and step.way == "d2h":
+                copies[step.device.block].append((index, step))
+            if isinstance(step, TracedCopy) and not on_host(run, step.source.block):
+                for piece in self.layout.copied(step) if step.way == "d2h" else self._all(step.source.block):
+                    self.uses[piece.block].is_source = True
+        for index, step in launched.values():
+            for use in step.uses:
+                if use.may_write:
+                    last[use.block] = max(last.get(use.block, -1), index)
+        self.results: set[int] = set()
+        for number, of in copies.items():
+            self._find_results(number, [(index, copy) for index, copy in of if index > last.get(number, -1)])
+
+    def _all(self, number: int) -> list[UnifiedPiece]:
+        own = self.layout.own.get(number)
+        return [UnifiedPiece(own.number, 0, own.nbytes)] if own else []
+
+    def _find_results(self, number: int, copies: Sequence[tuple[int, TracedCopy]]) -> None:
+        """The last copies from a block are of its result if they are of all its bytes, and the CPU reads them."""
+        own, whole = self.layout.own.get(number), Ranges()
+        for _, copy in copies:
+            for start, end in copy.device.pieces:
+                whole.add(start, end)
+        if own and whole.total() == own.nbytes and not any(self.watch.reads_after(index) for index, _ in copies):
+            self.results |= {index for index, _ in copies}
+            self.uses[own.number].result = True
+
+    # ------------------------------------------------------------------------------------------------ the items
+
+    def program(self) -> Program:
+        for index, step in enumerate(self.run.steps):
+            if isinstance(step, TracedLaunch):
+                self._launch(index, step)
+            elif isinstance(step, TracedCopy):
+                self._copy(index, step)
+            elif isinstance(step, TracedFill):
+                self._write(step.target, FILL, step, index)
+            elif isinstance(step, TracedAllocation):
+                self._allocation(step)
+            elif isinstance(step, CudaWait):
+                if self.computing:
+                    self._add(AwaitAll())
+            elif isinstance(step, HostUse):
+                self._host_use(index, step)
+        if not self.computing:
+            self._end_phase()
+        self._end_phase()
+        initialise, compute = self.phases
+        return Program(
+            self.title,
+            self._blocks(),
+            initialise,
+            compute,
+            tuple(self._assumptions()),
+            obtained=tuple(self._obtained()),
+        )
+
+    def _end_phase(self) -> None:
+        self.phases.append(self.folder.items(self._finished))
+        self.folder, self.seconds = Folder(), {}
+        self._launches.clear()
+
+    def _finished(self, number: int, item: Item) -> Item:
+        """An item with the mean time of all that are like it."""
+        total, count = self.seconds.get(number, (0.0, 0))
+        return replace(item, seconds=total / count) if count and isinstance(item, Launch | Move) else item
+
+    def _add(self, item: Item, step: TracedCopy | TracedFill | TracedLaunch | None = None) -> int:
+        number = self.folder.number(item)
+        self._append(number, step)
+        return number
+
+    def _append(self, number: int, step: TracedCopy | TracedFill | TracedLaunch | None) -> None:
+        self.folder.append(number)
+        if step is not None and (seconds := self.run.seconds(step)) is not None:
+            total, count = self.seconds.get(number, (0.0, 0))
+            self.seconds[number] = total + seconds, count + 1
+
+    def _make_valid(self, block: int, start: int, end: int) -> None:
+        valid = self.valid[block]
+        if valid.bytes_in(start, end) < end - start:
+            valid.add(start, end)
+            self.version += 1
+
+    # ------------------------------------------------------------------------------------------------ launches
+
+    def _launch(self, index: int, step: TracedLaunch) -> None:
+        if step.call.captured:
+            return
+        if not self.computing:
+            self._end_phase()
+            self.computing = True
+        key = (id(step.uses), step.kernel)
+        version, number = self._launches.get(key, (-1, 0))
+        if version == self.version and not step.strangers:
+            self._append(number, step)
+            return
+        before = self.version
+        accesses = [access for use in step.uses for access in self._used(index, use)]
+        if step.kernel not in self.names_of:
+            self.names_of[step.kernel] = kernel_name(step.kernel)
+        launch = Launch("gpu", tuple(accesses), kernel=self.names_of[step.kernel])
+        for access in accesses:
+            self.uses[access.block].starts_on = self.uses[access.block].starts_on or "gpu"
+            if access.writes:
+                self._make_valid(access.block, access.start, access.end)
+        number = self._add(launch, step)
+        if self.version == before:
+            self._launches[key] = before, number
+
+    def _used(self, index: int, use: TracedUse) -> list[Access]:
+        """What a launch is taken to use of a block that it names."""
+        found = []
+        for piece in self.layout.used(index, use.block, use.start):
+            valid = self.valid[piece.block].common(piece.start, piece.end)
+            copied_from = self.uses[piece.block].is_source
+            if len(valid) > ROWS:
+                valid = [(valid[0][0], valid[-1][1])]
+            writes = use.may_write and (copied_from or not valid)
+            found += [
+                Access(
+                    piece.block, start, end, reads=bool(valid), writes=writes, certainty="assumed", least=0
+                )
+                for start, end in valid or [(piece.start, piece.end)]
+            ]  # fmt: skip
+        return found
+
+    # ------------------------------------------------------------------------------------------------ copies
+
+    def _copy(self, index: int, copy: TracedCopy) -> None:
+        if copy.way == "h2d":
+            self._copy_in(index, copy)
+        elif copy.way == "d2h":
+            self._copy_back(index, copy)
+        elif copy.way == "d2d":
+            reads = self._accesses(self._pieces(index, copy.source), reads=True, writes=False)
+            self._write(copy.target, COPY, copy, index, reads)
+
+    def _pieces(self, index: int, side: TracedRange) -> list[UnifiedPiece]:
+        """The bytes of a side of a copy on the device, or of a fill."""
+        found = []
+        for start, end in side.pieces:
+            for piece in self.layout.used(index, side.block, start):
+                first = piece.start
+                last = min(piece.end, first + end - start)
+                found.append(UnifiedPiece(piece.block, first, last))
+        return found
+
+    def _accesses(
+        self, pieces: Sequence[UnifiedPiece], *, reads: bool, writes: bool, assumed: bool = False
+    ) -> list[Access]:
+        """Accesses of these bytes. Many pieces are one access."""
+        if len(pieces) > ROWS and len({piece.block for piece in pieces}) == 1:
+            start, end = min(p.start for p in pieces), max(p.end for p in pieces)
+            least = sum(p.end - p.start for p in pieces)
+            return [Access(pieces[0].block, start, end, reads, writes, certainty="assumed", least=least)]
+        certainty: Certainty = "assumed" if assumed else "exact"
+        return [Access(p.block, p.start, p.end, reads, writes, certainty=certainty) for p in pieces]
+
+    def _write(
+        self, target: TracedRange, kernel: str, step: TracedCopy | TracedFill, index: int, reads: Iterable[Access] = ()
+    ) -> None:
+        """The driver writes bytes of a block on the device."""
+        writes = self._accesses(self._pieces(index, target), reads=False, writes=True)
+        for access in writes:
+            self.uses[access.block].starts_on = self.uses[access.block].starts_on or "gpu"
+            self._make_valid(access.block, access.start, access.end)
+        if accesses := (*reads, *writes):
+            self._add(Launch("gpu", accesses, kernel=kernel), step)
+
+    def _move(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
+        pinned = copy.call.host in ("pinned", "registered")
+        new = 0
+        for part in joined(copy):
+            end = part.host + part.end - part.start
+            new += 0 if pinned else part.end - part.start - self.touched.bytes_in(part.host, end)
+            self.touched.add(part.host, end)
+        start, end = min(p.start for p in pieces), max(p.end for p in pieces)
+        way: CopiedWay = "h2d" if copy.way == "h2d" else "d2h"
+        self._add(Move(way, pieces[0].block, start, end, copy.device.total, pinned, new), copy)
+
+    def _copy_in(self, index: int, copy: TracedCopy) -> None:
+        pieces = self.layout.copied(copy)
+        self.version += self.layout.is_window(copy.device.block)
+        for piece in pieces:
+            use = self.uses[piece.block]
+            use.into, use.starts_on = use.into + 1, use.starts_on or "cpu"
+        if not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy)):
+            parallel = self.threads(copy.host.start, copy.host.end) > 1
+            writes = self._accesses(pieces, reads=False, writes=True, assumed=True)
+            self._add(Launch("cpu", tuple(writes), "kernel" if parallel else "view"))
+        self.watch.copied(copy, pieces)
+        self._move(copy, pieces)
+        for piece in pieces:
+            self._make_valid(piece.block, piece.start, piece.end)
+
+    def _is_shown_again(self, copy: TracedCopy) -> bool:
+        """Whether a window shows bytes that it, or another, has shown before, and that have not changed since."""
+        if not self.layout.is_window(copy.device.block) or copy.call.sample is None or copy.host.rows > 1:
+            return False
+        key = (copy.call.source, copy.host.nbytes)
+        same = self._samples.get(key) == copy.call.sample
+        self._samples[key] = copy.call.sample
+        return same
+
+    def _copy_back(self, index: int, copy: TracedCopy) -> None:
+        pieces = self.layout.copied(copy)
+        for piece in pieces:
+            self.uses[piece.block].back += 1
+            self.uses[piece.block].turns += self.computing
+        self._move(copy, pieces)
+        self.watch.copied(copy, pieces)
+        if index in self.results:
+            return
+        if not self.watch.reads_after(index):
+            reads = self._accesses(pieces, reads=True, writes=False)
+            self._add(Launch("cpu", tuple(reads), "view"))
+
+    # ------------------------------------------------------------------------------------------------ the rest
+
+    def _host_use(self, index: int, step: HostUse) -> None:
+        """The CPU used the host's bytes, as far as they were watched."""
+        writes, reads = self.watch.used(index, step)
+        for accesses in (reads, writes):
+            if accesses:
+                for access in accesses:
+                    self.uses[access.block].by_cpu = True
+                self._add(Launch("cpu", tuple(accesses), "view"))
+
+    def _allocation(self, step: TracedAllocation) -> None:
+        if not step.begins:
+            self.layout.ended(step.block)
+            if step.block in self.layout.own:
+                self.valid[self.layout.own[step.block].number].clear()
+            self.version += 1
+            return
+        self.life[step.block] += 1
+        life, own = self.life[step.block] - 1, self.layout.own.get(step.block)
+        if life and own and not self.layout.keeps(step.block, life):
+            self.uses[own.number].times += 1
+            self._add(Renew(own.number))
+
+    def _blocks(self) -> tuple[Block, ...]:
+        names = unique([self._name(n) for n in range(len(self.layout.blocks))])
+        return tuple(map(self._block, range(len(names)), names))
+
+    def _name(self, number: int) -> str:
+        own = self.layout.blocks[number].own
+        return self.name(self.run.blocks[own]) if own >= 0 else f"host block {number}"
+
+    def _block(self, number: int, name: str) -> Block:
+        block, use = self.layout.blocks[number], self.uses[number]
+        traced = self.run.blocks[block.own] if block.own >= 0 else None
+        on_both = bool(traced and (traced.on_host or traced.kind in MANAGED_KINDS))
+        into, back = bool(use.into) or on_both, bool(use.back) or on_both
+        role: Role = "inout" if into and back else "input" if into else "output" if back else "scratch"
+        if into and back and block.nbytes <= SMALL and use.turns > 1:
+            role = "control"
+        elif role == "input" and traced and traced.kind in STATIC_KINDS:
+            role = "constant"
+        both = into or back or use.by_cpu
+        ends_on: Agent | None = "cpu" if use.result else None
+        return Block(name, block.nbytes, role, "both" if both else "gpu", use.starts_on, ends_on, times=use.times)
+
+    def _obtained(self) -> list[Obtained]:
+        """What the program allocates itself."""
+        count = Counter[tuple[int, bool]]()
+        for block in self.run.blocks:
+            if block.kind in ("device", "pinned"):
+                count[block.nbytes, block.kind == "pinned"] += len(block.lives)
+        return [Obtained(nbytes, times, pinned) for (nbytes, pinned), times in count.items()]
+
+    def _assumptions(self) -> list[str]:
+        found, run = [], self.run
+        if run.launches > run.unknown:
+            found.append("kernels are taken to use all valid bytes of the blocks that their launches name")
+        if run.unknown:
+            found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
+        if any(use.into for use in self.uses):
+            found.append("what is copied to the device is taken to be written by one thread of the CPU")
+        if any(b.kind in MANAGED_KINDS for b in run.blocks):
+            found.append("what the CPU does with memory that is managed already was not seen")
+        return found

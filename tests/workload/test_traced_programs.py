@@ -1,0 +1,192 @@
+"""The program of a traced run: what each step means to memory, and with what certainty."""
+
+from __future__ import annotations
+
+import pytest
+from tests.port.traces import Calls
+
+from firsttouch.workload.program import (
+    Access,
+    Launch,
+    Move,
+    Obtained,
+    Program,
+    Renew,
+    Repeat,
+    decode,
+    encode,
+)
+from firsttouch.workload.traced import kernel_name, program_of_trace
+
+MIB = 1 << 20
+
+
+def short(program: Program) -> list[str]:
+    """The items of a program, without times, as text."""
+    return [_text(item) for item in (*program.initialise, *program.compute)]
+
+
+def _text(item: object) -> str:
+    if isinstance(item, Repeat):
+        return f"{item.count} x ({', '.join(map(_text, item.body))})"
+    if isinstance(item, Launch):
+        return " ".join([item.kernel or item.agent, *map(_access, item.accesses)])
+    if isinstance(item, Move):
+        return f"{item.way} {item.block}[{item.start}:{item.end}]" + (f" new {item.new}" if item.new else "")
+    return type(item).__name__ + (f" {item.block}" if isinstance(item, Renew) else "")
+
+
+def _access(a: Access) -> str:
+    return f"{'r' * a.reads}{'w' * a.writes}{'?' * (a.certainty == 'assumed')} {a.block}[{a.start}:{a.end}]"
+
+
+@pytest.fixture
+def saxpy() -> Calls:
+    """Two arrays in, ten launches, one out."""
+    calls = Calls()
+    x, y = calls.host(MIB), calls.host(MIB)
+    dx, dy = calls.block(MIB), calls.block(MIB)
+    calls.copy(dx, x, MIB, seconds=1e-4)
+    calls.copy(dy, y, MIB, seconds=3e-4)
+    for n in range(10):
+        calls.launch(dx, dy, kernel="_Z5saxpyPKfPf", seconds=(n + 1) * 1e-6)
+    calls.wait()
+    calls.copy(y, dy, MIB)
+    calls.free(dx)
+    calls.free(dy)
+    return calls
+
+
+def test_a_program_that_copies_in_launches_and_copies_back(saxpy: Calls) -> None:
+    program = program_of_trace(saxpy.run, title="saxpy")
+    assert short(program) == [
+        f"cpu w? 0[0:{MIB}]", f"h2d 0[0:{MIB}] new {MIB}", f"cpu w? 1[0:{MIB}]", f"h2d 1[0:{MIB}] new {MIB}",
+        f"10 x (saxpy r? 0[0:{MIB}] rw? 1[0:{MIB}])", "AwaitAll", f"d2h 1[0:{MIB}]",
+    ]  # fmt: skip
+    assert [(b.role, b.sides, b.starts_on, b.ends_on) for b in program.blocks] == [
+        ("input", "both", "cpu", None), ("inout", "both", "cpu", "cpu")
+    ]  # fmt: skip
+    repeat = program.compute[0]
+    assert isinstance(repeat, Repeat)
+    assert repeat.body[0].seconds == pytest.approx(5.5e-6)
+    assert program.obtained == (Obtained(MIB, 2),)
+    assert decode(encode(program), "saxpy") == program
+
+
+def test_blocks_are_written_where_nothing_is_valid_and_read_where_nothing_leaves() -> None:
+    calls = Calls()
+    scratch, inputs = calls.block(MIB), calls.block(MIB)
+    calls.copy(inputs, calls.host(MIB), MIB // 2)
+    calls.launch(inputs, scratch)
+    calls.launch(inputs + 4096, scratch)
+    program = program_of_trace(calls.run)
+    assert short(program)[2:] == [
+        f"kernel w? 0[0:{MIB}] r? 1[0:{MIB // 2}]", f"kernel r? 0[0:{MIB}] r? 1[4096:{MIB // 2}]"
+    ]  # fmt: skip
+    assert [b.role for b in program.blocks] == ["scratch", "input"]
+
+
+def test_fills_and_copies_on_the_device_are_the_gpus() -> None:
+    calls = Calls()
+    first, second = calls.block(MIB), calls.block(MIB)
+    calls.fill(first, 4096)
+    calls.copy(second + 64, first, 64)
+    calls.launch(second)
+    assert short(program_of_trace(calls.run)) == [
+        "fill w 0[0:4096]", "copy on the device r 0[0:64] w 1[64:128]", "kernel r? 1[64:128]"
+    ]  # fmt: skip
+
+
+def test_a_copy_that_repeats_another_is_not_written_by_the_cpu_again() -> None:
+    calls = Calls()
+    host, block = calls.host(MIB), calls.block(MIB)
+    for sample in (1, 1, 2):
+        calls.copy(block, host, MIB, sample=sample)
+        calls.launch(block, kernel="_Z1kPKf")
+    assert short(program_of_trace(calls.run)) == [
+        f"cpu w? 0[0:{MIB}]", f"h2d 0[0:{MIB}] new {MIB}", f"k r? 0[0:{MIB}]", f"h2d 0[0:{MIB}]",
+        f"k r? 0[0:{MIB}]", f"cpu w? 0[0:{MIB}]", f"h2d 0[0:{MIB}]", f"k r? 0[0:{MIB}]",
+    ]  # fmt: skip
+
+
+def test_a_window_is_the_memory_of_the_host() -> None:
+    calls = Calls()
+    frames, frame, total = calls.host(4 * MIB), calls.block(MIB), calls.block(64)
+    for n in range(4):
+        calls.copy(frame, frames + n * MIB, MIB)
+        calls.launch(frame, total)
+    calls.copy(calls.host(64), total, 64)
+    program = program_of_trace(calls.run)
+    assert [b.nbytes for b in program.blocks] == [64, 4 * MIB]
+    assert short(program)[5] == f"kernel r? 1[{MIB}:{2 * MIB}] rw? 0[0:64]"
+    assert program.blocks[1].role == "input"
+
+
+def test_the_results_of_a_window_are_those_that_are_copied_next() -> None:
+    calls = Calls()
+    results, part = calls.host(4 * MIB), calls.block(MIB)
+    for n in range(4):
+        calls.launch(part)
+        calls.copy(results + n * MIB, part, MIB)
+    program = program_of_trace(calls.run)
+    assert short(program)[3:6] == [
+        f"kernel w? 0[{MIB}:{2 * MIB}]", f"d2h 0[{MIB}:{2 * MIB}] new {MIB}", f"cpu r 0[{MIB}:{2 * MIB}]"
+    ]  # fmt: skip
+
+
+def test_what_is_allocated_anew_has_lost_its_contents_unless_the_host_has_them() -> None:
+    calls = Calls()
+    points = calls.host(MIB)
+    for _ in range(3):
+        block, scratch = calls.block(MIB, line=1), calls.block(MIB, line=2)
+        calls.copy(block, points, MIB, sample=1)
+        calls.launch(block, scratch, kernel="_Z1kPKfPf")
+        calls.free(block)
+        calls.free(scratch)
+    program = program_of_trace(calls.run)
+    assert [block.times for block in program.blocks] == [1, 3]
+    assert program.obtained == (Obtained(MIB, 6),)
+    assert "Renew 1" in " ".join(short(program))
+
+
+def test_flags_that_the_cpu_reads_each_round_control_the_program() -> None:
+    calls = Calls()
+    host, stop, mask = calls.host(4), calls.block(4), calls.block(MIB)
+    for _ in range(100):
+        calls.copy(stop, host, 4, host="stack")
+        calls.launch(mask, stop)
+        calls.copy(host, stop, 4, host="stack")
+    program = program_of_trace(calls.run)
+    assert [block.role for block in program.blocks] == ["control", "scratch"]
+    assert program.launches == 299
+    assert len(short(program)) < 20
+
+
+def test_the_host_as_it_was_watched_replaces_what_is_assumed() -> None:
+    calls = Calls()
+    host, block = calls.host(MIB), calls.block(MIB)
+    calls.copy(block, host, MIB)
+    calls.launch(block)
+    calls.copy(host, block, MIB)
+    calls.host_use(host, MIB, writes=[(host + 4096, host + 8192)], read=65536)
+    calls.copy(block, host, MIB)
+    calls.launch(block)
+    assert short(program_of_trace(calls.run))[3:] == [
+        f"d2h 0[0:{MIB}]", "cpu r 0[0:65536]", "cpu w 0[4096:8192]", f"h2d 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}]"
+    ]  # fmt: skip
+
+
+def test_what_a_graph_captures_does_not_run() -> None:
+    calls = Calls()
+    block = calls.block(MIB)
+    calls.launch(block, captured=True)
+    calls.launch(block, graph=True)
+    assert short(program_of_trace(calls.run)) == [f"kernel w? 0[0:{MIB}]"]
+
+
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [("_Z6kernelPKf", "kernel"), ("_Z1kIfEvPKT_PS0_S2_", "k<float>"), ("plain", "plain"), ("", "")],
+)
+def test_kernels_have_names_for_people(mangled: str, name: str) -> None:
+    assert kernel_name(mangled) == name
