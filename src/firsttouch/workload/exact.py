@@ -1,0 +1,243 @@
+"""Which bytes the kernels of a traced program use: from a second run under the Sanitizer API, matched with the first.
+
+Launches are matched by their order; their kernels, grids and blocks of threads must be the same, and so must the sizes
+of the allocations and copies before each. From the first that differs on, nothing is exact. Blocks are matched by their
+kind, size and order, since their addresses may differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import msgspec
+
+from firsttouch.profile.calls import LaunchShape
+from firsttouch.profile.cuda import MemoryKind
+from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+
+MOST_PIECES = 64
+"""Of a block that a launch uses in more, how much is used is exact, and where is not."""
+_KINDS: Mapping[MemoryKind, str] = {
+    "device": "device", "managed": "managed", "pinned": "pinned", "device_static": "static", "managed_static": "static"
+}  # fmt: skip
+_Event: TypeAlias = tuple[str, int]
+"""An allocation or a copy: its kind and its bytes."""
+_Instance: TypeAlias = tuple[str, int, int]
+"""An allocation: kind, bytes, and its place among those alike."""
+
+
+class UsedPiece(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Bytes [start, end) of a block, and whether they are read and written."""
+
+    start: int
+    end: int
+    reads: bool
+    writes: bool
+
+
+class UsedBlock(msgspec.Struct, frozen=True):
+    """What a launch uses of a block, by number. scattered: of more pieces, whose places are not exact."""
+
+    block: int
+    pieces: tuple[UsedPiece, ...]
+    scattered: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return sum(piece.end - piece.start for piece in self.pieces)
+
+
+class ExactRun(msgspec.Struct):
+    """uses: what launches use, by the numbers of their steps. matched: of `launches`. recorded: those that were looked
+    at; alike: others with the kernel, grid and blocks of such, all of which used the same bytes; varying: others with
+    the kernel, grid and blocks of such that did not; their bytes are not exact.
+
+    outside: accesses beside all blocks. elsewhere: bytes of blocks that the first run does not have. opaque: launches
+    that were left out because a tensor map says where they copy. ended: why the rest is not exact, in a sentence.
+    """
+
+    launches: int
+    uses: dict[int, tuple[UsedBlock, ...]] = {}
+    matched: int = 0
+    recorded: int = 0
+    alike: int = 0
+    varying: int = 0
+    outside: int = 0
+    elsewhere: int = 0
+    opaque: int = 0
+    ended: str = ""
+    notices: tuple[str, ...] = ()
+
+
+class _Place(msgspec.Struct):
+    """A launch, and the allocations and copies since the last one."""
+
+    step: int
+    kernel: str
+    shape: LaunchShape | None
+    before: list[_Event]
+    launch: TracedLaunch
+
+
+def match(run: TracedRun, processes: Sequence[ExactCalls]) -> ExactRun | None:
+    """What the launches of a process use, from that process of the second run which did the same for the longest. None
+    if there was no second run.
+    """
+    first = list(_places(run))
+    matched = [_Match(run, first, calls).run() for calls in processes]
+    return max(matched, key=lambda each: (each.matched, each.recorded), default=None)
+
+
+def _places(run: TracedRun) -> Iterator[_Place]:
+    before: list[_Event] = []
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedAllocation):
+            if step.begins and (kind := _KINDS.get(step.call.kind)) in ("device", "managed"):
+                before.append((kind, step.call.bytes))
+        elif isinstance(step, TracedCopy):
+            if step.way in ("h2d", "d2h"):
+                before.append((step.way, step.device.total))
+        elif isinstance(step, TracedLaunch) and not step.call.captured:
+            shape = None if step.call.graph else run.shapes.get(step.call.correlation)
+            yield _Place(number, step.kernel, shape, before, step)
+            before = []
+
+
+class _Match:
+    """Goes through both runs once."""
+
+    def __init__(self, run: TracedRun, first: Sequence[_Place], calls: ExactCalls) -> None:
+        self._run, self._first, self._calls = run, first, calls
+        self._blocks = _instances(run)
+        self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys(calls.notices)))
+        self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
+        self._rest: list[tuple[int, object]] = []
+        """Launches that were not looked at, with what they have in common with others."""
+
+    def run(self) -> ExactRun:
+        exact, counts = self._exact, Counter[tuple[str, int]]()
+        alive: dict[int, _Instance] = {}
+        before: list[_Event] = []
+        for step in self._calls.steps:
+            if isinstance(step, ExactBlock):
+                if not step.begins:
+                    alive.pop(step.address, None)
+                    continue
+                alive[step.address] = (step.kind, step.bytes, counts[step.kind, step.bytes])
+                counts[step.kind, step.bytes] += 1
+                before.append((step.kind, step.bytes))
+            elif isinstance(step, ExactMove):
+                before.append((step.way, step.bytes))
+            elif exact.matched == len(self._first):
+                exact.ended = f"the second run went on after the {exact.matched} launches of the first"
+                break
+            elif why := self._differs(self._first[exact.matched], step, before):
+                exact.ended = f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {why}"
+                break
+            else:
+                self._add(self._first[exact.matched], step, alive)
+                exact.matched, before = exact.matched + 1, []
+        if not exact.ended and exact.matched < exact.launches:
+            exact.ended = f"the second run ended after {exact.matched} of {exact.launches} launches"
+        self._settle()
+        return exact
+
+    def _differs(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
+        """What of a launch is not as in the first run; '' if nothing is. Between may be what CUDA allocates itself."""
+        if first.kernel and first.kernel != second.kernel:
+            return f"it launched {second.kernel}, the first run {first.kernel}"
+        if first.shape is not None and first.shape != (second.grid, second.block):
+            return f"the grid of {second.kernel} is {second.grid} of {second.block} threads"
+        rest = iter(before)
+        missing = next((event for event in first.before if event not in rest), None)
+        if missing is None:
+            return ""
+        what = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
+        return f"{what} of {missing[1]} bytes is not there before {second.kernel}"
+
+    def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
+        self._exact.outside += launch.outside
+        named = tuple(use.block for use in place.launch.uses)
+        common = (launch.kernel, launch.grid, launch.block, named)
+        if launch.used is None or launch.opaque:
+            self._exact.opaque += launch.opaque
+            self._rest.append((place.step, common))
+            return
+        uses = []
+        for use in launch.used:
+            instance = alive.get(use.address)
+            number = self._blocks.get(instance) if instance else None
+            if number is None:
+                self._exact.elsewhere += sum(end - start for start, end in (*use.reads, *use.writes))
+            else:
+                uses.append(_used(number, use.reads, use.writes))
+        self._exact.recorded += 1
+        self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
+        self._recorded[common].append(found)
+
+    def _settle(self) -> None:
+        """Launches that were not looked at use what those alike use, if that is always the same."""
+        for step, common in self._rest:
+            known = self._recorded.get(common, ())
+            if known and all(uses == known[0] for uses in known):
+                self._exact.alike += 1
+                self._exact.uses[step] = known[0]
+            elif known:
+                self._exact.varying += 1
+
+
+def _instances(run: TracedRun) -> dict[_Instance, int]:
+    """The numbers of blocks by their allocations."""
+    counts, blocks = Counter[tuple[str, int]](), dict[_Instance, int]()
+    for step in run.steps:
+        if isinstance(step, TracedAllocation) and step.begins and (kind := _KINDS.get(step.call.kind)):
+            blocks[kind, step.call.bytes, counts[kind, step.call.bytes]] = step.block
+            counts[kind, step.call.bytes] += 1
+    return blocks
+
+
+def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]) -> UsedBlock:
+    """Pieces that are read, written or both, in order; no more than MOST_PIECES."""
+    edges = sorted({edge for piece in (*reads, *writes) for edge in piece})
+    pieces: list[UsedPiece] = []
+    r = w = 0
+    for start, end in pairwise(edges):
+        while r < len(reads) and reads[r][1] <= start:
+            r += 1
+        while w < len(writes) and writes[w][1] <= start:
+            w += 1
+        is_read = r < len(reads) and reads[r][0] <= start
+        is_written = w < len(writes) and writes[w][0] <= start
+        if not (is_read or is_written):
+            continue
+        last = pieces[-1] if pieces else None
+        if last and last.end == start and (last.reads, last.writes) == (is_read, is_written):
+            pieces[-1] = UsedPiece(last.start, end, is_read, is_written)
+        else:
+            pieces.append(UsedPiece(start, end, is_read, is_written))
+    return UsedBlock(block, tuple(pieces)) if len(pieces) <= MOST_PIECES else UsedBlock(block, _joined(pieces), True)
+
+
+def _joined(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
+    """As many bytes in fewer pieces: of each stretch of the block, those used are put together at its beginning, by
+    whether they are read and written.
+    """
+    start, end = pieces[0].start, pieces[-1].end
+    stretch = -(-(end - start) // (MOST_PIECES // 3))
+    sums = Counter[tuple[int, bool, bool]]()
+    for piece in pieces:
+        at = piece.start
+        while at < piece.end:
+            number = (at - start) // stretch
+            until = min(piece.end, start + (number + 1) * stretch)
+            sums[number, piece.reads, piece.writes] += until - at
+            at = until
+    joined: list[UsedPiece] = []
+    for (number, is_read, is_written), nbytes in sorted(sums.items()):
+        at = max(start + number * stretch, joined[-1].end if joined else 0)
+        joined.append(UsedPiece(at, at + nbytes, is_read, is_written))
+    return tuple(joined)

@@ -1,0 +1,170 @@
+"""What kernels use, matched from a second run with the first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.port.traces import Calls
+
+from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
+from firsttouch.workload.exact import MOST_PIECES, ExactRun, UsedBlock, UsedPiece, match
+from firsttouch.workload.trace import TracedLaunch, TracedRun
+
+MIB = 1 << 20
+THERE = 0x5000000000
+"""Where the second run has its memory."""
+GRID, THREADS = (8, 1, 1), (128, 1, 1)
+
+
+class Both:
+    """The two runs of a program."""
+
+    def __init__(self) -> None:
+        self.first, self.second = Calls(), list[ExactStep]()
+        self._there: dict[int, tuple[int, int]] = {}
+
+    def block(self, nbytes: int) -> int:
+        address = self.first.block(nbytes)
+        self._there[address] = there = THERE + 16 * MIB * len(self.second), nbytes
+        self.second.append(ExactBlock(*there, True, "device"))
+        return address
+
+    def free(self, address: int) -> None:
+        self.first.free(address)
+        self.second.append(ExactBlock(*self._there.pop(address), False, "device"))
+
+    def copy(self, target: int, nbytes: int) -> None:
+        self.first.copy(target, self.first.host(nbytes), nbytes)
+        self.second.append(ExactMove("h2d", self._there[target][0], nbytes))
+
+    def launch(self, *addresses: int, kernel: str = "k", used: list[tuple[int, list, list]] | None = None) -> None:
+        self.first.launch(*addresses, kernel=kernel)
+        told = None if used is None else [
+            ExactUse(*self._there[at], tuple(reads), tuple(writes)) for at, reads, writes in used
+        ]  # fmt: skip
+        self.second.append(ExactLaunch(kernel, GRID, THREADS, used=told))
+
+    @property
+    def run(self) -> TracedRun:
+        return self.first.run
+
+    @property
+    def matched(self) -> ExactRun:
+        found = match(self.run, [ExactCalls(2, self.second)])
+        assert found is not None
+        return found
+
+    def uses(self) -> list[tuple[UsedBlock, ...] | None]:
+        """What each launch uses."""
+        steps = [number for number, step in enumerate(self.run.steps) if isinstance(step, TracedLaunch)]
+        return [self.matched.uses.get(number) for number in steps]
+
+
+def test_blocks_are_those_of_the_first_run() -> None:
+    both = Both()
+    a, b, c = both.block(MIB), both.block(MIB), both.block(2 * MIB)
+    both.second.insert(1, ExactBlock(1, 512, True, "device"))  # CUDA's own
+    both.free(a)
+    d = both.block(MIB)  # at the address of a, and as its block
+    both.launch(b, c, d, used=[(b, [(0, GRANULE)], []), (d, [], [(GRANULE, 2 * GRANULE)])])
+    assert both.uses() == [
+        (
+            UsedBlock(0, (UsedPiece(GRANULE, 2 * GRANULE, False, True),)),
+            UsedBlock(1, (UsedPiece(0, GRANULE, True, False),)),
+        )
+    ]
+    assert (both.matched.launches, both.matched.matched, both.matched.recorded) == (1, 1, 1)
+
+
+def test_launches_that_were_not_looked_at_use_what_those_alike_do() -> None:
+    both = Both()
+    a, b = both.block(MIB), both.block(MIB)
+    part = [(a, [(0, GRANULE)], [])]
+    for used in (part, part, None):
+        both.launch(a, used=used)
+    both.launch(b, used=None)  # another block
+    both.launch(a, kernel="grows", used=part)
+    both.launch(a, kernel="grows", used=[(a, [(0, MIB)], [])])
+    both.launch(a, kernel="grows", used=None)
+    uses = both.uses()
+    assert uses[0] == uses[1] == uses[2] != uses[5]
+    assert (uses[3], uses[6]) == (None, None)
+    assert (both.matched.recorded, both.matched.alike, both.matched.varying) == (4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda steps: steps.__setitem__(2, ExactLaunch("other", GRID, THREADS)), "it launched other, the first run k"),
+        (lambda steps: steps.__setitem__(1, ExactMove("h2d", THERE, 4)), "a copy of 1048576 bytes is not there"),
+        (lambda steps: steps.__setitem__(0, ExactBlock(THERE, 4, True, "device")), "an allocation of 1048576 bytes"),
+        (lambda steps: steps.__delitem__(slice(3, None)), "ended after 1 of 2 launches"),
+        (lambda steps: steps.append(ExactLaunch("more", GRID, THREADS)), "went on after the 2 launches"),
+    ],
+    ids=["kernel", "copy", "block", "short", "long"],
+)
+def test_a_second_run_that_differs_is_said(change: object, why: str) -> None:
+    both = Both()
+    a = both.block(MIB)
+    both.copy(a, MIB)
+    for _ in range(2):
+        both.launch(a, used=[(a, [(0, MIB)], [])])
+    assert not both.matched.ended
+    change(both.second)  # type: ignore[operator]
+    assert why in both.matched.ended
+
+
+def test_a_grid_that_differs_is_said() -> None:
+    both = Both()
+    both.launch(used=[])
+    run = both.run
+    run.shapes[run.steps[0].call.correlation] = (GRID, (64, 1, 1))  # type: ignore[union-attr]
+    found = match(run, [ExactCalls(2, both.second)])
+    assert found is not None
+    assert "the grid of k is" in found.ended
+
+
+def test_the_process_that_did_the_same_is_taken() -> None:
+    both = Both()
+    both.launch(used=[])
+    others = [ExactCalls(3, []), ExactCalls(4, [ExactLaunch("else", GRID, THREADS)])]
+    found = match(both.run, [*others, ExactCalls(2, both.second)])
+    assert found is not None
+    assert found.matched == 1
+    assert match(both.run, []) is None
+
+
+def test_what_a_tensor_map_hides_is_not_exact() -> None:
+    both = Both()
+    a = both.block(MIB)
+    both.launch(a, used=[(a, [(0, GRANULE)], [])])
+    both.second[-1].opaque = True  # type: ignore[union-attr]
+    assert (both.matched.recorded, both.matched.opaque, both.uses()) == (0, 1, [None])
+
+
+GRANULES = st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=1, max_size=256)
+
+
+@given(GRANULES)
+def test_pieces_have_the_bytes_that_are_read_and_written(granules: list[int]) -> None:
+    both = Both()
+    a = both.block(len(granules) * GRANULE)
+    runs = [(i * GRANULE, (i + 1) * GRANULE, how) for i, how in enumerate(granules)]
+    reads, writes = ([(start, end) for start, end, how in runs if how & bit] for bit in (1, 2))
+    both.launch(a, used=[(a, reads, writes)])
+    (uses,) = both.uses()
+    assert uses is not None
+    (used,) = uses
+    assert len(used.pieces) <= MOST_PIECES
+    assert all(one.end <= other.start for one, other in zip(used.pieces, used.pieces[1:], strict=False))
+    assert not used.pieces or used.pieces[-1].end <= len(granules) * GRANULE
+    for how in (1, 2, 3):
+        size = sum(p.end - p.start for p in used.pieces if p.reads + 2 * p.writes == how)
+        assert size == granules.count(how) * GRANULE
+    if not used.scattered:
+        byte_map = [0] * len(granules)
+        for p in used.pieces:
+            for i in range(p.start // GRANULE, p.end // GRANULE):
+                byte_map[i] = p.reads + 2 * p.writes
+        assert byte_map == granules
