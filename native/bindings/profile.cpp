@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "bindings/bindings.hpp"
+#include "device/device.hpp"
 #include "profile/inject/journal.hpp"
+#include "profile/page_tracker.hpp"
 #include "profile/perf.hpp"
 #include "profile/process_sampler.hpp"
 
@@ -71,6 +73,16 @@ nb::dict journal_layout(std::uint32_t of_version) {
     return layout;
 }
 
+// Empty: pages can be tracked.
+std::string why_no_page_tracking() {
+    try {
+        PageTracker tracker;
+        return "";
+    } catch (const Unavailable& reason) {
+        return reason.what();
+    }
+}
+
 }  // namespace
 
 void bind_profile(nb::module_& m) {
@@ -79,6 +91,8 @@ void bind_profile(nb::module_& m) {
           "The structures of a journal of the injected library, by name: the number of its kind (0: no record), its\n"
           "format for the module struct, and its fields. Raises ValueError, which says what is read, for another "
           "version.");
+    m.def("why_no_page_tracking", &why_no_page_tracking,
+          "Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.");
     nb::class_<ProcessSampler>(m, "ProcessSampler",
                                "Reads the memory counters of processes from /proc, in a thread of its own.")
         .def(nb::init<std::string>(), nb::arg("root") = "/proc")

@@ -897,6 +897,11 @@ def journal_layout(version: int) -> dict[str, tuple[int, str, tuple[str, ...]]]:
     format for the module struct, and its fields. Raises ValueError, which says what is read, for another version.
     """
 
+def why_no_page_tracking() -> str:
+    """
+    Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.
+    """
+
 class ProcessSampler:
     """
     Reads the memory counters of processes from /proc, in a thread of its own.

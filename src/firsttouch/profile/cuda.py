@@ -85,7 +85,7 @@ class LayerNotice(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence of the library about what it does not record."""
 
     t: float
-    layer: Literal["phases", "trace"]
+    layer: Literal["phases", "trace", "host"]
     text: str
 
 

@@ -18,8 +18,9 @@ from typing import NamedTuple, TypeAlias
 
 from firsttouch.profile.callers import Callers, FileOffset, is_of_the_c_library, plain_name
 from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
-from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol
+from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol, Touch
 from firsttouch.profile.symbols.lookup import TIME_LIMIT, symbolize
+from firsttouch.profile.touches import TouchRecorder
 
 ANONYMOUS = "anonymous"
 ANONYMOUS_CODE = "anonymous executable memory"
@@ -115,11 +116,17 @@ class FaultRecorder:
     """Collects the samples of a profile and makes its lines `site`, `faults` and, at its end, `symbol`.
 
     key_of: returns the key of the process that has a pid now, None if it has none.
-    attached: processes that ran before the events began.
+    attached: processes that ran before the events began. touches: where the addresses of samples go, if anywhere.
     """
 
-    def __init__(self, every: int, key_of: Callable[[int], int | None], attached: Iterable[int] = ()) -> None:
-        self.every = every
+    def __init__(
+        self,
+        every: int,
+        key_of: Callable[[int], int | None],
+        attached: Iterable[int] = (),
+        touches: TouchRecorder | None = None,
+    ) -> None:
+        self.every, self._touches = every, touches
         self._key_of = key_of
         self._names: dict[str, str] = {}
         self._sites: dict[tuple[FileOffset, int | None], int] = {}
@@ -190,6 +197,8 @@ class FaultRecorder:
                 self._of_site[number] += 1
         key = BRIEF if process.key is None else process.key
         self._counts[site, key, UNKNOWN if mapping is None else mapping.name] += 1
+        if self._touches is not None:
+            self._touches.add(site, key, sample.tid, sample.address)
 
     def _look_up(self, pid: int, process: _FaultingProcess, address: int) -> Mapped | None:
         now = time.monotonic()
@@ -224,12 +233,14 @@ class FaultRecorder:
             name = self._names[file] = _NAMES.get(readable, readable)
         return name
 
-    def flush(self, t: float) -> list[Site | Faults]:
+    def flush(self, t: float) -> list[Site | Faults | Touch]:
         """The lines of what came since the last call; t: the time in the file. None if nothing came."""
         if not self._counts and not self._lost:
             return []
         rows = [(*place, count) for place, count in self._counts.most_common()]
-        lines: list[Site | Faults] = [*self._new_sites, Faults(t=t, every=self.every, rows=rows, lost=self._lost)]
+        faults = Faults(t=t, every=self.every, rows=rows, lost=self._lost)
+        touches = self._touches.flush(t) if self._touches is not None else []
+        lines: list[Site | Faults | Touch] = [*self._new_sites, faults, *touches]
         self._new_sites, self._lost = [], 0
         self._counts.clear()
         return lines

@@ -14,6 +14,8 @@ from firsttouch.profile.schema import LayerState
 LIBRARY = "libfirsttouch_inject.so"
 NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
 FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
+HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
+"""The variable that asks for the watch of host buffers, and how many percent of the run it may take."""
 
 
 def injected_library() -> Path:
@@ -22,11 +24,12 @@ def injected_library() -> Path:
 
 
 def inject_environment(
-    directory: Path, *, nvtx: bool, trace: bool, current: Mapping[str, str]
+    directory: Path, *, nvtx: bool, trace: bool, host: bool = False, current: Mapping[str, str]
 ) -> tuple[dict[str, str], list[LayerState]]:
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
-    A variable that the user has set is never changed. directory: where journals are written; it must exist.
+    A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
+    the trace, what the CPU does with buffers that are copied is recorded.
     """
     library = injected_library()
     states = []
@@ -46,9 +49,25 @@ def inject_environment(
                 TRACE_VARIABLE: "1",
                 CUPTI_VARIABLE: ":".join(candidates("cupti")),
             }
+            if host:
+                states.append(_host_state())
+                if states[-1].active:
+                    added[HOST_VARIABLE] = str(HOST_PERCENT)
     if added:
         added[FOLDER_VARIABLE] = os.path.abspath(directory)
     return added, states
+
+
+def _host_state() -> LayerState:
+    """Whether this kernel tells which pages are written. It is tried on memory of this process."""
+    from firsttouch import _core
+
+    if why := _core.why_no_page_tracking():
+        mend = "docker run --security-opt seccomp=unconfined ..." if "refused" in why else ""
+        return LayerState(
+            layer="host", active=False, why=f"what the CPU does with host data is not seen: {why}", mend=mend
+        )
+    return LayerState(layer="host", active=True)
 
 
 def _state(

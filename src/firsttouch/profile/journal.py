@@ -54,7 +54,7 @@ _DIRECTIONS: Mapping[int, CopyDirection] = {
 _EVENT_KINDS = frozenset(get_args(EventKind))
 _MAGIC = b"FTJRNL\r\n"
 _WHATS: tuple[Literal["begin", "end", "instant"], ...] = ("begin", "end", "instant")
-_LAYERS: tuple[Literal["phases", "trace"], ...] = ("phases", "trace")
+_LAYERS: tuple[Literal["phases", "trace", "host"], ...] = ("phases", "trace", "host")
 _NAME = re.compile(r"journal-\d+-\d+\.bin")
 _AT_ONCE = 1 << 22
 

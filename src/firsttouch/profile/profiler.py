@@ -68,8 +68,8 @@ class ProfileCall:
 
     follow: until every process that was started has ended, not only the first one.
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
-    driver does. inject: whether ranges of NVTX are recorded, by a library too. to_stderr: where the target's stdout
-    goes.
+    driver does. host: with the trace, also what the CPU does with host buffers that are copied. inject: whether ranges
+    of NVTX are recorded, by a library too. to_stderr: where the target's stdout goes.
     """
 
     command: Sequence[str] = ()
@@ -80,6 +80,7 @@ class ProfileCall:
     out: Path | None = None
     faults: int = 0
     trace: bool = False
+    host: bool = False
     inject: bool = True
     to_stderr: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -263,7 +264,9 @@ class _Profiler:
         call = self.call
         if not call.inject:
             return dict(call.environment), []
-        added, layers = inject_environment(self.directory, nvtx=True, trace=call.trace, current=call.environment)
+        added, layers = inject_environment(
+            self.directory, nvtx=True, trace=call.trace, host=call.host, current=call.environment
+        )
         return {**call.environment, VARIABLE: str(self.directory.absolute()), **added}, layers
 
     def _open_perf(self, pid: int) -> TargetEvents | None:
@@ -297,7 +300,9 @@ class _Profiler:
         marker = str(self.directory.absolute()) if call.inject and call.command else ""
         untold = any(gpu.shares_host_memory and gpu.before.used is None for gpu in profiled)
         self.sampler = Sampler(
-            call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker, host_tells_of_gpu=untold
+            *(call.tree, self.writer, began, call.interval, nodes, gpus, perf, marker),
+            host_tells_of_gpu=untold,
+            touches=call.trace,
         )
 
     def _sampling(self, pid: int) -> None:

@@ -16,6 +16,7 @@ from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.perf import PerfBatch, TargetEvents
 from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.slow import HOST_APART, HOST_APART_IF_SHARED, SlowReader
+from firsttouch.profile.touches import TouchRecorder
 from firsttouch.profile.tree import Processes
 
 FLUSH_APART = 0.5
@@ -47,6 +48,8 @@ class Sampler:
     """Whether to read what is read now and then (profile/slow.py), under the target's memory lock."""
     host_tells_of_gpu: bool = False
     """Whether a GPU uses the host's memory and its driver does not state how much."""
+    touches: bool = False
+    """Whether sampled page faults are recorded by their address too."""
     root: int = 0
     _ticks: tuple[int, int] = (0, 0)
 
@@ -58,7 +61,9 @@ class Sampler:
         self.slow = SlowReader(self.tree, self.writer, pace, self.nodes, self.began, apart)
         self.faults: FaultRecorder | None = None
         if self.perf is not None and self.perf.every:
-            self.faults = FaultRecorder(self.perf.every, self.processes.key_of, self.perf.attached)
+            every = self.perf.every
+            touches = TouchRecorder(every) if self.touches else None
+            self.faults = FaultRecorder(every, self.processes.key_of, self.perf.attached, touches)
         self._cpu_before = time.process_time()
         self._helper_before = self.gpus.cpu_seconds if self.gpus is not None else 0.0
         self._flushed = self._scanned = self._cost_written = self.began

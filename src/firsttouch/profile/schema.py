@@ -23,9 +23,10 @@ Size: TypeAlias = NonNegative
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 CounterValue: TypeAlias = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
 """A counter's reading, which may be a whole number of 64 bits or its sum over processes."""
-Layer: TypeAlias = Literal["sampling", "gpus", "processes", "phases", "faults", "trace"]
+Layer: TypeAlias = Literal["sampling", "gpus", "processes", "phases", "faults", "trace", "host"]
 """sampling: /proc and the host's counters. gpus: a vendor's library or driver. processes: starts and ends of processes,
 from perf events. phases: ranges of NVTX. faults: sampled page faults. trace: records of CUPTI.
+host: what the CPU does with host buffers that are copied.
 """
 
 
@@ -246,6 +247,24 @@ class Faults(ProfileLine, kw_only=True, tag="faults"):
     counted: NonNegative | None = None
 
 
+TOUCH_GRANULE = 1 << 16
+"""Bytes of the parts of memory whose first touches are counted apart."""
+
+
+class Touch(ProfileLine, kw_only=True, tag="touch"):
+    """Sampled page faults since the last such line by their address, of a program whose copies are recorded too.
+
+    rows: site, process key, thread, first part of memory, how many parts, sampled faults. A thread is a number within
+    its process, from 0 on; a part is an address divided by 64 KiB. every: one of how many faults was sampled.
+    left_out: how many samples are in no row, because there are too many.
+    """
+
+    t: Seconds
+    every: NonNegative
+    rows: list[tuple[NonNegative, Integer, NonNegative, NonNegative, NonNegative, NonNegative]]
+    left_out: NonNegative = 0
+
+
 class ProfilingCost(ProfileLine, kw_only=True, tag="cost"):
     """What profiling cost since the start. cpu: seconds of this process; helper_cpu: of the one that asks the GPUs;
     lock: seconds for which reads may have held the target's memory lock. late: ticks that came more than one interval
@@ -294,6 +313,7 @@ AnyLine: TypeAlias = (
     | Symbol
     | Caller
     | Faults
+    | Touch
     | ProfilingCost
     | Notice
     | End

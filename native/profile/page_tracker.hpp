@@ -1,0 +1,88 @@
+// Tells which pages of a range of this process were written and touched, by the kernel's page tables: userfaultfd with
+// asynchronous write protection and PAGEMAP_SCAN (Linux 6.7) for writes, MADV_COLD and the line Referenced of
+// /proc/self/smaps for touches. No signals, and system calls into a range work as before. What it costs the process: a
+// page's next write takes a fault, a huge page that is written is split, and a mapping is divided at the bounds of a
+// tracked range, so that mremap of the whole of it fails (realloc then copies). Source: userfaultfd(2),
+// ioctl_userfaultfd (2), Documentation/admin-guide/mm/pagemap.rst of Linux.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace firsttouch {
+
+// Addresses from start to before end.
+struct PageRange {
+    std::uint64_t start, end;
+    std::uint64_t bytes() const { return end - start; }
+    bool operator==(const PageRange&) const = default;
+};
+
+// Adds ranges to others: both are in order and disjoint, as is the result.
+void merge_into(std::vector<PageRange>& ranges, std::span<const PageRange> more);
+
+// Not for several threads at once.
+class PageTracker {
+  public:
+    // Ranges that touch each other need different colours, or the kernel makes one mapping of them.
+    static constexpr unsigned colours = 3;
+
+    // Throws Unavailable with the reason, in a sentence.
+    PageTracker();
+    ~PageTracker();  // ranges are as they were before they were tracked
+    PageTracker(const PageTracker&) = delete;
+    PageTracker& operator=(const PageTracker&) = delete;
+
+    // The next functions return false if the range cannot be tracked, or is not any more: it is not mapped, or the
+    // program has mapped something else there. Ranges are whole pages.
+    bool track(PageRange range, unsigned colour) noexcept;
+    void forget(PageRange range) noexcept;
+    // From now on, all of its pages count as not written.
+    bool protect(PageRange range) noexcept;
+    // Appends what was written since its last protection, in order. again: what is found is protected again.
+    bool written(PageRange range, bool again, std::vector<PageRange>& into);
+    // From now on, all of its pages count as not touched. False also where the kernel refuses that for this memory.
+    bool cool(PageRange range) noexcept;
+    // Bytes of the pages of each range that were touched since it was cooled; nullopt: not known. The ranges must be in
+    // order and tracked as they are.
+    std::vector<std::optional<std::uint64_t>> touched(std::span<const PageRange> ranges);
+
+    std::uint64_t page_bytes() const { return page_bytes_; }
+    // What each of these took for a page of 4 KiB when it was tried, in nanoseconds: protecting and cooling it, looking
+    // for writes, and its next write.
+    double protect_ns() const { return protect_ns_; }
+    double look_ns() const { return look_ns_; }
+    double fault_ns() const { return fault_ns_; }
+
+  private:
+    struct Descriptor {
+        int number = -1;
+        dev_t device = 0;
+        ino_t inode = 0;
+    };
+
+    struct Region {  // as PAGEMAP_SCAN tells it
+        std::uint64_t start, end, categories;
+    };
+
+    void open_one(Descriptor& descriptor);
+    void close_all() noexcept;
+    bool is_ours(const Descriptor& descriptor) const noexcept;
+    bool scan(PageRange range, unsigned long flags, std::vector<PageRange>* into);
+    void try_out();
+
+    const std::uint64_t page_bytes_;
+    std::array<Descriptor, colours> descriptors_;
+    // Not on the stack, which is the program's.
+    std::vector<Region> regions_;
+    std::vector<char> text_;
+    double protect_ns_ = 0, look_ns_ = 0, fault_ns_ = 0;
+};
+
+}  // namespace firsttouch
