@@ -16,26 +16,12 @@
 #include <ctime>
 #include <new>
 
+#include "profile/inject/undisturbed.hpp"
+
 namespace firsttouch::inject {
 namespace {
 
 constexpr int most_journals = 1000;  // of one process number, which the kernel uses again
-
-// Restores errno and the cancellation of this thread, which must not end within the journal.
-class Undisturbed {
-  public:
-    Undisturbed() noexcept : error_(errno) { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
-    ~Undisturbed() {
-        pthread_setcancelstate(state_, nullptr);
-        errno = error_;
-    }
-    Undisturbed(const Undisturbed&) = delete;
-    Undisturbed& operator=(const Undisturbed&) = delete;
-
-  private:
-    const int error_;
-    int state_ = 0;
-};
 
 // Beyond the process's limit for files, the kernel would send it SIGXFSZ.
 void* map_part(int file, std::size_t offset, std::size_t bytes) {

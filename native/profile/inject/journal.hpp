@@ -108,7 +108,7 @@ class Journal {
 // written.
 Journal* journal() noexcept;
 
-enum class Layer : std::uint32_t { phases = 0, trace = 1 };
+enum class Layer : std::uint32_t { phases = 0, trace = 1, host = 2 };
 void notice(Layer layer, std::string_view text) noexcept;
 
 }  // namespace firsttouch::inject

@@ -1,0 +1,107 @@
+// What the CPU does with the host side of copies: which pages it writes and how many it reads, from copy to copy, from
+// a launch to the next wait, and from the last wait to the end. What the watch takes is kept within a share of the run:
+// where it would take more, a range is not looked at, and there is no record of that time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "profile/inject/journal.hpp"
+#include "profile/page_tracker.hpp"
+
+namespace firsttouch::inject {
+
+// The host side of a copy. blocking: the call returns when the copy is done.
+struct HostSide {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    bool is_target = false;
+    bool blocking = true;
+};
+
+class HostWatch {
+  public:
+    // percent: of the run's time that the watch may take. Throws Unavailable if this kernel does not permit it.
+    HostWatch(Journal& journal, double percent);
+
+    // Calls of the program, from any thread; none throws or changes errno. Times are those of the call's own record.
+    // copies: before the copy; copied: when its call returns. Memory that CUDA allocated and stacks are not to be
+    // given.
+    void copies(std::uint64_t time, const HostSide& side) noexcept;
+    void copied(std::uint64_t time, const HostSide& side) noexcept;
+    void launched(std::uint64_t time) noexcept;
+    void waited(std::uint64_t time) noexcept;
+    // The program frees memory of the device, so that it may free that of the host next.
+    void frees(std::uint64_t time) noexcept;
+    // To be called now and then, so that something is known of memory whose end is not seen.
+    void passes(std::uint64_t time) noexcept;
+    void finish(std::uint64_t time) noexcept;
+
+  private:
+    enum class State : std::uint8_t {
+        idle,      // not protected: its writes are not known
+        watched,   // protected since `since`
+        awaiting,  // a copy into it may still run; it is protected after the next wait
+        gone       // no longer mapped
+    };
+
+    static constexpr std::uint64_t unknown = ~std::uint64_t(0);
+
+    // A range of pages that copies named. No two have a page in common.
+    struct Segment {
+        PageRange pages;
+        PageRange named;  // the bytes of it that copies named
+        unsigned colour = 0;
+        State state = State::idle;
+        bool is_cool = false;
+        double look_ns = 0;         // what looking at it took last
+        std::uint64_t charged = 0;  // bytes whose faults are in what was spent
+        std::uint64_t since = 0;
+        std::uint64_t launch = 0;        // of what runs, if it was looked at then
+        PageRange quiet{0, 0};           // times: nothing was written from a launch to a later wait
+        std::vector<PageRange> written;  // since `since`, up to its last protection
+        std::uint64_t seen = 0;          // when it was looked at without an end; 0: it was not
+        std::vector<PageRange> seen_written;
+        std::uint64_t seen_read = unknown;
+    };
+
+    // Carries out a step under the lock, unless this is a forked process. A failure ends the watch.
+    template <class Step>
+    void guarded(Step&& step) noexcept;
+    bool affords(std::uint64_t time, double more_ns) const;
+    void leave_out(std::uint64_t time);
+    // Those that have bytes of a copy.
+    std::vector<Segment*> within(const HostSide& side);
+    void add(const HostSide& side);
+    void add(PageRange pages);
+
+    void begin(Segment& segment, std::uint64_t time);
+    bool find_written(Segment& segment, bool again, std::vector<PageRange>& fresh);
+    void end_window(Segment& segment, std::uint64_t time, std::uint64_t touched);
+    void look_at_all(std::uint64_t time);
+    void remove_gone();
+    std::vector<std::uint64_t> touched(const std::vector<Segment*>& segments);
+    void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read);
+    void write_quiet(Segment& segment);
+    void tell_of_cost(std::uint64_t time);
+
+    Journal& journal_;
+    const double share_;
+    const int process_;
+    const std::uint64_t began_;  // the process, in nanoseconds of CLOCK_MONOTONIC
+    PageTracker tracker_;
+    std::mutex mutex_;
+    std::map<std::uint64_t, Segment> segments_;  // by the end of their pages
+    std::atomic<bool> ended_{false};
+    std::atomic<bool> is_launched_{false};     // since the last wait
+    std::atomic<std::uint64_t> last_look_{0};  // at all of them
+    double spent_ns_ = 0;
+    double smaps_ns_ = 0;  // what reading touches took last
+    std::uint64_t left_out_ = 0, first_left_out_ = 0;
+};
+
+}  // namespace firsttouch::inject
