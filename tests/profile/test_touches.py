@@ -13,7 +13,7 @@ from tests.profile.targets import build, held, opened, readable
 from firsttouch.profile import touches
 from firsttouch.profile.faults import FaultRecorder
 from firsttouch.profile.reading import Profile, ProfiledProcess, read
-from firsttouch.profile.schema import TOUCH_GRANULE, Site, Started, Symbol, Touch
+from firsttouch.profile.schema import TOUCH_GRANULE, Site, Started, Symbol, TouchSamples
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchRecorder
 
 THREADS = r"""
@@ -45,19 +45,19 @@ SYMBOLS = (
 )
 
 
-def index_of(directory: Path, *lines: Touch) -> TouchIndex:
+def index_of(directory: Path, *lines: TouchSamples) -> TouchIndex:
     write(directory, *SYMBOLS, *lines)
     profile = read(directory)
     return TouchIndex(profile, profile.header.pid)
 
 
-def profile_of(lines: list[Touch]) -> Profile:
+def profile_of(lines: list[TouchSamples]) -> Profile:
     return Profile(Path(), header(pid=1), touches=lines, processes={0: ProfiledProcess(0, 1, None, "app", [], 0.0)})
 
 
 def test_a_range_has_its_lines_and_threads(tmp_path: Path) -> None:
     rows = [(0, 0, 0, 100, 50, 200), (1, 0, 3, 150, 50, 50), (0, 7, 1, 100, 100, 9)]
-    index = index_of(tmp_path, Touch(t=1.0, every=8, rows=rows[:1]), Touch(t=2.0, every=8, rows=rows[1:]))
+    index = index_of(tmp_path, TouchSamples(t=1.0, every=8, rows=rows[:1]), TouchSamples(t=2.0, every=8, rows=rows[1:]))
     both = index.of(140 * TOUCH_GRANULE, 160 * TOUCH_GRANULE)
     assert (both.threads, both.samples, both.every) == (2, 50, 8)  # of another process nothing counts
     assert [(p.function, p.line, p.through, p.samples) for p in both.places] == [
@@ -68,8 +68,12 @@ def test_a_range_has_its_lines_and_threads(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "a", Touch(t=1.0, every=8, rows=[(0, 0, 0, 5, 1, 1)], left_out=3), Started(t=0.0, key=9, pid=1))
-    assert read(tmp_path / "a").touches == [Touch(t=1.0, every=8, rows=[(0, 0, 0, 5, 1, 1)], left_out=3)]
+    write(
+        tmp_path / "a",
+        TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, 5, 1, 1)], left_out=3),
+        Started(t=0.0, key=9, pid=1),
+    )
+    assert read(tmp_path / "a").touches == [TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, 5, 1, 1)], left_out=3)]
 
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 2), st.integers(5, 7), st.integers(0, 40)), max_size=60)
@@ -109,7 +113,7 @@ def test_threads_of_a_program() -> None:
         while not target.ended():
             recorder.take(events.read())
         recorder.take(events.read(rest=True))
-        lines = [line for line in recorder.flush(0.0) if isinstance(line, Touch)]
+        lines = [line for line in recorder.flush(0.0) if isinstance(line, TouchSamples)]
     by_thread = {thread: samples for line in lines for _, _, thread, _, granules, samples in line.rows if granules > 50}
     assert len(by_thread) == 4
     assert all(samples == pytest.approx(128, abs=2) for samples in by_thread.values())

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from firsttouch.profile.callers import Callers, FileOffset, is_of_the_c_library, plain_name
 from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
-from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol, Touch
+from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol, TouchSamples
 from firsttouch.profile.symbols.lookup import TIME_LIMIT, symbolize
 from firsttouch.profile.touches import TouchRecorder
 
@@ -233,14 +233,14 @@ class FaultRecorder:
             name = self._names[file] = _NAMES.get(readable, readable)
         return name
 
-    def flush(self, t: float) -> list[Site | Faults | Touch]:
+    def flush(self, t: float) -> list[Site | Faults | TouchSamples]:
         """The lines of what came since the last call; t: the time in the file. None if nothing came."""
         if not self._counts and not self._lost:
             return []
         rows = [(*place, count) for place, count in self._counts.most_common()]
         faults = Faults(t=t, every=self.every, rows=rows, lost=self._lost)
         touches = self._touches.flush(t) if self._touches is not None else []
-        lines: list[Site | Faults | Touch] = [*self._new_sites, faults, *touches]
+        lines: list[Site | Faults | TouchSamples] = [*self._new_sites, faults, *touches]
         self._new_sites, self._lost = [], 0
         self._counts.clear()
         return lines

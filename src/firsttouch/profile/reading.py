@@ -78,7 +78,7 @@ class Profile:
     callers: dict[tuple[str, int], schema.Caller] = field(default_factory=dict)
     """By file and offset."""
     faults: list[schema.Faults] = field(default_factory=list)
-    touches: list[schema.Touch] = field(default_factory=list)
+    touches: list[schema.TouchSamples] = field(default_factory=list)
     brief: list[schema.BriefProcesses] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     cost: schema.ProfilingCost | None = None
@@ -226,7 +226,7 @@ def _take(profile: Profile, line: schema.AnyLine) -> None:
             profile.callers[line.file, line.offset] = line
         case schema.Faults():
             profile.faults.append(line)
-        case schema.Touch():
+        case schema.TouchSamples():
             profile.touches.append(line)
         case schema.BriefProcesses():
             profile.brief.append(line)

@@ -251,7 +251,7 @@ TOUCH_GRANULE = 1 << 16
 """Bytes of the parts of memory whose first touches are counted apart."""
 
 
-class Touch(ProfileLine, kw_only=True, tag="touch"):
+class TouchSamples(ProfileLine, kw_only=True, tag="touch"):
     """Sampled page faults since the last such line by their address, of a program whose copies are recorded too.
 
     rows: site, process key, thread, first part of memory, how many parts, sampled faults. A thread is a number within
@@ -313,7 +313,7 @@ AnyLine: TypeAlias = (
     | Symbol
     | Caller
     | Faults
-    | Touch
+    | TouchSamples
     | ProfilingCost
     | Notice
     | End

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from firsttouch.profile.callers import plain_name
-from firsttouch.profile.schema import TOUCH_GRANULE, Touch
+from firsttouch.profile.schema import TOUCH_GRANULE, TouchSamples
 
 if TYPE_CHECKING:
     from firsttouch.profile.reading import Profile
@@ -42,7 +42,7 @@ class TouchRecorder:
             self._of_process[key] += 1
         self._counts[key, site, number, address // TOUCH_GRANULE] += 1
 
-    def flush(self, t: float) -> list[Touch]:
+    def flush(self, t: float) -> list[TouchSamples]:
         """The line of what came since the last call; none if nothing came."""
         if not self._counts:
             return []
@@ -56,7 +56,7 @@ class TouchRecorder:
         self._counts.clear()
         kept = rows[: max(0, MOST_ROWS - self._rows)]
         self._rows += len(kept)
-        return [Touch(t=t, every=self._every, rows=kept, left_out=sum(row[5] for row in rows[len(kept) :]))]
+        return [TouchSamples(t=t, every=self._every, rows=kept, left_out=sum(row[5] for row in rows[len(kept) :]))]
 
 
 class TouchPlace(msgspec.Struct, frozen=True, kw_only=True):
