@@ -9,7 +9,9 @@ from tests.port.traces import Calls
 
 from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
 from firsttouch.workload.exact import MOST_PIECES, ExactRun, UsedBlock, UsedPiece, match
+from firsttouch.workload.program import Launch
 from firsttouch.workload.trace import TracedLaunch, TracedRun
+from firsttouch.workload.traced import program_of_trace
 
 MIB = 1 << 20
 THERE = 0x5000000000
@@ -168,3 +170,21 @@ def test_pieces_have_the_bytes_that_are_read_and_written(granules: list[int]) ->
             for i in range(p.start // GRANULE, p.end // GRANULE):
                 byte_map[i] = p.reads + 2 * p.writes
         assert byte_map == granules
+
+
+def test_the_program_has_the_bytes_that_kernels_used() -> None:
+    both = Both()
+    a, b = both.block(MIB), both.block(MIB)
+    both.copy(a, MIB)
+    both.launch(a, b, used=[(a, [(0, GRANULE)], []), (b, [], [(0, MIB)])])
+    both.first.copy(both.first.host(MIB), b, MIB)
+    both.second.append(ExactMove("d2h", 1, MIB))
+    both.launch(a, b, kernel="later", used=None)
+    program = program_of_trace(both.run, exact=both.matched)
+    launches = [item for item in program.compute if isinstance(item, Launch) and item.agent == "gpu"]
+    assert [(x.block, x.nbytes, x.reads, x.writes, x.certainty) for x in launches[0].accesses] == [
+        (0, GRANULE, True, False, "exact"),
+        (1, MIB, False, True, "exact"),
+    ]
+    assert {x.certainty for x in launches[1].accesses} == {"assumed"}
+    assert any(text.startswith("1 of 2 launches were not told of") for text in program.assumptions)

@@ -11,6 +11,8 @@ launch                 the GPU uses the bytes of the blocks that it names: those
                        that are valid there, or all if none is. It reads if any is  whole block
                        valid; it writes unless the parameter is const, or the block
                        is never copied from
+launch of which a      the GPU uses the granules of 64 KiB that the kernel used     exact
+second run told
 =====================  ===========================================================  ==================================
 
 Compute begins with the first launch.
@@ -25,6 +27,7 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.workload.exact import ExactRun, UsedBlock
 from firsttouch.workload.folding import Folder
 from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, on_host, unique, used_blocks
 from firsttouch.workload.needless import repeated_copies
@@ -90,13 +93,14 @@ def program_of_trace(
     title: str = "a traced program",
     name: NameOf = name_of,
     threads: Callable[[int, int], int] = lambda start, end: 1,
+    exact: ExactRun | None = None,
 ) -> Program:
     """The program of a run.
 
     title, name: what the program and its blocks are called. threads: how many threads of the CPU touch bytes
-    [start, end) of the host first.
+    [start, end) of the host first. exact: what a second run told of what kernels use.
     """
-    return _Maker(run, title, name, threads).program()
+    return _Maker(run, title, name, threads, exact or ExactRun(run.launches)).program()
 
 
 class _BlockUse:
@@ -112,7 +116,10 @@ class _BlockUse:
 class _Maker:
     """Goes through the steps of a run once."""
 
-    def __init__(self, run: TracedRun, title: str, name: NameOf, threads: Callable[[int, int], int]) -> None:
+    def __init__(
+        self, run: TracedRun, title: str, name: NameOf, threads: Callable[[int, int], int], exact: ExactRun
+    ) -> None:
+        self.exact = exact
         self.run, self.title, self.name, self.threads = run, title, name, threads
         self.layout = Layout(run, partners(run), used_blocks(run))
         self.repeated = {c.copy for c in repeated_copies(run).copies if c.why == "needless"}
@@ -123,8 +130,10 @@ class _Maker:
         """The bytes of each unified block that are valid on the device."""
         self.version = 0
         """How often it has changed which bytes of blocks are valid, or where they are."""
-        self._launches: dict[tuple[int, str], tuple[int, int]] = {}
-        """By the uses of a launch and its kernel: the version for which its item is known, and its number."""
+        self._launches: dict[tuple[int, int, str], tuple[int, int]] = {}
+        """By what a launch names, what a second run told of it, and its kernel: the version for which its item is
+        known, and its number.
+        """
         self.touched = Ranges()
         """The host's bytes that the CPU or a copy has touched."""
         self._samples: dict[tuple[int, int], int] = {}
@@ -240,13 +249,17 @@ class _Maker:
         if not self.computing:
             self._end_phase()
             self.computing = True
-        key = (id(step.uses), step.kernel)
+        told = self.exact.uses.get(index)
+        key = (id(step.uses), id(told), step.kernel)
         version, number = self._launches.get(key, (-1, 0))
         if version == self.version and not step.strangers:
             self._append(number, step)
             return
         before = self.version
-        accesses = [access for use in step.uses for access in self._used(index, use)]
+        if told is None:
+            accesses = [access for use in step.uses for access in self._used(index, use)]
+        else:
+            accesses = [access for used in told for access in self._told(index, used)]
         if step.kernel not in self.names_of:
             self.names_of[step.kernel] = kernel_name(step.kernel)
         launch = Launch("gpu", tuple(accesses), kernel=self.names_of[step.kernel])
@@ -274,6 +287,14 @@ class _Maker:
                 for start, end in valid or [(piece.start, piece.end)]
             ]  # fmt: skip
         return found
+
+    def _told(self, index: int, used: UsedBlock) -> list[Access]:
+        """What a launch used of a block in the second run."""
+        return [
+            Access(piece.block, piece.start, piece.end, told.reads, told.writes)
+            for told in used.pieces
+            for piece in self._pieces(index, TracedRange(used.block, told.start, told.end - told.start))
+        ]
 
     # ------------------------------------------------------------------------------------------------ copies
 
@@ -421,9 +442,14 @@ class _Maker:
         return [Obtained(nbytes, times, pinned) for (nbytes, pinned), times in count.items()]
 
     def _assumptions(self) -> list[str]:
-        found, run = [], self.run
-        if run.launches > run.unknown:
+        found, run, told = [], self.run, len(self.exact.uses)
+        if told and run.launches > told:
+            rest = f"{run.launches - told:,} of {run.launches:,} launches were not told of by the second run, and"
+            found.append(f"{rest} are taken to use all valid bytes of the blocks that they name")
+        elif run.launches > max(run.unknown, told):
             found.append("kernels are taken to use all valid bytes of the blocks that their launches name")
+        if scattered := sum(any(u.scattered for u in uses) for uses in self.exact.uses.values()):
+            found.append(f"of {scattered:,} launches it is exact how much they use, but not where in a block")
         if run.unknown:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
         if any(use.into for use in self.uses):
