@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from tests.calls import call
+from tests.port.journals import profile
+from tests.port.traces import Calls
 from tests.schemas import assert_valid
 
 import firsttouch
@@ -111,6 +113,13 @@ def test_what_cannot_be_drawn_or_loaded_is_said(tmp_path):
         firsttouch.load()
 
 
+def _traced(directory: Path) -> Path:
+    """A profile with a trace of a copy."""
+    calls = Calls()
+    calls.copy(calls.block(64), calls.host(64), 64)
+    return profile(directory, calls.traced)
+
+
 TINY = {"size": ["4KiB"], "allocator": "malloc", "order": "random"}
 CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
     "machine": (lambda out: firsttouch.describe_machine(), []),
@@ -129,6 +138,7 @@ CALLS: Mapping[str, tuple[Callable[[Path], object], Sequence[object]]] = {
         lambda out: firsttouch.platforms("gh200", what_if={"host.page": "4KiB"}),
         ["gh200", "--what-if", "host.page=4KiB"],
     ),
+    "port": (lambda out: firsttouch.port(_traced(out)), ["OUT"]),
     "published": (lambda out: firsttouch.published("latency gpu"), ["--search", "latency gpu"]),
     "claims": (lambda out: firsttouch.claims(OTHER), [OTHER]),
     "validate": (lambda out: firsttouch.validate("kaveri"), ["kaveri"]),

@@ -32,6 +32,7 @@ __all__ = [
     "methods",
     "phase",
     "platforms",
+    "port",
     "published",
     "run",
     "run_app",
@@ -92,6 +93,16 @@ def platforms(name: str | None = None, *, what_if: Mapping[str, str] | None = No
     from firsttouch import library
 
     return library.platforms(name, what_if)
+
+
+def port(directory: str | os.PathLike[str], *, process: int | None = None) -> dict[str, Any]:
+    """What `firsttouch port --json` prints: what stands between the program of a profile and unified memory.
+
+    directory: of a profile with a trace. process: the number of one of several; by default the busiest one.
+    """
+    from firsttouch import library
+
+    return library.port(directory, process)
 
 
 def published(search: str | None = None, figures: bool = False) -> dict[str, Any]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from firsttouch.papers.evaluate import Claims
     from firsttouch.papers.figures import PaperFigures
     from firsttouch.papers.rows import Published
+    from firsttouch.portability.findings import PortFindings
     from firsttouch.profile.sources import LayerSource
     from firsttouch.profile.summary import ProfileSummary
     from firsttouch.records.reading import Results
@@ -148,6 +149,14 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
         summary=f"{seen}{f', all but {join_names(absent)}' if absent else ''}.",
         sources=[SourceOutput(**asdict(row.state), sees=row.sees) for row in sources],
     )
+
+
+def port(directory: Path, process: int | None = None) -> CommandResult[PortFindings]:
+    """What stands between the program of a profile and unified memory. process: of several; by default the busiest."""
+    from firsttouch.portability.reading import port_findings
+    from firsttouch.profile.reading import read
+
+    return CommandResult(port_findings(read(directory), process))
 
 
 def _methods_output(methods: Methods) -> Output:

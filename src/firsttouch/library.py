@@ -127,6 +127,10 @@ def advise(directories: Sequence[PathLike], modules: Strings, **options: Any) ->
     return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
 
 
+def port(directory: PathLike, process: int | None) -> Data:
+    return _builtins(commands.port(Path(directory), process))
+
+
 def platforms(name: str | None, what_if: Mapping[str, str] | None) -> Data:
     return _builtins(commands.platforms(name, [f"{value}={text}" for value, text in (what_if or {}).items()]))
 

@@ -177,6 +177,7 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "app-list": PublishedSchema("firsttouch app --list --json", "harness.experiment:ApplicationsOutput"),
     "profile": PublishedSchema("firsttouch profile --json, and profile.json", "profile.summary:ProfileSummary"),
     "profile-sources": PublishedSchema("firsttouch profile --sources --json", "schemas:SourcesOutput"),
+    "port": PublishedSchema("firsttouch port --json", "portability.findings:PortFindings"),
     "report": PublishedSchema("firsttouch report --json", "schemas:ReportOutput"),
     "compare": PublishedSchema("firsttouch compare --json", "comparison.plain:ComparisonOutput"),
     "advise": PublishedSchema("firsttouch advise --json", "advice.answer:AdviceOutput"),

@@ -28,6 +28,7 @@ from firsttouch.cli import (
     mark,
     methods,
     platforms,
+    port,
     profile,
     published,
     report,
@@ -84,6 +85,7 @@ app.command(
     cls=profile.ProfileCommand,
     context_settings={"allow_interspersed_args": False},
 )(profile.command)
+app.command("port", short_help="What unified memory would do for any program.", cls=port.PortCommand)(port.command)
 app.command("mark", short_help="Begin a phase of a script that is profiled.")(mark.command)
 app.command("report", short_help="Write the page of results or profiles; figures; a table.")(report.command)
 app.command("compare", short_help="What is faster or slower in which results.")(compare.command)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 from typer.core import TyperCommand
@@ -19,6 +19,7 @@ from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from firsttouch.profile.profiler import ProfileCall
+    from firsttouch.profile.summary import ProfileSummary
 
 EVERY = 64
 """Of how many page faults one is sampled, if --faults does not say."""
@@ -30,12 +31,14 @@ _LONGEST = 366 * 86400.0
 class ProfileCommand(TyperCommand):
     """Lets --faults stand without a value: the next word is never taken for one."""
 
+    faults_every = EVERY
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         valued = {name for param in self.params if not getattr(param, "is_flag", False) for name in param.opts}
         place = 0
         while place < len(args) and args[place].startswith("-") and args[place] != "--":
             if args[place] == "--faults":
-                args[place] = f"--faults={EVERY}"
+                args[place] = f"--faults={self.faults_every}"
             place += 2 if args[place] in valued else 1
         return super().parse_args(ctx, args)
 
@@ -141,7 +144,7 @@ def command(
         _show_sources(as_json)
         return
     _check(words or [], attach, lasting, trace=trace, no_inject=no_inject)
-    with _signals_for_this_thread():
+    with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
 
     call = ProfileCall(
@@ -156,7 +159,7 @@ def command(
         inject=not no_inject,
         to_stderr=as_json,
     )
-    raise typer.Exit(_profile(call, as_json))
+    raise typer.Exit(carry_out(call, _show, as_json, "profile"))
 
 
 def _check(words: Sequence[str], attach: int | None, lasting: float | None, *, trace: bool, no_inject: bool) -> None:
@@ -174,20 +177,24 @@ def _check(words: Sequence[str], attach: int | None, lasting: float | None, *, t
         raise UsageError("--trace and --no-inject were given; --trace loads a library into the target")
 
 
-def _profile(call: ProfileCall, as_json: bool) -> int:
-    """Profiles, prints the summary, and returns the target's exit status, whatever happens to the summary."""
-    with _signals_for_this_thread():
+Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
+"""Shows a profile: of a call, in a directory; why it is not complete, if it is not; and whether as JSON."""
+
+
+def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int:
+    """Profiles, shows what came of it, and returns the target's exit status, whatever happens to what is shown."""
+    with signals_for_this_thread():
         from firsttouch.profile.launch import NotStarted
         from firsttouch.profile.profiler import profile
 
     try:
         outcome = profile(call)
     except NotStarted as error:
-        print_failure(str(error), error.status, as_json, "profile")
+        print_failure(str(error), error.status, as_json, command)
         return error.status
     status = 0 if outcome.status is None else outcome.status
     try:
-        _show(call, outcome.directory, outcome.failure, as_json)
+        show(call, outcome.directory, outcome.failure, as_json)
     except KeyboardInterrupt:
         print_failure(f"interrupted; firsttouch report {outcome.directory} draws the profile", status, as_json)
     except UsageError as error:
@@ -200,7 +207,7 @@ def _profile(call: ProfileCall, as_json: bool) -> int:
 
 
 @contextmanager
-def _signals_for_this_thread() -> Iterator[None]:
+def signals_for_this_thread() -> Iterator[None]:
     """Use while libraries are loaded that start threads. Such a thread would take the signals that the profiler waits
     for, and hands on, in this one.
     """
@@ -228,11 +235,13 @@ def _show_sources(as_json: bool) -> None:
             print_stdout(f"{head}  {text}")
 
 
-def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
-    """Writes the views of a profile, and prints the summary."""
+def write_views(directory: Path, failure: str) -> tuple[ProfileSummary, list[str]]:
+    """Writes the views of a profile. Returns its numbers, and the paths of what was written, or why it was not.
+
+    failure: why the profile is not complete, which is printed.
+    """
     # With little address space, OpenBLAS ends this process when it reserves memory for more threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from firsttouch.cli.profiled import lines
     from firsttouch.engine.reporting import write_report
     from firsttouch.profile.views import SUMMARY, TRACE, write
 
@@ -240,9 +249,16 @@ def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> No
         print_error(f"the profile is not complete: {failure}")
     summary, unwritten = write(directory)
     problem = unwritten or write_report(directory)
+    files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
+    return summary, [*files, f"firsttouch: {problem}" if problem else str(directory / "report.html")]
+
+
+def _show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+    """Writes the views of a profile, and prints the summary."""
+    from firsttouch.cli.profiled import lines
+
+    summary, files = write_views(directory, failure)
     if as_json:
         print_json(summary)
-        return
-    files = [] if unwritten else [str(directory / name) for name in (SUMMARY, TRACE)]
-    files += [f"firsttouch: {problem}"] if problem else [str(directory / "report.html")]
-    print_stderr("\n".join(lines(summary, files)))  # at once, since ranks share a terminal
+    else:
+        print_stderr("\n".join(lines(summary, files)))  # at once, since ranks share a terminal

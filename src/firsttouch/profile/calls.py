@@ -14,6 +14,7 @@ from firsttouch.profile.cuda import CallSite, MemoryKind
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
+WaitKind: TypeAlias = Literal["stream", "event", "context", "copy"]
 
 
 class ArgumentWord(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -110,7 +111,7 @@ class CudaWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     t: float
     thread: int
-    what: Literal["stream", "event", "context", "copy"]
+    what: WaitKind
     stack: int
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
-from firsttouch.port.findings import CopyCount, HostPartner, PortBlock
-from firsttouch.port.places import Places, largest, summed
+from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
+from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.cuda import CallSite
 from firsttouch.workload.partners import LifePartners, Partners, may_pair
 from firsttouch.workload.trace import (

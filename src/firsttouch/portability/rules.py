@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firsttouch.port.hazards import Findings, Occurrences, ProgramState, Rule
+from firsttouch.portability.hazards import Findings, Occurrences, ProgramState, Rule
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.workload.partners import may_pair
 from firsttouch.workload.trace import (
@@ -70,7 +70,7 @@ class ConcurrentAccess(Rule):
             for start, end in self._staged:
                 pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
             if pages:
-                text = "the CPU writes a buffer between a launch that names its block and the next wait"
+                text = "the CPU writes it between a launch that names its block and the next wait"
                 found = self.findings.of("concurrent", "seen", text, apart=block)
                 found.add(number, pages.total(), self.state.places.of(launch.call.site), block)
 
@@ -85,7 +85,7 @@ class ConcurrentAccess(Rule):
         in_window = any(window.overlaps(start, end) for start, end in copy.device.pieces)
         changed = before is not None and now is not None and before != now
         if block in self.state.pending and (in_window or changed):
-            text = "the CPU prepares other bytes for a block that a kernel names, without a wait in between"
+            text = "the CPU prepares other bytes for a block that a kernel may still use"
             reading = "they were prepared before the launch (--host tells)"
             found = self.findings.of("concurrent", "likely", text, reading, apart=block)
             found.add(number, copy.device.total, self.state.places.of(copy.call.site), block)
@@ -94,7 +94,7 @@ class ConcurrentAccess(Rule):
 class FreeMemory(Rule):
     """The program itself asks how much memory of the device is free, which says nothing of unified memory."""
 
-    _TEXT = "the program asks how much memory of the device is free"
+    _TEXT = "asked for of the device alone"
 
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         super().__init__(state, findings)
@@ -110,9 +110,7 @@ class FreeMemory(Rule):
         elif isinstance(step, TracedAllocation) and step.begins and self._asked:
             function = self.state.places.of(step.call.site).function
             if function in self._asked:
-                self._asked.pop(
-                    function
-                ).text = f"{self._TEXT}; the same function then allocates, so that it likely sizes by it"
+                self._asked.pop(function).text = f"{self._TEXT}; the same function then allocates, likely by it"
 
 
 class PartialTransfer(Rule):
@@ -135,8 +133,7 @@ class PartialTransfer(Rule):
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
             if not any(window.overlaps(start, end) for start, end in step.device.pieces):
-                text = "a part of a block is copied "
-                text += "to the device" if step.way == "h2d" else "back"
+                text = f"part of a block, copied {'to the device' if step.way == 'h2d' else 'back'}"
                 found = self.findings.of("partial", "seen", text, apart=(block.number, step.call.site))
                 found.add(number, step.device.total, self.state.places.of(step.call.site), block.number)
         elif step.way == "h2d" and may_pair(block, step) and step.host.rows == 1:
@@ -149,7 +146,7 @@ class PartialTransfer(Rule):
             pair = frozenset((other, block.number))
             if len(pair) == 2 and self.state.alive.get(other) == life and pair not in self._joined:
                 self._joined.add(pair)
-                text = "two blocks are filled from adjacent bytes of the host: parts of one array, in all likelihood"
+                text = "two blocks are filled from adjacent bytes of the host, parts of one array"
                 reading = "two arrays lie side by side"
                 found = self.findings.of("partial", "likely", text, reading, apart=pair)
                 found.add(number, nbytes, self.state.places.of(copy.call.site), other, block.number)
@@ -168,7 +165,7 @@ class StackVariable(Rule):
     def take(self, number: int, step: TracedStep) -> None:
         if isinstance(step, TracedCopy) and step.call.host == "stack" and step.way in ("h2d", "d2h"):
             if step.call.blocking:
-                self._add(number, step, "a variable of the stack is copied; harmless as long as its copies block")
+                self._add(number, step, "harmless as long as its copies block")
             else:
                 self._waiting.append((number, step))
         elif isinstance(step, CudaWait) and self._waiting:
@@ -182,8 +179,8 @@ class StackVariable(Rule):
 
     def _judge(self, number: int, copy: TracedCopy, stack: int) -> None:
         address = copy.call.target if copy.way == "d2h" else copy.call.source
-        ended = "its function has ended before the wait" if address < stack else "and may be used until the wait"
-        self._add(number, copy, f"a variable of the stack is copied without blocking, {ended}")
+        ended = "and its function has ended before the wait" if address < stack else "until a wait"
+        self._add(number, copy, f"copied without blocking, {ended}")
 
     def _add(self, number: int, copy: TracedCopy, text: str) -> None:
         found = self.findings.of("stack", "seen", text, apart=copy.call.site)
@@ -201,7 +198,7 @@ class StaticVariable(Rule):
             self._device(number, step.source, step)
             of_device = step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK
             if of_device and step.call.host == "static":
-                text = "a static variable of the host is copied"
+                text = "of the host"
                 block = step.device.block
                 found = self.findings.of("static", "seen", text, apart=step.call.site)
                 found.add(number, step.device.total, self.state.places.of(step.call.site), block)
@@ -209,5 +206,5 @@ class StaticVariable(Rule):
     def _device(self, number: int, side: TracedRange, step: TracedCopy | TracedFill) -> None:
         block = self.state.run.blocks[side.block] if side.block != NO_BLOCK else None
         if block is not None and block.kind == "device_static":
-            found = self.findings.of("static", "seen", "a static variable of the device is copied", apart=block.number)
+            found = self.findings.of("static", "seen", "of the device", apart=block.number)
             found.add(number, side.total, self.state.places.of(step.call.site), block.number)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from firsttouch.port.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding
-from firsttouch.port.places import Places, largest, summed
+from firsttouch.portability.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding
+from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
 from firsttouch.workload.partners import LifePartners, Partners

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from firsttouch.port.blocks import ProgramUse, block_use, port_blocks
-from firsttouch.port.findings import (
+from firsttouch.portability.blocks import ProgramUse, block_use, port_blocks
+from firsttouch.portability.findings import (
     HAZARDS,
     MOST_RECORDS,
     HazardKind,
@@ -18,9 +18,9 @@ from firsttouch.port.findings import (
     SavedBytes,
     SearchedHazard,
 )
-from firsttouch.port.hazards import Findings, ProgramState
-from firsttouch.port.places import Places
-from firsttouch.port.rules import (
+from firsttouch.portability.hazards import Findings, ProgramState
+from firsttouch.portability.places import Places
+from firsttouch.portability.rules import (
     PAGE_BYTES,
     ConcurrentAccess,
     FreeMemory,
@@ -28,7 +28,7 @@ from firsttouch.port.rules import (
     StackVariable,
     StaticVariable,
 )
-from firsttouch.port.savings import most_saved
+from firsttouch.portability.savings import most_saved
 from firsttouch.profile.calls import HostUse
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.text import count
@@ -91,7 +91,7 @@ def found(
 
 def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[PortFinding]) -> str:
     """The answer in one sentence."""
-    number = sum(finding.certainty != "possible" for finding in findings)
+    number = len({finding.kind for finding in findings if finding.certainty != "possible"})
     first = f"solve {count(number, 'thing')} first" if number else "nothing that stands in the way was found"
     if not use.copies:
         return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
@@ -182,10 +182,10 @@ def _restoring(run: TracedRun, repeated: RepeatedCopies, places: Places) -> Iter
         surely = one.surely and part == pages
         at = f"{_line(places.of(since.call.site))} ({part:,} of {count(pages, 'page')} compared)"
         if copy.way == "d2h":
-            text = f"a copy to the host restores what the CPU overwrote: it has the bytes of {at}"
+            text = f"a copy back of what the CPU overwrote, with the bytes of {at}"
         else:
-            may = "was" if one.surely else "may have been"
-            text = f"a copy restores what {may} overwritten by {writer}: it has the bytes of {at}"
+            may = "has" if one.surely else "may have"
+            text = f"its bytes are those of {at}, and {writer} {may} overwritten them"
         reading = "" if surely else "the rest of the pages differs" if one.surely else "that kernel does not write them"
         found = findings.of("restoring", "seen" if surely else "likely", text, reading, (copy.device.block,
                             copy.call.site, since.call.site))  # fmt: skip

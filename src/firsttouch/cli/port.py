@@ -1,0 +1,141 @@
+"""firsttouch port: what stands between a program, as it is, and unified memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from firsttouch import commands
+from firsttouch.cli.options import AsJsonOption, path
+from firsttouch.cli.output import print_json, print_stderr, print_stdout
+from firsttouch.cli.profile import (
+    ProfileCommand,
+    carry_out,
+    every,
+    interval,
+    signals_for_this_thread,
+    write_views,
+)
+from firsttouch.errors import UsageError
+
+if TYPE_CHECKING:
+    from firsttouch.profile.profiler import ProfileCall
+
+EVERY = 8
+"""Of how many page faults one is sampled: enough to tell who touched each buffer first."""
+_COMMAND = "firsttouch.portability.command"
+
+
+class PortCommand(ProfileCommand):
+    """Tells a command, behind '--', from the directory of a profile."""
+
+    faults_every = EVERY
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta[_COMMAND] = args[place + 1 :]
+        return super().parse_args(ctx, args[:place])
+
+
+def process(text: str) -> int:
+    """Parses the value of --process."""
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    if value < 1:
+        raise UsageError(f"--process '{text:.40}' is not the number of a process")
+    return value
+
+
+def command(
+    context: typer.Context,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR | -- COMMAND [ARG]...", help="A profile with a trace, or a program.")
+    ] = None,
+    chosen: Annotated[
+        int | None,
+        typer.Option("--process", parser=process, metavar="PID", help="Of several; default: the busiest one."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", parser=path, metavar="DIR", help="Directory of the profile that is made."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on until every process has ended, not only the first one.")
+    ] = False,
+    tick: Annotated[
+        float | None,
+        typer.Option("--interval", parser=interval, metavar="TIME", help="Time between two readings; default: 10ms."),
+    ] = None,
+    faults: Annotated[
+        int | None,
+        typer.Option("--faults", parser=every, metavar="[=N]", help="Sample every N-th page fault; default: 8th."),
+    ] = None,
+    as_json: AsJsonOption = False,
+) -> None:
+    """Say what a program's buffers and copies become in unified memory, and what to solve first.
+
+    The program is not changed. It is profiled with --trace and --faults. Its copies tell which buffers
+    are copies of each other, how many bytes a unified version saves at most, which copies move what the
+    other side holds, and which of six hazards it has. With DIR, nothing is run.
+
+    Exit status: that of the program; with DIR, 0; 2 the call was wrong.
+
+    Example: firsttouch port --out port-1 -- ./app arg
+    Example: firsttouch port port-1
+    """
+    words = context.meta.get(_COMMAND, [])
+    if bool(words) == (directory is not None):
+        wrong = "a directory and a command were given" if words else "there is nothing to port"
+        raise UsageError(f"{wrong}; name a command, as in firsttouch port -- ./app, or the directory of a profile")
+    if directory is not None:
+        if given := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
+                                              ("--faults", faults)) if value]:  # fmt: skip
+            raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(given)}")
+        _show(directory, chosen, as_json, [], print_stdout)
+        return
+    raise typer.Exit(_profile(words, out, follow, tick, faults, chosen, as_json))
+
+
+def _profile(
+    words: list[str],
+    out: Path | None,
+    follow: bool,
+    tick: float | None,
+    faults: int | None,
+    chosen: int | None,
+    as_json: bool,
+) -> int:
+    """Profiles a program, and shows the findings. Returns its exit status."""
+    with signals_for_this_thread():
+        from firsttouch.profile.profiler import INTERVAL, ProfileCall
+
+    def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+        summary, files = write_views(directory, failure)
+        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank)
+
+    call = ProfileCall(
+        command=words,
+        follow=follow,
+        interval=INTERVAL if tick is None else tick,
+        out=out,
+        faults=faults or EVERY,
+        trace=True,
+        to_stderr=as_json,
+    )
+    return carry_out(call, show, as_json, "port")
+
+
+def _show(
+    directory: Path, chosen: int | None, as_json: bool, files: Sequence[str], print_text: Callable[[str], None],
+    rank: str = "",
+) -> None:  # fmt: skip
+    from firsttouch.cli.ported import lines
+
+    result = commands.port(directory, chosen)
+    if as_json:
+        print_json(result.output)
+    else:
+        shown = lines(result.value, files)
+        print_text("\n".join(shown if rank in ("", "0") else [f"rank {rank}: {result.value.summary}"]))

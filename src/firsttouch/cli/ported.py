@@ -1,0 +1,148 @@
+"""What `firsttouch port` prints: at most 25 lines, the answer first. Each number has its word, at the head of its line:
+exact (recorded), seen, likely, or what is unseen.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from firsttouch.cli.output import text_width
+from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
+from firsttouch.portability.places import named_places, where
+from firsttouch.profile.headline import short
+from firsttouch.profile.traced import CallLocation
+from firsttouch.text import count, join_names
+from firsttouch.units import format_size
+
+MOST_LINES = 25
+_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES = 6, 2, 3, 4
+NAMES: dict[FindingKind, str] = {"restoring": "restoring copy", **dict(HAZARDS.items())}
+_HEAD, _WORD = 10, 9
+"""The widths of the first two columns."""
+_LONGEST = 400
+_BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None = None) -> list[str]:
+    """The findings in words. files: the paths of what was written, named last."""
+    first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
+    last = [*_wrapped(_unseen(port), stream), *files]
+    middle = _wrapped([*_saved(port), *_needless(port), *_found(port), *_searched(port)], stream)
+    room = MOST_LINES - len(first) - len(last)
+    if len(middle) > room:
+        middle = [*middle[: room - 1], _row("", "", "more in the JSON (--json)")]
+    return [*first, *middle, *last]
+
+
+def _wrapped(rows: Iterable[str], stream: TextIO | None, indent: int = _HEAD + _WORD) -> list[str]:
+    """The rows, each without line breaks, and long ones on several lines."""
+    width = text_width(stream or sys.stdout)
+    wrapper = textwrap.TextWrapper(
+        width,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    plain = [_BREAKS.sub(" ", row) for row in rows]
+    return [line for row in plain for line in (wrapper.wrap(row) if len(row) > width else [row])]
+
+
+def _row(head: str, word: str, text: str) -> str:
+    return f"{head:<{_HEAD}}{word:<{_WORD}}{short_end(text)}"
+
+
+def short_end(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _saved(port: PortFindings) -> Iterator[str]:
+    """The blocks that have a partner, or are not needed, with their copies."""
+    rows = [block for block in port.blocks if block.saves or block.unused]
+    before: CallLocation | None = None
+    for number, block in enumerate(rows[:_MOST_BLOCKS]):
+        place = short(where(block.place, before), 60)
+        yield _row(
+            "blocks" if not number else "", "exact", f"{format_size(block.bytes, 3):>9}  {place}  {_about(block)}"
+        )
+        before = block.place
+    if more := rows[_MOST_BLOCKS:]:
+        size = format_size(sum(block.bytes for block in more), 3)
+        yield _row("", "exact", f"{size:>9}  in {count(len(more), 'more block')}")
+
+
+def _about(block: PortBlock) -> str:
+    parts = [f"{block.allocations:,} allocations"] if block.allocations > 1 else []
+    for word, way in (("in", block.into), ("out", block.out)):
+        if way.copies:
+            parts.append(f"{word} {way.copies:,}x")
+    windows = [partner for partner in block.partners if partner.window]
+    if windows:
+        parts.append(f"a window of {format_size(sum(partner.bytes for partner in windows), 3)}")
+    elif len(block.partners) > 1:
+        parts.append(f"{len(block.partners)} host ranges")
+    return "; ".join(filter(None, [", ".join(parts), *block.unused]))
+
+
+def _needless(port: PortFindings) -> Iterator[str]:
+    head = "copies"
+    for row in port.needless[:_MOST_COPIES]:
+        side = "device" if row.direction == "h2d" else "host"
+        text = f"{count(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
+        text += "moves" if row.copies == 1 else "move"
+        text += f" what the {side} holds: the bytes of {where(row.since, row.place)}"
+        if row.compared < row.pages:
+            text += f" ({row.compared:,} of {row.pages:,} pages compared)"
+        yield _row(head, row.certainty, text)
+        head = ""
+
+
+def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
+    """Findings of one kind that say the same, of other blocks or calls."""
+    groups: dict[tuple[str, str, str], list[PortFinding]] = {}
+    for finding in findings:
+        groups.setdefault((finding.kind, finding.certainty, finding.text), []).append(finding)
+    return list(groups.values())
+
+
+def _found(port: PortFindings) -> Iterator[str]:
+    head = "first"
+    groups = grouped(port.counted)
+    for number, group in enumerate(groups):
+        first = group[0]
+        places = list(dict.fromkeys(place for finding in group for place in finding.places))
+        text = f"{NAMES[first.kind]} at {named_places(places[:_MOST_PLACES])} ({_amount(group)}): {first.text}"
+        if first.reading:
+            text += f"; unless {first.reading}"
+        following = groups[number + 1][0] if number + 1 < len(groups) else None
+        yield _row(head, first.certainty, text)
+        if following is None or following.kind != first.kind:
+            yield _row("", "", f"{first.strategy}: {first.link}")
+        head = ""
+
+
+def _amount(group: Sequence[PortFinding]) -> str:
+    size = sum(finding.bytes for finding in group)
+    times = f"{sum(finding.count for finding in group):,}x"
+    return f"{times}, {format_size(size, 3)}" if size else times
+
+
+def _searched(port: PortFindings) -> Iterator[str]:
+    found = {finding.kind for finding in port.counted}
+    none = [HAZARDS[row.kind] for row in port.searched if row.searched and row.kind not in found]
+    if none:
+        yield _row("hazards", "none", join_names(none))
+    for row in port.searched:
+        if not row.searched:
+            yield _row("" if none else "hazards", "unseen", f"{HAZARDS[row.kind]}: {row.text}")
+
+
+def _unseen(port: PortFindings) -> Iterator[str]:
+    rows = [*port.incomplete, *port.unseen]
+    for number, text in enumerate(rows[:_MOST_UNSEEN]):
+        more = f"; {len(rows) - _MOST_UNSEEN} more in the JSON" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""
+        yield f"{'unseen' if not number else '':<{_HEAD}}{short(text, 300)}{more}"

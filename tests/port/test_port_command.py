@@ -1,0 +1,127 @@
+"""firsttouch port: findings of a profile on the terminal, as JSON and in Python; wrong calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from tests.calls import call
+from tests.port.journals import profile
+from tests.port.test_port_findings import MIB, again, names
+from tests.port.traces import Calls
+from tests.profile import profiles
+from tests.schemas import assert_valid
+
+import firsttouch
+from firsttouch.engine import reporting
+from firsttouch.errors import UsageError
+
+WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
+
+
+def backprop() -> Calls:
+    """Weights that a copy restores, inputs, and what is never copied back."""
+    calls = Calls(pid=100)
+    inputs, weights, previous, sums = (
+        calls.block(size * MIB, line=n) for n, size in ((1, 64), (2, 64), (3, 64), (4, 8))
+    )
+    hosts = [calls.host(64 * MIB) for _ in range(4)]
+    calls.copy(inputs, hosts[0], 64 * MIB, line=10, sample=1)
+    calls.copy(weights, hosts[1], 64 * MIB, line=11, sample=2)
+    calls.launch(inputs, weights, sums, kernel="_Z5layerPfS_S_", line=12)
+    calls.copy(hosts[3], sums, 8 * MIB, line=13, sample=3, before=9)
+    calls.copy(previous, hosts[2], 64 * MIB, line=14, sample=4)
+    calls.copy(weights, hosts[1], 64 * MIB, line=15, sample=2)
+    calls.launch(inputs, weights, previous, kernel="_Z6adjustPfS_S_", line=16)
+    calls.copy(hosts[1], weights, 64 * MIB, line=17, sample=5, before=2)
+    return calls
+
+
+def test_the_answer_comes_first_and_each_number_has_its_word(tmp_path: Path):
+    shown = call("port", profile(tmp_path / "p", backprop().traced, callers=names()))
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert " ".join(shown.stdout.split()).startswith(
+        "A unified app holds at most 200 MiB less of 400 MiB and needs none of 6 copies (328 MiB); solve 1 thing first."
+    )
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 100
+    for paragraph in re.split(r"\n(?! )", shown.stdout):
+        assert WORDS.search(paragraph) or not re.search(r"\d", paragraph.replace("p.cu", "")), paragraph
+    text = " ".join(shown.stdout.split())
+    assert "likely restoring copy at main p.cu:15 (1x, 64 MiB): its bytes are those of :11" in text
+    assert "docs/porting.md#restoring-copies" in text
+    assert "64 MiB :3 in 1x; a kernel may write it, never copied back" in text
+
+
+def test_json_follows_the_schema_and_python_has_the_same(tmp_path: Path):
+    directory = profile(tmp_path / "p", backprop().traced, callers=names())
+    shown = json.loads(call("port", directory, "--json").stdout)
+    assert_valid("port", shown)
+    assert firsttouch.port(directory) == shown
+    assert shown["saved"]["bytes"] == 200 * MIB
+    assert [f["certainty"] for f in shown["findings"]] == ["likely"]
+
+
+def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_path: Path):
+    small = Calls(pid=200)
+    small.copy(small.block(64), small.host(64), 64)
+    directory = profile(tmp_path / "p", small.traced, backprop().traced)
+    pids = [firsttouch.port(directory, process=process)["pid"] for process in (None, 200, 100)]
+    assert pids == [100, 200, 100]
+    with pytest.raises(UsageError, match=r"process 5 .*; those that did: 100, 200"):
+        firsttouch.port(directory, process=5)
+
+
+def test_names_from_the_target_are_text(tmp_path: Path):
+    calls = Calls(pid=100)
+    symbol = calls.block(64, kind="device_static", name="evil\x1b[31m\n\u202e<script>")
+    calls.copy(symbol, calls.host(64), 64, line=1)
+    shown = call("port", profile(tmp_path / "p", calls.traced, callers=names({1: "f\x1b[2J\n"})))
+    assert shown.returncode == 0
+    assert "\x1b" not in shown.stdout
+    assert "\u202e" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "there is nothing to port; name a command"),
+        (("--",), "there is nothing to port"),
+        (("{dir}", "--", "./app"), "a directory and a command were given"),
+        (("{dir}", "--out", "x"), "nothing is profiled; leave out --out"),
+        (("{dir}/none",), "holds no profile"),
+        (("{dir}",), "has no trace: nothing in it used CUDA, or it was profiled without --trace"),
+        (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path):
+    profiles.write(tmp_path / "plain")
+    result = call("port", *(word.format(dir=tmp_path / "plain") for word in words))
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reporting, "write_report", lambda directory: "")
+    result = call("port", "--out", tmp_path / "p", "--", "sh", "-c", "exit 3")
+    assert result.returncode == 3
+    assert "has no trace: nothing in it used CUDA" in result.stderr
+
+
+def test_many_findings_fit_on_a_screen(tmp_path: Path):
+    calls = again("_Z6updatePf")
+    calls.pid = 100
+    for line in range(20, 60):
+        block = calls.block(MIB, line=line)
+        calls.copy(block, 0x7FFF0000 + 8 * line, 4, host="stack", line=line)
+        calls.copy(block, calls.host(64), 64, line=line + 1, host="static")
+        calls.copy(calls.block(64, kind="device_static", name=f"symbol{line}"), calls.host(64), 64, line=line)
+    calls.query(1, 2, line=61)
+    shown = call("port", profile(tmp_path / "p", calls.traced, callers=names()))
+    lines = shown.stdout.splitlines()
+    assert len(lines) <= 25
+    assert "solve 5 things first." in " ".join(" ".join(lines[:2]).split())
