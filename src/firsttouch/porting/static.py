@@ -102,9 +102,9 @@ class CoefficientsInSymbol(PortProgram):
 
 
 def _refusal(error: _core.VendorError) -> str:
-    """What a compiler says of an error, without the place."""
-    text = " ".join(str(error).split()).rpartition("error: ")[2]
-    return re.sub(r"^\S*:\d+:\d+: ", "", text)[:80].rstrip()
+    """What a compiler says of its first error, without the place."""
+    line = next((line for line in str(error).splitlines() if "error: " in line), str(error))
+    return re.sub(r"^\S*:\d+:\d+: ", "", line.partition("error: ")[2])[:100].rstrip()
 
 
 def _managed_static(device: DeviceInfo) -> str:
