@@ -38,12 +38,15 @@ class PlayedCuda:
         return named | more | {"LD_LIBRARY_PATH": str(self.libraries), "STANDIN_CUPTI_REPEAT": "0"}
 
     def built(self, source: Path, *options: str) -> Path:
-        """Compiles a C program with tests/port/fixtures/cudart.h, once in a run of the tests."""
+        """Compiles a C or C++ program with tests/port/fixtures/cudart.h, once in a run of the tests."""
+        language = "c" if source.suffix == ".c" else "c++"
         name = "-".join([source.stem, *options]).replace("/", "_")
 
         def build(folder: Path) -> None:
             runtime = str(self.libraries / "libcudart.so.13")
-            injected.compiled(str(source), folder / source.stem, f"-I{FIXTURES}", *options, runtime, "-lm")
+            injected.compiled(
+                str(source), folder / source.stem, f"-I{FIXTURES}", *options, runtime, "-lm", language=language
+            )
 
         return self.make_once(f"port-{name}", build) / source.stem
 
