@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.port.traces import Calls
 
+from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
 from firsttouch.workload.program import (
     Access,
     Launch,
@@ -16,6 +17,7 @@ from firsttouch.workload.program import (
     decode,
     encode,
 )
+from firsttouch.workload.trace import TracedLaunch
 from firsttouch.workload.traced import kernel_name, program_of_trace
 
 MIB = 1 << 20
@@ -174,6 +176,20 @@ def test_the_host_as_it_was_watched_replaces_what_is_assumed() -> None:
     assert short(program_of_trace(calls.run))[3:] == [
         f"d2h 0[0:{MIB}]", "cpu r 0[0:65536]", "cpu w 0[4096:8192]", f"h2d 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}]"
     ]  # fmt: skip
+
+
+def test_what_a_second_run_tells_of_launches_is_exact() -> None:
+    calls = Calls()
+    frame = calls.block(MIB)
+    for _ in range(2):
+        calls.copy(frame, calls.host(MIB), MIB)
+        calls.launch(frame)
+    run = calls.run
+    used = (UsedBlock(0, (UsedPiece(0, 65536, True, False), UsedPiece(131072, 196608, True, True))),)
+    launches = [n for n, step in enumerate(run.steps) if isinstance(step, TracedLaunch)]
+    program = program_of_trace(run, exact=ExactRun(2, {launches[1]: used}))
+    assert short(program)[-1] == f"kernel r 0[{MIB}:{MIB + 65536}] rw 0[{MIB + 131072}:{MIB + 196608}]"
+    assert "?" in short(program)[2]
 
 
 def test_what_a_graph_captures_does_not_run() -> None:

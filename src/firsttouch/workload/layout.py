@@ -139,22 +139,24 @@ class Layout:
     def _show(self, number: int, block: UnifiedBlock, part: JoinedBytes) -> None:
         self._where[number].assign(part.start, part.end, block.offset(part.host) - part.start)
 
-    def used(self, index: int, number: int, start: int) -> list[UnifiedPiece]:
-        """The bytes of a block from `start` on. Of a window, what it shows; if nothing, where its bytes are copied to
-        next. index: of the step.
+    def used(self, index: int, number: int, start: int, end: int | None = None) -> list[UnifiedPiece]:
+        """The bytes [start, end) of a block, or all from `start` on. Of a window, what it shows; if nothing, where its
+        bytes are copied to next. index: of the step.
         """
+        end = self._run.blocks[number].nbytes if end is None else end
         if (own := self.own.get(number)) is not None:
-            return [UnifiedPiece(own.number, start, own.nbytes)]
+            return [UnifiedPiece(own.number, start, end)] if start < end else []
         block = self._windows.get(number)
         if block is None:
             return []
-        shown = [(max(a, start), b, shift) for a, b, shift in self._where[number] if b > start]
+        shown = list(self._where[number].overlapping(start, end))
         if not shown:
             later = self._next.get(number, [])
             while later and later[-1][0] < index:
                 later.pop()
             shown = [(p.start, p.end, block.offset(p.host) - p.start) for p in joined(later[-1][1])] if later else []
-        return [UnifiedPiece(block.number, a + shift, b + shift) for a, b, shift in shown]
+        parts = ((max(a, start), min(b, end), shift) for a, b, shift in shown)
+        return [UnifiedPiece(block.number, a + shift, b + shift) for a, b, shift in parts if a < b]
 
     def ended(self, number: int) -> None:
         """A traced block ended."""

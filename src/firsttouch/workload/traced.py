@@ -21,7 +21,8 @@ Compute begins with the first launch.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from math import prod
 
 from msgspec.structs import replace
 
@@ -130,9 +131,9 @@ class _Maker:
         """The bytes of each unified block that are valid on the device."""
         self.version = 0
         """How often it has changed which bytes of blocks are valid, or where they are."""
-        self._launches: dict[tuple[int, int, str], tuple[int, int]] = {}
-        """By what a launch names, what a second run told of it, and its kernel: the version for which its item is
-        known, and its number.
+        self._launches: dict[Hashable, tuple[int, int]] = {}
+        """By what a launch names, what a second run told of it, its kernel and shape: the version for which its item
+        is known, and its number.
         """
         self.touched = Ranges()
         """The host's bytes that the CPU or a copy has touched."""
@@ -249,10 +250,10 @@ class _Maker:
         if not self.computing:
             self._end_phase()
             self.computing = True
-        told = self.exact.uses.get(index)
-        key = (id(step.uses), id(told), step.kernel)
+        told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
+        key = (id(step.uses), id(told), step.kernel, shape)
         version, number = self._launches.get(key, (-1, 0))
-        if version == self.version and not step.strangers:
+        if version == self.version:
             self._append(number, step)
             return
         before = self.version
@@ -262,7 +263,8 @@ class _Maker:
             accesses = [access for used in told for access in self._told(index, used)]
         if step.kernel not in self.names_of:
             self.names_of[step.kernel] = kernel_name(step.kernel)
-        launch = Launch("gpu", tuple(accesses), kernel=self.names_of[step.kernel])
+        threads = prod((*shape[0], *shape[1])) if shape else 0
+        launch = Launch("gpu", tuple(accesses), kernel=self.names_of[step.kernel], threads=threads)
         for access in accesses:
             self.uses[access.block].starts_on = self.uses[access.block].starts_on or "gpu"
             if access.writes:
@@ -293,7 +295,7 @@ class _Maker:
         return [
             Access(piece.block, piece.start, piece.end, told.reads, told.writes)
             for told in used.pieces
-            for piece in self._pieces(index, TracedRange(used.block, told.start, told.end - told.start))
+            for piece in self.layout.used(index, used.block, told.start, told.end)
         ]
 
     # ------------------------------------------------------------------------------------------------ copies
@@ -309,13 +311,7 @@ class _Maker:
 
     def _pieces(self, index: int, side: TracedRange) -> list[UnifiedPiece]:
         """The bytes of a side of a copy on the device, or of a fill."""
-        found = []
-        for start, end in side.pieces:
-            for piece in self.layout.used(index, side.block, start):
-                first = piece.start
-                last = min(piece.end, first + end - start)
-                found.append(UnifiedPiece(piece.block, first, last))
-        return found
+        return [p for start, end in side.pieces for p in self.layout.used(index, side.block, start, end)]
 
     def _accesses(
         self, pieces: Sequence[UnifiedPiece], *, reads: bool, writes: bool, assumed: bool = False
