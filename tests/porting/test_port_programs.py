@@ -59,7 +59,8 @@ def test_all_forms_run_or_say_why_not(found: Results) -> None:
             assert REASONS[key] in record.reason, (key, record.reason)
         else:
             assert record.status == "ok", (key, record.reason)
-            assert record.verified is (None if key[2] == "naive" else True), key
+            wrong = key[2] == "naive" and not PROGRAMS[key[0]].naive_is_right
+            assert record.verified is (None if wrong else True), key
     skipped = {key for key, record in records.items() if record.status == "skipped"}
     assert skipped - {("port-concurrent", "opencl:0", "naive")} == REASONS.keys()
 
@@ -68,7 +69,7 @@ def test_a_naive_form_that_counts_says_what_was_observed(found: Results) -> None
     naive = [r for r in found.records if r.factors["form"] == "naive" and r.status == "ok"]
     assert {r.experiment for r in naive} >= {"port-static", "port-hidden"}
     for record in naive:
-        assert str(record.counters["hazard"]) in record.verified_why
+        assert str(record.counters["hazard"]) in record.verified_why or record.verified
         assert record.counter("observed") >= 1
 
 

@@ -15,7 +15,7 @@ from firsttouch.errors import Unsupported
 from firsttouch.machine.tree import Tree
 from firsttouch.machine.usage import host_usage
 from firsttouch.porting.parts import WORD, Parts, words
-from firsttouch.porting.program import FormRun, PortProgram, codebook, fact
+from firsttouch.porting.program import BY_FORM, FormRun, PortProgram, codebook, fact
 from firsttouch.records.schema import Scalar, as_number
 from firsttouch.units import MiB, format_size
 
@@ -32,7 +32,9 @@ class BatchOfFreeMemory(PortProgram):
     question = "What does the counter of free device memory say of unified memory?"
     hazard = "the driver's counter of free memory misses unified memory in use"
     strategy = "asks the operating system what is available"
+    naive_is_right = True
     size = 64 * MiB
+    figures = (BY_FORM,)
     codebook = codebook(seen_bytes="B", free_bytes="B", batch_bytes="B")
 
     def expected(self, size: int) -> Sequence[int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from firsttouch import _core
 from firsttouch.experiment.common import MMAP_EVERY_BLOCK
 from firsttouch.porting.parts import WORD, Parts, words
-from firsttouch.porting.program import FormRun, PortProgram, codebook, fact
+from firsttouch.porting.program import BY_FORM, FormRun, PortProgram, codebook, fact
 from firsttouch.records.schema import Factors, Scalar
 from firsttouch.units import format_size
 
@@ -59,7 +59,9 @@ class GrowingRecords(PortProgram):
     question = "What does a growing container do in unified memory?"
     hazard = "a growing vector obtains new pages at every doubling"
     strategy = "reserves the vector's final size in unified memory"
+    naive_is_right = True
     size = 8 * 1024**2
+    figures = (BY_FORM,)
     codebook = codebook(peak_bytes="B", blocks="", faults="", reserved_faults="")
 
     def environment(self, factors: Factors) -> dict[str, str]:
