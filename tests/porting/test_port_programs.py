@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from tests.calls import call
 
+from firsttouch import _core
 from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.errors import Unsupported
+from firsttouch.events.log import EventLog, Window
+from firsttouch.events.sums import CauseSums, PhaseTotals
 from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiment.contract import factors_of, flaw, strange_factor
 from firsttouch.experiments import all_experiments
 from firsttouch.porting import find_port_program, hidden, port_programs
+from firsttouch.porting.parts import Parts, unified_memory
 from firsttouch.porting.program import FORMS, PortProgram
 from firsttouch.records.reading import Results, load_results
-from firsttouch.records.schema import DeviceInfo, Factors, Record
+from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Record
 from firsttouch.report.sentences import sentences
-from firsttouch.session import Session
+from firsttouch.session import OpenDevices, Session
 from firsttouch.work import RUN
 
 PROGRAMS = port_programs()
@@ -116,3 +123,85 @@ def test_a_naive_form_without_its_hazard_is_skipped(found: Results, monkeypatch:
     monkeypatch.setattr(hidden, "MORE_FAULTS", math.inf)
     with pytest.raises(Unsupported, match="not observed in 5 runs: a growing vector"):
         on_cpu(found, PROGRAMS["port-hidden"], "naive")
+
+
+def entry(name: str, **facts: Any) -> AllocatorInfo:
+    return AllocatorInfo(name=name, available=True, **{"cpu": "direct", "gpu": "direct", **facts})
+
+
+MANAGED, PINNED = entry("managed", managed=True, concurrent=True, disjoint=True), entry("pinned")
+PLAIN, UNREACHED = entry("malloc"), entry("malloc", gpu="none", gpu_reason="no page faults")
+
+
+@pytest.mark.parametrize(
+    ("allocators", "expected"),
+    [
+        ([PLAIN, PINNED, MANAGED], "managed"),
+        ([UNREACHED, PINNED, msgspec.structs.replace(MANAGED, concurrent=False, disjoint=False)], "pinned"),
+        ([PINNED, PLAIN], "malloc"),
+        ([entry("svm-fine", disjoint=True), entry("svm-atomic", concurrent=True)], "svm-atomic"),
+        ([UNREACHED, entry("device", cpu="none")], None),
+    ],
+)
+def test_unified_memory_is_what_both_use_while_a_kernel_runs(
+    allocators: list[AllocatorInfo], expected: str | None
+) -> None:
+    device = DeviceInfo(name="x:0", kind="x", title="", capabilities=DeviceCapabilities(runs_kernels=True))
+    chosen = unified_memory(msgspec.structs.replace(device, allocators=allocators))
+    assert (chosen.name if chosen else None) == expected
+
+
+class Blind:
+    """A device whose counter of free memory never changes."""
+
+    def __init__(self, device: _core.Device) -> None:
+        self._device = device
+
+    def memory(self) -> tuple[int, int]:
+        return 1 << 40, 1 << 39
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+
+def test_a_counter_that_misses_unified_memory_is_observed(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cpu,) = (device for device in found.machine.devices if device.name == "cpu")
+    counting = msgspec.structs.replace(cpu.capabilities, reports_free_memory=True)
+    monkeypatch.setattr(Parts, "device", property(lambda parts: Blind(parts.session.device)))
+    point = Point("port-free-memory", "cpu", Factors({"form": "naive", "size": 1 << 20}))
+    session = Session(msgspec.structs.replace(cpu, capabilities=counting), 1, 0.01, 0.5, "quick")
+    measured = PROGRAMS["port-free-memory"].measure(point, session)
+    assert measured.counters["hazard"] == "the driver's counter of free memory fell by 0 B for 1 MiB in use"
+    assert measured.verified
+
+
+class Moves(EventLog):
+    """Events of a driver that moves a page to the CPU and back for each word that is read."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes = nbytes
+
+    @contextmanager
+    def window(self) -> Iterator[Window]:
+        window = Window(0.0)
+        yield window
+        sums = [CauseSums(way, "", 15, 15 * self._nbytes) for way in ("h2d", "d2h")]
+        window.phases = [PhaseTotals("", 0.0, 1, sums)]
+
+
+@pytest.mark.parametrize("nbytes", [0, 4096])
+def test_pages_that_move_for_a_word_are_observed(found: Results, nbytes: int) -> None:
+    (cpu,) = (device for device in found.machine.devices if device.name == "cpu")
+    opened = OpenDevices(cpu)
+    assert opened.device.name == "cpu"
+    opened.events = Moves(nbytes)
+    program = PROGRAMS["port-partial"]
+    session = Session(cpu, 1, 0.01, 0.5, "quick", opened=opened)
+    naive = Point(program.name, "cpu", Factors({"form": "naive", "size": 64 * 1024}))
+    if not nbytes:
+        with pytest.raises(Unsupported, match="not observed in 5 runs: reading one word"):
+            program.measure(naive, session)
+        return
+    measured = program.measure(naive, session)
+    assert measured.counters["hazard"] == "reading 8 bytes moves 8 KiB in each iteration"
+    assert measured.verified
