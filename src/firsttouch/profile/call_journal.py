@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -57,6 +57,20 @@ def read_calls(directory: Path) -> list[TracedCalls]:
     return [calls for calls in (reader.read() for reader in readers) if calls is not None]
 
 
+def frames(directory: Path) -> list[tuple[str, int]]:
+    """The places of all calls in the journals of a profile: files, and offsets in them.
+
+    Raises:
+        UsageError: A journal is broken.
+    """
+    found: dict[tuple[str, int], None] = {}
+    for path in journal_files(directory):
+        reader = _CallReader(path)
+        reader.read_sites()
+        found |= {(frame.file, frame.offset): None for site in reader.sites for frame in site}
+    return list(found)
+
+
 class _CallReader:
     """Reads one journal once. What refers to records that may come later is settled at the end."""
 
@@ -94,6 +108,23 @@ class _CallReader:
                 "trace it again: firsttouch port -- COMMAND"
             )
         return self._settled()
+
+    def read_sites(self) -> None:
+        """Reads nothing but where calls came from."""
+        try:
+            adders: Mapping[int, Callable[[memoryview], None]] | None = None
+            for kind, content in self._file.records():
+                if adders is None:
+                    layout = self._file.layout
+                    adders = {layout["text"].kind: self._add_text, layout["site"].kind: self._add_site}
+                if (add := adders.get(kind)) is not None:
+                    add(content)
+        except (struct.error, KeyError):
+            raise self._file.broken() from None
+
+    @property
+    def sites(self) -> Iterable[CallSite]:
+        return self._sites.values()
 
     def _settled(self) -> TracedCalls:
         calls = self._calls

@@ -22,9 +22,9 @@ from firsttouch.files import as_usage_error, make_new_directory
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
 from firsttouch.processes import why_foreign
 from firsttouch.profile import launch, memory, schema
+from firsttouch.profile.call_journal import frames
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment
-from firsttouch.profile.journal import read_journals
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import TargetEvents, open_processes
 from firsttouch.profile.records import Writer, header
@@ -420,7 +420,7 @@ class _Profiler:
         sampler.flush(now, last=True)
         if self.call.trace:
             with suppress(UsageError):  # views say what is wrong with a journal
-                for line in callers(read_journals(self.directory)):
+                for line in callers(frames(self.directory)):
                     self.writer.add(line)
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status

@@ -95,15 +95,9 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-def callers(journals: Iterable[ProcessJournal]) -> Iterator[schema.Caller]:
-    """Names for all places from which memory was allocated, for the data file."""
-    frames = {
-        (frame.file, frame.offset): None
-        for journal in journals
-        for allocation in journal.allocations
-        for frame in allocation.site
-    }
-    for (file, offset), place in symbolize(frames).items():
+def callers(frames: Iterable[tuple[str, int]]) -> Iterator[schema.Caller]:
+    """Names for places that called CUDA, each a file and an offset in it, for the data file."""
+    for (file, offset), place in symbolize(dict.fromkeys(frames)).items():
         if place.function or place.source:
             yield schema.Caller(
                 file=file, offset=offset, function=place.function, source=place.source, number=place.number
