@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import namedtuple
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +26,7 @@ from firsttouch.profile.calls import (
     WaitKind,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
-from firsttouch.profile.schema import Caller
+from firsttouch.profile.schema import Caller, ProfileLine
 
 VERSION = 2
 
@@ -132,10 +132,17 @@ def journal(traced: TracedCalls) -> JournalBytes:
     return written
 
 
-def profile(directory: Path, *processes: TracedCalls, callers: Mapping[tuple[str, int], Caller] | None = None) -> Path:
-    """A directory with the journals of processes. callers: names of the places of their calls."""
+def profile(
+    directory: Path,
+    *processes: TracedCalls,
+    callers: Mapping[tuple[str, int], Caller] | None = None,
+    lines: Sequence[ProfileLine] = (),
+) -> Path:
+    """A directory with the journals of processes. callers: names of the places of their calls; lines: more of
+    profile.jsonl.
+    """
     directory.mkdir(exist_ok=True)
-    profiles.write(directory, *(callers or {}).values(), command=["/app/p", "arg"])
+    profiles.write(directory, *(callers or {}).values(), *lines, command=["/app/p", "arg"])
     for traced in processes:
         (directory / f"journal-{traced.pid}-0.bin").write_bytes(journal(traced).content)
     return directory

@@ -10,13 +10,14 @@ import pytest
 from tests.calls import call
 from tests.port.journals import profile
 from tests.port.test_port_findings import MIB, again, names
-from tests.port.traces import Calls
+from tests.port.traces import PROGRAM, Calls
 from tests.profile import profiles
 from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.engine import reporting
 from firsttouch.errors import UsageError
+from firsttouch.profile.schema import Site, Symbol, TouchSamples
 
 WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
 
@@ -110,6 +111,38 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
     result = call("port", "--out", tmp_path / "p", "--", "sh", "-c", "exit 3")
     assert result.returncode == 3
     assert "has no trace: nothing in it used CUDA" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "file", "expected"),
+    [
+        ("std::vector<Record>::_M_realloc_insert(Record&&)", "", PROGRAM, "a container of the C++ library"),
+        ("void std::__fill_n<float*>(float*, int)", "", PROGRAM, "a container of the C++ library"),
+        ("main", "/usr/include/c++/12/bits/stl_construct.h", PROGRAM, "a container of the C++ library"),
+        ("load", "/src/io.c", "/usr/lib/libio.so", "a library"),
+        ("main", "/app/p.cu", PROGRAM, None),
+        ("fill(std::vector<float>&)", "/app/p.cu", PROGRAM, None),
+        ("", "", "/usr/lib/libc.so.6", None),
+        ("", "", "anonymous executable memory", None),
+    ],
+)
+def test_memory_whose_first_touches_are_in_a_container_or_a_library_is_a_hidden_allocator_s(
+    function: str, source: str, file: str, expected: str | None, tmp_path: Path
+):
+    calls = Calls(pid=100)
+    host = calls.host(MIB)
+    calls.copy(calls.block(MIB, line=1), host, MIB, line=2)
+    lines = [
+        Site(site=0, file=file, offset=4),
+        Symbol(site=0, function=function, source=source, number=5),
+        TouchSamples(t=1.0, every=8, rows=[(0, 0, 0, host >> 16, 16, 30), (1, 0, 1, (host >> 16) + 3, 1, 10)]),
+    ]
+    port = firsttouch.port(profile(tmp_path / "p", calls.traced, callers=names(), lines=lines))
+    said = [(f["kind"], f["certainty"], f["text"]) for f in port["findings"]]
+    assert said == ([("hidden", "likely", f"the first touches are in {expected}")] if expected else [])
+    (partner,) = port["blocks"][0]["partners"]
+    assert (partner["touched"]["function"], partner["threads"]) == (function, 2)
+    assert [row["searched"] for row in port["searched"] if row["kind"] == "hidden"] == [True]
 
 
 def test_many_findings_fit_on_a_screen(tmp_path: Path):

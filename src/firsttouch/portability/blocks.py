@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
+from firsttouch.portability.hidden import TouchedRange, place_of_touch
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.touches import RangeTouches
 from firsttouch.workload.partners import LifePartners, Partners, may_pair
 from firsttouch.workload.trace import (
     NO_BLOCK,
@@ -103,15 +105,23 @@ def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
         use.copied += nbytes
 
 
-def port_blocks(run: TracedRun, partners: Partners, use: ProgramUse, places: Places) -> list[PortBlock]:
+def port_blocks(
+    run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
+) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
-    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places)
+    by_address = {(of.block, of.start): of.touches for of in touched}
+    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address)
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
 
 def _block(
-    run: TracedRun, block: TracedBlock, lives: Sequence[LifePartners], use: BlockUse, places: Places
+    run: TracedRun,
+    block: TracedBlock,
+    lives: Sequence[LifePartners],
+    use: BlockUse,
+    places: Places,
+    touches: Mapping[tuple[int, int], RangeTouches],
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
     return PortBlock(
@@ -121,7 +131,7 @@ def _block(
         kind=block.kind,
         allocations=len(block.lives),
         place=places.of(block.site),
-        partners=_partners(most),
+        partners=_partners(block.number, most, touches),
         into=use.into.counted(places),
         out=use.out.counted(places),
         saves=most.saves,
@@ -131,13 +141,21 @@ def _block(
     )
 
 
-def _partners(life: LifePartners) -> list[HostPartner]:
+def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]) -> list[HostPartner]:
     """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
-    rows = [
-        HostPartner(bytes=end - start, place=life.place_of(start, end), window=window)
-        for ranges, window in ((life.host, False), (life.windows, True))
-        for start, end in ranges
-    ]
+    rows = []
+    for ranges, window in ((life.host, False), (life.windows, True)):
+        for start, end in ranges:
+            of = touches.get((number, start), RangeTouches())
+            rows.append(
+                HostPartner(
+                    bytes=end - start,
+                    place=life.place_of(start, end),
+                    window=window,
+                    touched=place_of_touch(of.places[0]) if of.places else None,
+                    threads=of.threads,
+                )
+            )
     return sorted(rows, key=lambda row: -row.bytes)
 
 

@@ -19,6 +19,7 @@ from firsttouch.portability.findings import (
     SearchedHazard,
 )
 from firsttouch.portability.hazards import Findings, ProgramState
+from firsttouch.portability.hidden import TouchedRange, find_hidden, touched_ranges
 from firsttouch.portability.places import Places
 from firsttouch.portability.rules import (
     PAGE_BYTES,
@@ -30,6 +31,7 @@ from firsttouch.portability.rules import (
 )
 from firsttouch.portability.savings import most_saved
 from firsttouch.profile.calls import HostUse
+from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.text import count
 from firsttouch.units import format_size
@@ -50,17 +52,19 @@ def found(
     command: Sequence[str] = (),
     status: int | None = None,
     clock: float = 0.0,
+    touches: TouchIndex | None = None,
 ) -> PortFindings:
     """All findings of a process.
 
     names: of the places of calls. directory, command, status: of the profile; clock: the time 0 of its results, as a
-    reading of CLOCK_MONOTONIC.
+    reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled.
     """
     places, joined, use = Places(names), partners(run), block_use(run)
-    blocks = port_blocks(run, joined, use, places)
+    touched = touched_ranges(run, joined, touches) if touches else []
+    blocks = port_blocks(run, joined, use, places, touched)
     repeated = repeated_copies(run)
     findings = sorted(
-        [*_restoring(run, repeated, places), *_hazards(run, joined, places)],
+        [*_restoring(run, repeated, places), *_hazards(run, joined, places, touched)],
         key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
     )
     most = most_saved(run, joined)
@@ -83,7 +87,7 @@ def found(
         blocks=blocks,
         needless=_needless(run, repeated, places),
         findings=findings,
-        searched=_searched(run),
+        searched=_searched(run, touched),
         unseen=list(_unseen(run, blocks, repeated)),
         incomplete=list(run.incomplete),
     )
@@ -101,7 +105,7 @@ def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[P
     return f"A unified {name} holds {less} and needs {none}{copied}; {first}."
 
 
-def _hazards(run: TracedRun, joined: Partners, places: Places) -> list[PortFinding]:
+def _hazards(run: TracedRun, joined: Partners, places: Places, touched: Sequence[TouchedRange]) -> list[PortFinding]:
     state, findings = ProgramState(run, joined, places), Findings()
     rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
     stack = StackVariable(state, findings)
@@ -111,19 +115,24 @@ def _hazards(run: TracedRun, joined: Partners, places: Places) -> list[PortFindi
                 rule.take(number, step)
         state.advance(step)
     stack.finish()
+    find_hidden(run, touched, places, findings)
     return findings.all()
 
 
-def _searched(run: TracedRun) -> list[SearchedHazard]:
+def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:
     """What was looked for, and what that leaves out."""
     watched = any(isinstance(step, HostUse) for step in run.steps)
+    unknown = sum(not of.touches.samples for of in touched)
+    hidden = f"{unknown} of {count(len(touched), 'range')} of the host have no sampled first touch"
+    if not touched or unknown == len(touched):
+        hidden = "no first touches of the copied buffers were sampled (--faults)"
     said: dict[HazardKind, tuple[bool, str]] = {
         "concurrent": (
             True,
             "" if watched else "without --host, only where other bytes take the place of those that a kernel reads",
         ),
         "free-memory": (True, "not the size in cudaDeviceProp, which every program reads"),
-        "hidden": (False, "no first touches of the copied buffers were sampled (--faults)"),
+        "hidden": (unknown < len(touched), hidden if unknown or not touched else ""),
     }
     return [SearchedHazard(kind=kind, searched=searched, text=text)
             for kind, (searched, text) in ((kind, said.get(kind, (True, ""))) for kind in HAZARDS)]  # fmt: skip

@@ -10,6 +10,7 @@ from firsttouch.portability.found import found
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.reading import Profile
+from firsttouch.profile.touches import TouchIndex
 from firsttouch.workload.trace import TracedRun, trace, traced_process
 
 
@@ -43,6 +44,7 @@ def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
         command=known.command if known else profile.header.command,
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
+        touches=TouchIndex(profile, run.pid),
     )
 
 

@@ -1,0 +1,81 @@
+"""The sixth hazard: memory that is copied, which the program did not allocate itself. Its first touches tell: those of
+a container are in the C++ library's code, those of a library in another file than the calls of CUDA.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from firsttouch import _core
+from firsttouch.portability.hazards import Findings
+from firsttouch.portability.places import Places
+from firsttouch.profile.callers import is_of_the_c_library
+from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
+from firsttouch.profile.traced import CallLocation
+from firsttouch.workload.partners import Partners
+from firsttouch.workload.trace import TracedCopy, TracedRun
+
+_FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
+"""A demangled name, perhaps behind the type that it returns."""
+_HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
+"""Headers of the C++ library, whose functions are inlined."""
+MOST_OF = 0.5
+"""The part of the sampled touches of a range from which on they are somebody's."""
+
+
+@dataclass(frozen=True)
+class TouchedRange:
+    """A range of the host that copies join with a block. block: its number; number: the step of the first copy."""
+
+    block: int
+    number: int
+    start: int
+    end: int
+    touches: RangeTouches
+
+
+def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> list[TouchedRange]:
+    """The partners of each block in the life that has most of them, with who touched them first."""
+    first: dict[int, int] = {}
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
+            first.setdefault(step.device.block, number)
+    ranges = []
+    for block, lives in enumerate(partners):
+        life = max(lives, key=lambda life: life.all_host().total(), default=None)
+        for start, end in life.all_host() if life is not None else ():
+            ranges.append(TouchedRange(block, first[block], start, end, touches.of(start, end)))
+    return ranges
+
+
+def place_of_touch(place: TouchPlace) -> CallLocation:
+    return CallLocation(place.function, place.source, place.line, place.file)
+
+
+def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, findings: Findings) -> None:
+    """Adds ranges most of whose sampled first touches are in the C++ library's code or in a library."""
+    own = {places.of(block.site).file for block in run.blocks if block.site}
+    for of in ranges:
+        for place, word in _hidden(of.touches, own):
+            text = f"the first touches are in {word}"
+            reading = "that code takes its memory from an allocator of the program"
+            found = findings.of("hidden", "likely", text, reading, apart=(of.block, of.start))
+            found.add(of.number, of.end - of.start, place_of_touch(place), of.block)
+
+
+def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, str]]:
+    """The place with most touches and a word for what hides there, if most are there."""
+    hidden = [(place, word) for place in touches.places if (word := _word(place, own))]
+    if sum(place.samples for place, _ in hidden) > MOST_OF * touches.samples:
+        yield hidden[0]
+
+
+def _word(place: TouchPlace, own: set[str]) -> str:
+    name = _core.demangle(place.function) if place.function else ""
+    if _FUNCTION.match(name) or _HEADERS.search(place.source):
+        return "a container of the C++ library"
+    if place.file.startswith("/") and place.file not in own and not is_of_the_c_library(place.file):
+        return "a library"
+    return ""
