@@ -74,15 +74,19 @@ def advise(
     pattern: str | None = None,
     set: Mapping[str, Any] | None = None,
     module: str | Iterable[str] | None = None,
+    profile: str | os.PathLike[str] | None = None,
+    process: int | None = None,
 ) -> dict[str, Any]:
     """What `firsttouch advise --json` prints: which memory strategy to take, from the records of a run.
 
     set: settings of the pattern, such as {"kernels": 100}. module: files with applications of your own, one of which
-    `app` names.
+    `app` names. profile: a directory of `firsttouch profile --trace`, whose program the advice is then about, and of
+    its processes `process`, by default the one that copies and launches most.
     """
     from firsttouch import library
 
-    return library.advise(directories, module, app=app, device=device, size=size, pattern=pattern, sets=set)
+    asked = {"app": app, "device": device, "size": size, "pattern": pattern, "sets": set, "process": process}
+    return library.advise(directories, module, profile, **asked)
 
 
 def platforms(name: str | None = None, *, what_if: Mapping[str, str] | None = None) -> dict[str, Any]:

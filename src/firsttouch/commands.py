@@ -312,8 +312,18 @@ def advise(
     pattern: str | None,
     modules: Sequence[str],
     sets: Mapping[str, object] | None = None,
+    profile: Path | None = None,
+    process: int | None = None,
 ) -> CommandResult[Advice]:
-    """modules: files of applications. If they hold a single one, it need not be named."""
+    """modules: files of applications. If they hold a single one, it need not be named. profile: of a traced program,
+    which the advice is about.
+    """
+    if profile is not None or process is not None:
+        from firsttouch.advice.profiled import advise_profile
+
+        other = {"--app": app, "--size": size, "--pattern": pattern, "--set": sets, "--module": modules}
+        advice = advise_profile(profile, directories, device=device, process=process, other=other)
+        return CommandResult(advice, lambda advice: advice.output())
     from firsttouch.advice import advisor
 
     known = None

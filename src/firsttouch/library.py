@@ -123,8 +123,9 @@ def compare(sides: Sequence[PathLike], fail_over: float | str | None) -> Data:
     return _builtins(commands.compare([os.fspath(side) for side in sides], limit))
 
 
-def advise(directories: Sequence[PathLike], modules: Strings, **options: Any) -> Data:
-    return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), **options))
+def advise(directories: Sequence[PathLike], modules: Strings, profile: PathLike | None, **options: Any) -> Data:
+    traced = None if profile is None else Path(profile)
+    return _builtins(commands.advise([*map(Path, directories)], modules=_paths(modules), profile=traced, **options))
 
 
 def port(directory: PathLike, process: int | None) -> Data:

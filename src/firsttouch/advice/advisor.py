@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -77,41 +77,39 @@ def advise(
         raise UsageError("give an application or a pattern, not both")
     if app is not None and sets:
         raise UsageError(f"an application says itself what it does; {', '.join(sets)} is set for patterns")
+    prices, records = prices_of(directories, device)
+    if app is not None:
+        kind = _known("application", app, apps or {})
+        advice = _for_app(kind, *_params(kind, size, records, prices.device), prices, records)
+    else:
+        advice = _for_pattern(pattern, size, sets, prices)
+    note_sisters(advice, records)
+    return advice
+
+
+def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Prices, list[Record]]:
+    """The prices of results directories, or of the platform that `device` names, and the records that they come from.
+
+    Raises UsageError as `advise` does.
+    """
     if device is not None and is_predicted(device):
-        return _on_platform(device, directories, app, size, pattern, sets, apps or {})
+        if directories:
+            raise UsageError(
+                f"{device} has its own prices; leave out the directory, or --device to take those of its run"
+            )
+        return PlatformPrices(platform_of(device)), []
     results = sorted(map(load_results, map(Path, directories or [newest()])), key=_age)
     if any(d.modelled for result in results for d in result.machine.devices):
         raise UsageError("predictions are no source of prices; --device model:PLATFORM, without a directory, predicts")
     info = choose_device(results, device)
     records = [r for result in results for r in result.records]
-    if app is not None:
-        kind = _known("application", app, apps or {})
-        params, nbytes = _params(kind, size, records, info)
-        advice = _for_app(kind, params, nbytes, MeasuredPrices(results[0].machine, records, info), records)
-    else:
-        advice = _for_pattern(pattern, size, sets, MeasuredPrices(results[0].machine, records, info))
-    if held := measured_on(for_device(records, info.name)):
+    return MeasuredPrices(results[0].machine, records, info), records
+
+
+def note_sisters(advice: Advice, records: Sequence[Record]) -> None:
+    """Say on which of several equal devices the prices were measured."""
+    if held := measured_on(for_device(records, advice.device)):
         advice.assumptions.append(f"{caption(held)}.")
-    return advice
-
-
-def _on_platform(
-    device: str,
-    directories: Sequence[str | Path],
-    app: str | None,
-    size: int | str | None,
-    pattern: str | None,
-    sets: Mapping[str, object] | None,
-    apps: Mapping[str, type[App]],
-) -> Advice:
-    """Advice for a machine that a platform file describes, by its prices."""
-    if directories:
-        raise UsageError(f"{device} has its own prices; leave out the directory, or --device to take those of its run")
-    prices = PlatformPrices(platform_of(device))
-    if app is None:
-        return _for_pattern(pattern, size, sets, prices)
-    kind = _known("application", app, apps)
-    return _for_app(kind, *_params(kind, size, [], prices.device), prices, [])
 
 
 def _for_pattern(
@@ -311,12 +309,15 @@ def ranked(
     runs: Mapping[str, Record] | None = None,
     measure: str = "",
     others: Sequence[Program] = (),
+    withheld: Callable[[str, Sequence[Term]], str] = lambda strategy, terms: "",
 ) -> Advice:
     """Advice about a program. program: what it is called. runs: measured runs of the same program, by strategy. others:
-    the same program with other numbers of rounds of loops that data end.
+    the same program with other numbers of rounds of loops that data end. withheld: why the estimate of a strategy is
+    only its least time, or ''.
     """
     device = prices.device
     terms, absent = estimates(workload, prices, app, measure)
+    terms, absent = _without_least(terms, absent, withheld)
     runs = runs or {}
     if not terms and not runs:
         raise UsageError(_nothing(absent, device, with_buffers(program, size), measure))
@@ -344,6 +345,17 @@ def ranked(
         advice.turns = [of_prediction(turn) for turn in advice.turns]
         advice.sentences = [f"{caption(said)}: {of_prediction(sentence)}" for sentence in advice.sentences]
     return advice
+
+
+def _without_least(
+    terms: dict[str, list[Term]], absent: list[Absent], withheld: Callable[[str, Sequence[Term]], str]
+) -> tuple[dict[str, list[Term]], list[Absent]]:
+    """The strategies that have a time, and those that have none or the least one only."""
+    reasons = {name: reason for name, rows in terms.items() if (reason := withheld(name, rows))}
+    known = {name: rows for name, rows in terms.items() if name not in reasons}
+    fastest = min((_sum(rows)[0] for rows in known.values()), default=math.inf)
+    least = {name: _sum(terms[name])[0] for name in reasons}
+    return known, [*absent, *(Absent(n, why, "", least[n] < fastest, least[n]) for n, why in reasons.items())]
 
 
 def _nothing(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:

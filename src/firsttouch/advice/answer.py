@@ -58,6 +58,96 @@ class PatternAsked:
     settings: PatternSettings
 
 
+@dataclass(frozen=True)
+class UsedBytes:
+    """What a strategy adds by what kernels use, in ms: of the bytes that they certainly use alone, of those that are
+    assumed, and of whole blocks. low, high: over all of these, with the intervals of the prices. exact: it does not
+    depend on what is assumed. A None is a time that is not estimated.
+    """
+
+    strategy: str
+    least_ms: float | None
+    assumed_ms: float
+    most_ms: float | None
+    low: float
+    high: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class OrderTurn:
+    """Where the order of two strategies turns: `first` adds less if kernels use more than this share of the bytes that
+    are assumed, `second` if they use less.
+    """
+
+    share: float
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class CopyCheck:
+    """Copies of the program in one direction: ms that the trace has of them, and that the prices say. bytes: of copies
+    whose times were recorded. fits: the two are no more than FITTING times apart.
+    """
+
+    direction: str
+    bytes: int
+    count: int
+    traced_ms: float
+    priced_ms: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of the source that the recommended strategy needs. what: allocate, drop, prefetch, advise, lock or keep.
+
+    lines: of the calls that change, as 'file:line' each, in order; text: in words. count: of the calls, bytes: of their
+    blocks or copies.
+    """
+
+    what: str
+    text: str
+    lines: list[str]
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class KernelEstimate:
+    """ms of all kernels of a program, with bounds."""
+
+    ms: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class TracedAdvice:
+    """profile: its directory. process: the number of the process in it. as_it_is: what memory adds to the program as it
+    is; None if that is not priced. saved_bytes: of memory at the peak, at most, in a unified version; None if no
+    block has a partner. bounds: by strategy. title: of the GPU on which it was traced. kernel_ms: of its kernels in the
+    trace; kernels: on the machine of a platform, as the rates of both devices have it.
+    """
+
+    profile: str
+    process: int
+    command: str
+    title: str
+    as_it_is: StrategyRow | None
+    saved_bytes: int | None
+    bounds: list[UsedBytes]
+    turns: list[OrderTurn]
+    check: list[CopyCheck]
+    edits: list[Edit]
+    assumed: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+    not_priced: list[str] = field(default_factory=list)
+    kernel_ms: float = 0.0
+    kernels: KernelEstimate | None = None
+
+
 @dataclass
 class Advice:
     """Strategies for one program on one device, fastest first.
@@ -65,7 +155,8 @@ class Advice:
     program: what the advice is about. scale: what the times mean. fastest_known: whether no strategy without a time may
     be faster than the first. sentences: the answer. turns: what would change it. take: the recommended strategy, which
     is the first, or the first that was measured. predicted: 'predicted for gh200' if the prices are a platform's,
-    '' if they were measured.
+    '' if they were measured. traced: what there is besides of a program that was traced; its rows have the bounds of
+    all that kernels may use, and the prices' intervals.
     """
 
     device: str
@@ -83,6 +174,7 @@ class Advice:
     take: str = ""
     pattern: PatternAsked | None = None
     predicted: str = ""
+    traced: TracedAdvice | None = None
 
     def output(self) -> AdviceOutput:
         """The answer for --json and Python."""
@@ -107,3 +199,4 @@ class AdviceOutput(Output, frozen=True, kw_only=True, tag="firsttouch-advise/1")
     take: str
     pattern: PatternAsked | None
     predicted: str
+    traced: TracedAdvice | None

@@ -43,6 +43,15 @@ def command(
             "that the CPU uses), initialises (cpu or gpu). May be repeated.",
         ),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            parser=path, metavar="DIR", help="A profile with --trace: advice about the program that was traced."
+        ),
+    ] = None,
+    process: Annotated[
+        int | None, typer.Option(metavar="PID", help="Of the profile; default: the one that copies and launches most.")
+    ] = None,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
@@ -56,12 +65,16 @@ def command(
 
     With --device model:PLATFORM, the prices are those of a platform file, and an application is named alone.
 
+    With --profile, it is about a program that `firsttouch profile --trace` ran: as it is, and under each strategy, with
+    bounds by what its kernels may use.
+
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
+    Example: firsttouch advise results/h200-standard --profile port-1
     """
     from firsttouch.engine.values import parse_sets
     from firsttouch.records.predicted import is_predicted
 
-    if device is not None and is_predicted(device) and app is None and len(directories or []) == 1:
+    if device is not None and is_predicted(device) and app is None and profile is None and len(directories or []) == 1:
         app, directories = str(directories[0]) if directories else None, []
     files = [str(file.absolute()) for file in module or []]
     with code_of_modules(files):
@@ -73,9 +86,16 @@ def command(
             pattern=pattern,
             modules=files,
             sets=parse_sets(sets or []),
+            profile=profile,
+            process=process,
         )
     if as_json:
         print_json(result.output)
+    elif result.value.traced is not None:
+        from firsttouch.cli.advised_trace import lines
+
+        for line in lines(result.value):
+            print_stdout(line)
     else:
         show(result.value)
 

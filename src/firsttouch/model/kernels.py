@@ -361,6 +361,21 @@ class _On:
         return _exactly((point.link or 0.0) * self.profiles.devices[point.device].link / point.link_bytes)
 
 
+def scaled_time(platform: Platform, title: str, ns: float, declared: float) -> Time | None:
+    """ns on a platform of a kernel that took so many on a device of this title, and used so many bytes. None unless the
+    device is the platform's own, or one whose rates are known. Raises MissingValue as kernels_for does.
+    """
+    known = known_profiles().devices
+    if title == platform.device.title or ns <= 0:
+        return _exactly(ns)
+    name = next((name for name, device in known.items() if device.title == title), None)
+    if name is None:
+        return None
+    point = KernelPoint(name, "", 1, 0, declared or 1.0, 0.0, 0.0, 0.0, kernels=ns)
+    profiles = KernelProfiles(known, known_profiles().spreads, {})
+    return _On(platform, profiles, KernelProfile("", (point,)))._time(point).times(point.kernel_bytes)
+
+
 def _rate(
     size: int, points: Sequence[KernelPoint], rate_of: Callable[[KernelPoint], Time], spread: RateSpread
 ) -> Time | None:

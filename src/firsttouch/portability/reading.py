@@ -35,7 +35,11 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
 
 def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
     """The findings of a profile. Raises UsageError as `traced_run` does."""
-    run = traced_run(profile, process)
+    return findings_of(profile, traced_run(profile, process))
+
+
+def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
+    """The findings of a process of a profile."""
     known = next((p for p in profile.processes.values() if p.pid == run.pid), None)
     return found(
         run,

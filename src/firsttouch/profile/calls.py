@@ -13,6 +13,8 @@ from firsttouch.profile.cuda import CallSite, MemoryKind
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
+PAGE_LOCKED: frozenset[HostPlace] = frozenset(("pinned", "registered"))
+"""Places from which copies need no memory of the driver in between."""
 MoveKind: TypeAlias = Literal["copy", "fill", "prefetch", "advice"]
 WaitKind: TypeAlias = Literal["stream", "event", "context", "copy"]
 

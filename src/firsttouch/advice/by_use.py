@@ -1,0 +1,131 @@
+"""What strategies add to a traced program by how much of it kernels use, and where their order turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from firsttouch.advice.answer import OrderTurn, UsedBytes
+from firsttouch.advice.wording import SIMILAR
+from firsttouch.model.as_it_is import NAME, terms_as_it_is
+from firsttouch.model.costs import Prices, Unmeasured
+from firsttouch.model.estimate import Impossible, NotEstimated, estimate
+from firsttouch.model.platform import MissingValue
+from firsttouch.model.terms import Term
+from firsttouch.workload.narrowed import is_assumed, widest, with_share
+from firsttouch.workload.program import Program
+from firsttouch.workspace.strategies import STRATEGIES
+
+SAMPLES = (0.75, 0.5, 0.25, 0.0)
+"""Shares at which the order is looked at, besides all."""
+HALVINGS = 8
+NOT_PRICED = (Unmeasured, MissingValue, Impossible, NotEstimated)
+
+
+def sums(terms: Sequence[Term]) -> tuple[float, float, float]:
+    """ms of terms, with bounds."""
+    return sum(t.ms for t in terms), sum(t.low for t in terms), sum(t.high for t in terms)
+
+
+class ByUse:
+    """Times of strategies for one program and share; each is estimated once."""
+
+    def __init__(self, program: Program, prices: Prices, assumed: Mapping[str, Sequence[Term]]) -> None:
+        self._program, self._prices = program, prices
+        self._known: dict[tuple[str, float], tuple[float, float, float] | None] = {
+            (name, 1.0): sums(terms) for name, terms in assumed.items()
+        }
+        self._programs = {1.0: program}
+
+    def of(self, name: str, share: float) -> tuple[float, float, float] | None:
+        """ms with bounds, if kernels use this share of what is assumed. What copies whole arrays, and the program as
+        it is, do so whatever kernels use. None if it is not estimated.
+        """
+        if name == NAME or STRATEGIES[name].duplicated:
+            share = 1.0
+        return self._of(name, share, lambda: with_share(self._program, share))
+
+    def most(self, name: str) -> tuple[float, float, float] | None:
+        """ms with bounds, if they use all of each block."""
+        if name == NAME or STRATEGIES[name].duplicated:
+            return self.of(name, 1.0)
+        return self._of(name, 2.0, lambda: widest(self._program))
+
+    def _of(self, name: str, share: float, program: Callable[[], Program]) -> tuple[float, float, float] | None:
+        if (name, share) not in self._known:
+            if share not in self._programs:
+                self._programs[share] = program()
+            try:
+                terms = estimate(self._programs[share], STRATEGIES[name], self._prices)
+                self._known[name, share] = sums(terms)
+            except NOT_PRICED:
+                self._known[name, share] = None
+        return self._known[name, share]
+
+
+def bounds_by_use(times: ByUse, names: Sequence[str]) -> list[UsedBytes]:
+    """Of each strategy that has a time."""
+    rows = []
+    for name in names:
+        known = times.of(name, 1.0), times.of(name, 0.0), times.most(name)
+        assumed, least, most = known
+        assert assumed is not None
+        given = [time for time in known if time is not None]
+        rows.append(
+            UsedBytes(
+                name,
+                None if least is None else least[0],
+                assumed[0],
+                None if most is None else most[0],
+                min(low for _, low, _ in given),
+                max(high for _, _, high in given),
+                least == assumed == most,
+            )
+        )
+    return rows
+
+
+def turns_by_use(program: Program, times: ByUse, names: Sequence[str]) -> list[OrderTurn]:
+    """The share below which another than the fastest is clearly faster, if there is one. The fastest comes first."""
+    if not names or not is_assumed(program):
+        return []
+    best = names[0]
+    above = 1.0
+    for share in SAMPLES:
+        other = _faster(times, best, names, share)
+        if other is not None:
+            return [OrderTurn(_turn(times, best, other, share, above), best, other)]
+        above = share
+    return []
+
+
+def _ms(times: ByUse, name: str, share: float) -> float | None:
+    time = times.of(name, share)
+    return None if time is None else time[0]
+
+
+def _faster(times: ByUse, best: str, names: Sequence[str], share: float) -> str | None:
+    """The fastest at a share, if it is clearly faster than the best at all."""
+    known = {name: ms for name in names if (ms := _ms(times, name, share)) is not None}
+    if best not in known:
+        return None
+    fastest = min(known, key=lambda name: known[name])
+    return fastest if known[fastest] * SIMILAR < known[best] else None
+
+
+def _turn(times: ByUse, best: str, other: str, low: float, high: float) -> float:
+    """The share at which both add the same, between one at which the other adds less and one at which it does not."""
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        first, second = _ms(times, best, middle), _ms(times, other, middle)
+        if first is None or second is None:
+            break
+        low, high = (middle, high) if second < first else (low, middle)
+    return (low + high) / 2
+
+
+def as_it_is(program: Program, prices: Prices) -> tuple[list[Term] | None, str]:
+    """The terms of the program as it is; or None and why it has none."""
+    try:
+        return terms_as_it_is(program, prices), ""
+    except NOT_PRICED as missing:
+        return None, str(missing)

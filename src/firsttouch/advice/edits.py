@@ -1,0 +1,120 @@
+"""What a strategy changes in the source of a traced program, by line."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from firsttouch.advice.answer import Edit
+from firsttouch.allocators.properties import is_plain_host
+from firsttouch.portability.findings import PortBlock, PortFindings
+from firsttouch.portability.places import Places
+from firsttouch.profile.calls import PAGE_LOCKED
+from firsttouch.profile.traced import CallLocation
+from firsttouch.text import count
+from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.workspace.strategies import Strategy
+
+UNKNOWN_LINE = "an unknown line"
+
+
+def line_of(place: CallLocation) -> str:
+    """'file:line' of a place, without folders; the function or the file if its line is unknown."""
+    if place.source and place.line:
+        return f"{place.source.rpartition('/')[2]}:{place.line}"
+    return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
+
+
+def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
+    """'a.cu:168-172, 235, b.cu:7', without repeating the name of a file, and the last file. before: one that was named
+    just before.
+    """
+    files: dict[str, list[int]] = {}
+    others: list[str] = []
+    for line in dict.fromkeys(lines):
+        file, colon, number = line.rpartition(":")
+        if colon and number.isdecimal():
+            files.setdefault(file, []).append(int(number))
+        else:
+            others.append(line)
+    texts = [f"{'' if file == before else file}:{_spans(sorted(set(numbers)))}" for file, numbers in files.items()]
+    return ", ".join([*texts, *others]), before if not files or others else [*files][-1]
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strategy) -> list[Edit]:
+    """The changes that a strategy needs, in the order in which they are made."""
+    paired = [block for block in found.blocks if block.partners]
+    if not paired:
+        return []
+    copies = _copies(run, {block.number for block in paired}, places)
+    if strategy.duplicated:
+        return [] if is_plain_host(strategy.host_arrays) else _locked(paired, strategy.host_arrays, copies)
+    changes = [_allocated(paired, strategy.allocator), _dropped(copies)]
+    for restoring in (f for f in found.counted if f.kind == "restoring"):
+        text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
+        changes.append(Edit("keep", text, _lines(restoring.places), restoring.count, restoring.bytes))
+    launch = next((s for s in run.steps if isinstance(s, TracedLaunch) and not s.call.captured), None)
+    if launch is not None and (strategy.prefetch or strategy.advise):
+        words = [*(["advise"] if strategy.advise else ()), *(["prefetch"] if strategy.prefetch else ())]
+        size = sum(block.bytes for block in paired)
+        changes.append(
+            Edit(
+                words[-1],
+                f"{' and '.join(words)} before the first launch",
+                _lines([places.of(launch.call.site)]),
+                len(paired),
+                size,
+            )
+        )
+    return changes
+
+
+def _lines(places: Iterable[CallLocation]) -> list[str]:
+    return [*dict.fromkeys(map(line_of, places))]
+
+
+def _allocated(blocks: Sequence[PortBlock], allocator: str) -> Edit:
+    """The blocks are allocated as memory of both sides."""
+    size = sum(block.bytes for block in blocks)
+    arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
+    text = f"allocate {count(len(blocks), 'block')} as {allocator} memory, which replaces {arrays}"
+    return Edit("allocate", text, _lines(block.place for block in blocks), len(blocks), size)
+
+
+def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
+    """The copies between the host and blocks, with their places."""
+    copies = (s for s in run.steps if isinstance(s, TracedCopy) and s.way in ("h2d", "d2h"))
+    return [(copy, places.of(copy.call.site)) for copy in copies if copy.device.block in blocks]
+
+
+def _dropped(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> Edit:
+    size = sum(copy.device.total for copy, _ in copies)
+    text = f"drop {count(len(copies), 'copy', 'copies')}"
+    return Edit("drop", text, _lines(place for _, place in copies), len(copies), size)
+
+
+def _locked(
+    blocks: Sequence[PortBlock], allocator: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
+) -> list[Edit]:
+    """The host arrays become page-locked. Their lines are known if page faults were sampled; else those of copies are
+    named.
+    """
+    plain = [partner for block in blocks for partner in block.partners if partner.place not in PAGE_LOCKED]
+    touched = [partner.touched for partner in plain if partner.touched is not None]
+    if not plain:
+        return []
+    size = sum(partner.bytes for partner in plain)
+    text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
+    if len(touched) == len(plain):
+        return [Edit("lock", f"{text}, first touched", _lines(touched), len(plain), size)]
+    lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
+    return [Edit("lock", f"{text}, those of the copies", lines, len(plain), size)]

@@ -1,0 +1,66 @@
+"""Advice about the program of a profile: reads the trace, and takes the prices from a run or a platform."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from firsttouch.advice.advisor import note_sisters, prices_of
+from firsttouch.advice.answer import Advice
+from firsttouch.advice.edits import line_of
+from firsttouch.advice.traced import TracedProgram, advise_traced
+from firsttouch.errors import UsageError
+from firsttouch.portability.places import Places
+from firsttouch.portability.reading import findings_of, traced_run
+from firsttouch.profile import schema
+from firsttouch.profile.reading import read
+from firsttouch.profile.traced import device_numbers
+from firsttouch.workload.trace import TracedRun
+from firsttouch.workload.traced import program_of_trace
+
+
+def advise_profile(
+    profile: Path | None,
+    directories: Sequence[str | Path],
+    *,
+    device: str | None = None,
+    process: int | None = None,
+    other: Mapping[str, object] | None = None,
+) -> Advice:
+    """Advice about a traced program. other: options of other advice, by their names, which this does not take.
+
+    Raises UsageError if there is no trace in the profile, no such process in it, or no prices.
+    """
+    if profile is None:
+        raise UsageError("--process is one of a profile; name it with --profile DIR")
+    if given := [name for name, value in (other or {}).items() if value]:
+        raise UsageError(f"the trace says what the program does; leave out {', '.join(given)}, or --profile")
+    traced = traced_program(profile, process)
+    prices, records = prices_of(directories, device)
+    advice = advise_traced(traced, prices)
+    note_sisters(advice, records)
+    return advice
+
+
+def traced_program(directory: Path, process: int | None = None) -> TracedProgram:
+    """A process of a profile: that with this number, or the one that copied and launched most.
+
+    Raises UsageError if there is no trace in the profile, or no such process.
+    """
+    profile = read(directory)
+    run = traced_run(profile, process)
+    places, found = Places(profile.callers), findings_of(profile, run)
+    program = program_of_trace(run, name=lambda block: block.name or line_of(places.of(block.site)))
+    return TracedProgram(run, program, found, places, gpu_of(run, profile.header))
+
+
+def gpu_of(run: TracedRun, header: schema.Header) -> str:
+    """The model of the GPU that has most of a program's blocks; '' if the profile does not say."""
+    numbers = Counter[int]()
+    for block in run.blocks:
+        if not block.on_host:
+            numbers[block.device] += block.nbytes
+    known = device_numbers(header)
+    models = {known[gpu.name]: gpu.model for gpu in header.gpus if gpu.name in known}
+    return models.get(numbers.most_common(1)[0][0], "") if numbers else ""

@@ -1,0 +1,160 @@
+"""The words of advice about a traced program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
+from firsttouch.advice.edits import joined_lines
+from firsttouch.advice.wording import CALL_MS, MOST, SIMILAR, not_apart, parts_of
+from firsttouch.model.as_it_is import NAME
+from firsttouch.profile.calls import HostUse
+from firsttouch.records.predicted import of_prediction
+from firsttouch.text import caption, count, first_few, percent, quantity
+from firsttouch.units import format_size
+from firsttouch.workload.program import Item, Launch, Program, Repeat
+from firsttouch.workload.trace import TracedCopy, TracedRun
+from firsttouch.workspace.strategies import STRATEGIES
+
+MOST_PARTS, MOST_ALIKE = 3, 3
+LEAST_PART = 0.02
+"""The least share of a row's time of which a part is named."""
+
+
+def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
+    """The answer in at most three sentences."""
+    traced = advice.traced
+    assert traced is not None
+    texts = [_answer(advice, traced, best)]
+    if not advice.fastest_known:
+        texts += advice.turns[:1]
+    if alike := [row.strategy for row in not_apart(advice.strategies, best)]:
+        texts.append(f"Not told apart from {best.strategy}: {first_few(alike, MOST_ALIKE)}.")
+    texts = [*dict.fromkeys([*texts[:1], *turn_lines(traced), *texts[1:]])][:MOST]
+    said = advice.predicted
+    return [f"{caption(said)}: {of_prediction(text)}" for text in texts] if said else texts
+
+
+def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
+    own, name, adds = traced.as_it_is, traced.command, f"memory adds an estimated {quantity(best.ms, 'ms')}"
+    if own is None:
+        return f"Take {best.strategy} for {name}: {adds}; what it adds as it is is not priced."
+    own_ms = quantity(own.ms, "ms")
+    if own.ms <= best.ms * SIMILAR + CALL_MS:
+        verb = "adds no less" if own.ms <= best.ms else "adds hardly less"
+        return (
+            f"Leave {name} as it is: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
+            f"{verb}: {quantity(best.ms, 'ms')}."
+        )
+    saved = ""
+    if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
+        saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
+    only = "Take" if advice.fastest_known else "Of the strategies that have a time, take"
+    apart = "; the two are not told apart" if not_apart([own], best) else ""
+    return f"{only} {best.strategy}: {adds} instead of {own_ms} as {name} does it{saved}{apart}."
+
+
+def turn_lines(traced: TracedAdvice) -> list[str]:
+    """Where the order turns, in sentences."""
+    return [
+        f"The order turns where kernels use {percent(turn.share)} of the bytes that they are assumed to use: with "
+        f"less, {_named(turn.second, traced)} adds less than {_named(turn.first, traced)} (--exact tells)."
+        for turn in traced.turns
+    ]
+
+
+def _named(name: str, traced: TracedAdvice) -> str:
+    return f"{traced.command} as it is" if name == NAME else name
+
+
+def parts_text(row: StrategyRow) -> str:
+    """The largest parts of a row, each with its time."""
+    parts = [(what, ms) for what, ms in parts_of(row).items() if ms >= max(LEAST_PART * row.ms, CALL_MS)]
+    return ", ".join(f"{quantity(ms, 'ms')} {what}" for what, ms in parts[:MOST_PARTS])
+
+
+def check_text(checked: CopyCheck) -> str:
+    """What copies of one direction took in the trace, beside their price."""
+    took, priced = quantity(checked.traced_ms, "ms"), quantity(checked.priced_ms, "ms")
+    verdict = "" if checked.fits else ": these prices do not fit this trace"
+    copies = count(checked.count, "copy", "copies")
+    return f"{copies} {checked.direction} took {took} in the trace, priced {priced}{verdict}"
+
+
+def edit_texts(edits: Sequence[Edit]) -> list[str]:
+    """Each change with its lines. The name of a file is left out where the change before ends with it."""
+    texts, file = list[str](), ""
+    for edit in edits:
+        joined, file = joined_lines(edit.lines, file)
+        texts.append(f"{edit.text} ({joined})")
+    return texts
+
+
+# ------------------------------------------------------------------------------------------------ what is not known
+
+
+def assumed_of(program: Program) -> list[str]:
+    """What is assumed of the program, in sentences without a full stop."""
+    launches = _assumed_launches((*program.initialise, *program.compute))
+    kernels, blocks = {name for name, _, _ in launches}, {number for _, _, used in launches for number in used}
+    texts = []
+    if launches:
+        times = sum(times for _, times, _ in launches)
+        texts.append(
+            f"{count(len(kernels), 'kernel')} {'uses' if len(kernels) == 1 else 'use'} what is valid of "
+            f"{count(len(blocks), 'block')}, in {count(times, 'launch', 'launches')}"
+        )
+    return [*texts, *program.assumptions]
+
+
+def _assumed_launches(items: Sequence[Item], times: int = 1) -> list[tuple[str, int, set[int]]]:
+    """The kernel of each launch of which a use is assumed, how often it is launched, and the blocks."""
+    found = []
+    for item in items:
+        if isinstance(item, Repeat):
+            found += _assumed_launches(item.body, times * item.count)
+        elif isinstance(item, Launch) and item.agent == "gpu" and (used := _assumed_blocks(item)):
+            found.append((item.kernel, times, used))
+    return found
+
+
+def _assumed_blocks(launch: Launch) -> set[int]:
+    return {access.block for access in launch.accesses if access.certainty == "assumed"}
+
+
+def unseen_of(run: TracedRun) -> list[str]:
+    """What the trace does not tell, in phrases."""
+    texts = []
+    if not any(isinstance(step, HostUse) for step in run.steps):
+        texts.append("what the CPU uses between copies (--host tells)")
+    return texts
+
+
+def not_priced(run: TracedRun, traced: TracedAdvice, why: str) -> list[str]:
+    """What is in no time, in phrases. why: why the program as it is has none, or ''."""
+    texts = []
+    if traced.kernel_ms:
+        there = ""
+        if (known := traced.kernels) is not None:
+            low, high = quantity(known.low, "ms"), quantity(known.high, "ms")
+            there = f" on {traced.title}, an estimated {low if low == high else f'{low} to {high}'} here"
+        texts.append(f"kernels ({quantity(traced.kernel_ms, 'ms')} in the trace{there})")
+    streams = {step.call.stream for step in run.steps if isinstance(step, TracedCopy)}
+    if len(streams) > 1:
+        texts.append(f"overlap of copies on {len(streams)} streams")
+    texts.append("host arrays that no copy names")
+    return [*texts, *([f"the program as it is ({why})"] if why else ())]
+
+
+def is_assumed_row(traced: TracedAdvice, strategy: str) -> bool:
+    """Whether what a row says depends on what kernels are assumed to use."""
+    return any(bounds.strategy == strategy and not bounds.exact for bounds in traced.bounds)
+
+
+def unchecked_text(advice: Advice) -> str:
+    """Why no copies are compared with their prices."""
+    traced = advice.traced
+    assert traced is not None
+    if traced.title != advice.title:
+        return f"none: it was traced on {traced.title or 'an unknown GPU'}, and is priced for {advice.title}"
+    return "none: the trace has no times of its copies"

@@ -1,0 +1,102 @@
+"""What `firsttouch advise --profile` prints: at most 25 lines, the answer first. Each number has its word: exact
+(recorded) or assumed, as the line or the row says.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from firsttouch.advice.traced_wording import check_text, edit_texts, is_assumed_row, parts_text, unchecked_text
+from firsttouch.cli.output import text_width
+from firsttouch.text import count, join_names, quantity
+
+if TYPE_CHECKING:
+    from firsttouch.advice.answer import Advice, StrategyRow
+
+MOST_LINES = 25
+_HEAD, _WORD = 10, 9
+"""The widths of the first two columns of what is not a row of a strategy."""
+_LONGEST = 400
+_LEAST_PARTS = 12
+"""The least columns that are left for what a row consists of."""
+
+
+def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
+    """The answer, a row for each strategy, and what to change, check and know."""
+    width = text_width(stream or sys.stdout)
+    first = _wrapped(list(map(_plain, advice.sentences)), width, 2)
+    last = _wrapped([*_changes(advice), *_known(advice)], width, _HEAD + _WORD)
+    rows = [*_table(advice, width)]
+    room = max(3, MOST_LINES - len(first) - len(last))
+    if len(rows) > room:
+        more = count(len(rows) - room + 1, "more strategy", "more strategies")
+        rows = [*rows[: room - 1], f"{more}, which add more (--json)"]
+    return [*first, *rows, *last][:MOST_LINES]
+
+
+def _plain(text: str) -> str:
+    """A text of one line, and not of more than a few."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _wrapped(rows: Sequence[str], width: int, indent: int) -> list[str]:
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
+    )
+    return [line for row in rows for line in (wrapper.wrap(row) if len(row) > width else [row])]
+
+
+def _table(advice: Advice, width: int) -> Iterator[str]:
+    traced = advice.traced
+    assert traced is not None
+    rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
+    names = max(len(row.strategy) for row in rows)
+    yield _cut(f"{'':<{names}}  {'time':>8}  {'from':>8}  {'to':>8}  use      of which", width)
+    for row in rows:
+        word = "assumed" if is_assumed_row(traced, row.strategy) else "exact"
+        yield _cut(f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  {parts_text(row)}", width)
+
+
+def _times(row: StrategyRow) -> str:
+    return "  ".join(f"{quantity(value, 'ms'):>8}" for value in (row.ms, row.low, row.high))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _row(head: str, word: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield f"{head:<{_HEAD}}{word:<{_WORD}}{_plain('; '.join(texts))}"
+
+
+def _changes(advice: Advice) -> Iterator[str]:
+    traced = advice.traced
+    assert traced is not None
+    yield from _row("check", "exact", [check_text(checked) for checked in traced.check] or [unchecked_text(advice)])
+    yield from _row("edit", "exact", edit_texts(traced.edits))
+
+
+def _known(advice: Advice) -> Iterator[str]:
+    traced = advice.traced
+    assert traced is not None
+    yield from _row("assumed", "assumed", traced.assumed)
+    yield from _row("unseen", "unseen", traced.unseen)
+    yield from _row("not priced", "", traced.not_priced)
+    yield from _row("no time", "", _absent(advice))
+
+
+def _absent(advice: Advice) -> list[str]:
+    """The strategies without a time: those of which the least is known, by reason, and the rest."""
+    least: dict[str, list[str]] = {}
+    for absent in advice.unavailable:
+        if absent.least_ms is not None:
+            at_least = f"{absent.strategy} (at least {quantity(absent.least_ms, 'ms')})"
+            least.setdefault(absent.reason, []).append(at_least)
+    rest = [absent.strategy for absent in advice.unavailable if absent.least_ms is None]
+    texts = [f"{join_names(names)}: {reason}" for reason, names in least.items()]
+    return [*texts, *([f"{join_names(rest)} (--json says why)"] if rest else ())]

@@ -1,0 +1,87 @@
+"""firsttouch advise --profile: what it prints of a journal, and how it refuses a wrong call."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.calls import call
+from tests.port.journals import profile
+from tests.port.traces import PROGRAM, Calls
+from tests.schemas import assert_valid
+
+import firsttouch
+from firsttouch.advice import advisor
+from firsttouch.profile.schema import Caller
+from firsttouch.records.reading import load_results
+
+H200 = Path(__file__).parents[2] / "results" / "h200-standard"
+_loaded = cache(load_results)
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advisor, "load_results", _loaded)
+
+
+def doubled(pid: int = 1, nbytes: int = 1024 * MIB) -> Calls:
+    calls = Calls(pid)
+    host, device = calls.host(nbytes), calls.block(nbytes, line=10)
+    calls.copy(device, host, nbytes, seconds=8e-3, line=12)
+    for _ in range(100):
+        calls.launch(device, seconds=1e-3, line=13)
+    calls.copy(host, device, nbytes, seconds=6e-3, line=14)
+    return calls
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> Path:
+    names = {
+        (PROGRAM, line): Caller(file=PROGRAM, offset=line, function="main", source="d.cu", number=line)
+        for line in range(20)
+    }
+    return profile(tmp_path / "port-1", doubled().traced, doubled(7, MIB).traced, callers=names)
+
+
+def test_a_journal_is_advised_on_with_its_lines(traced: Path) -> None:
+    done = call("advise", H200, "--profile", traced)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = " ".join(done.stdout.split())
+    assert text.startswith("Take explicit+pinned: memory adds an estimated ")
+    assert "allocate 1 host array as pinned memory, those of the copies (d.cu:12, 14)" in text
+
+
+def test_json_and_python_have_the_same_and_follow_the_schema(traced: Path) -> None:
+    done = call("advise", H200, "--profile", traced, "--process", 7, "--json")
+    found = json.loads(done.stdout)
+    assert (found["traced"]["process"], found["size"]) == (7, MIB)
+    assert {b["strategy"] for b in found["traced"]["bounds"]} == {row["strategy"] for row in found["strategies"]}
+    assert found == json.loads(msgspec.json.encode(firsttouch.advise(H200, profile=traced, process=7)))
+    assert_valid("advise", found)
+
+
+def test_a_platform_needs_no_run(traced: Path) -> None:
+    done = call("advise", "--profile", traced, "--device", "model:gh200")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Predicted for gh200: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--process", "7"), "name it with --profile DIR"),
+        (("--profile", "{port}", "--app", "gemm", "--size", "1GiB"), "leave out --app, --size, or --profile"),
+        (("--profile", "{port}", "--process", "9"), "those that did: 1, 7"),
+        (("--profile", "{results}"), "holds no profile"),
+        (("--profile", "{port}", "--device", "model:gh200"), "leave out the directory"),
+    ],
+)
+def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, traced: Path) -> None:
+    done = call("advise", H200, *(word.format(port=traced, results=H200) for word in words))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
