@@ -1,5 +1,6 @@
 // The driver's calls. The environment's STANDIN is the path of the stand-in for CUPTI, through which they are played;
-// without it nothing is called back. CUDA_INJECTION64_PATH is loaded first, as the driver does. Other variables:
+// without it nothing is called back; if FIRSTTOUCH_EXACT is set, STANDIN_SANITIZER is that of the one for the Sanitizer
+// API. CUDA_INJECTION64_PATH is loaded first, as the driver does. Other variables:
 //   STANDIN_CUDA_MEMORY     bytes of the device's memory; 64 GiB by default
 //   STANDIN_CUDA_FUNCTIONS  1: launches carry functions instead of kernels, so that cuFuncGetParamInfo takes them
 #include "cuda_driver.hpp"
@@ -34,6 +35,7 @@ struct Functions {
     void (*copied)(int, int, int, std::uint64_t, std::uint32_t) = nullptr;
     void (*fill)(std::uint64_t) = nullptr;
     void (*ran)(const char*, const std::uint32_t*, const std::uint32_t*, std::uint32_t) = nullptr;
+    void (*uses)(const void*, std::uint64_t, unsigned) = nullptr;  // of the Sanitizer API alone
 };
 
 struct Block {
@@ -77,7 +79,9 @@ void* needed(void* library, const char* name) {
 
 // As the driver does it within cuInit.
 void connect() {
-    if (const char* const path = std::getenv("STANDIN"); path != nullptr && *path != '\0') {
+    const bool is_exact = std::getenv("FIRSTTOUCH_EXACT") != nullptr;
+    if (const char* const path = std::getenv(is_exact ? "STANDIN_SANITIZER" : "STANDIN");
+        path != nullptr && *path != '\0') {
         void* const library = dlopen(path, RTLD_NOW);
         Functions& cupti = state().cupti;
         const auto find = [library](auto& function, const char* name) {
@@ -86,6 +90,7 @@ void connect() {
         find(cupti.init, "standin_init"), find(cupti.call, "standin_call"), find(cupti.launches, "standin_launches");
         find(cupti.memory, "standin_memory"), find(cupti.copied, "standin_copied"), find(cupti.fill, "standin_fill");
         find(cupti.ran, "standin_ran");
+        if (is_exact) find(cupti.uses, "standin_uses");
     }
     if (const char* const path = std::getenv("CUDA_INJECTION64_PATH"); path != nullptr && *path != '\0')
         if (void* const library = dlopen(path, RTLD_NOW); library != nullptr)
@@ -435,4 +440,10 @@ DRIVER cuFuncGetName(const char** name, const Kernel* function) {
 }
 DRIVER cuKernelGetName(const char** name, const Kernel* kernel) {
     return launches_carry_functions() ? invalid_handle : (*name = kernel->name.c_str(), success);
+}
+
+// A kernel of a test says that it uses memory: 1 reads, 2 writes.
+extern "C" __attribute__((visibility("default"))) void standin_uses(const void* address, std::size_t bytes,
+                                                                    unsigned how) {
+    if (state().cupti.uses != nullptr) state().cupti.uses(address, bytes, how);
 }

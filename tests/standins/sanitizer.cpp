@@ -1,5 +1,6 @@
-// A stand-in for NVIDIA's Sanitizer API in tests, with a driver that a program plays by standin_play. The patch that is
-// put into kernels is granules.cu itself, compiled for the host; what a kernel accesses is said in the script:
+// A stand-in for NVIDIA's Sanitizer API in tests. The stand-in for the CUDA driver plays it by the functions at the
+// end, as it plays the one for CUPTI, or a program by standin_play. The patch that is put into kernels is granules.cu
+// itself, compiled for the host; what a kernel accesses, it says by standin_uses, or the script does:
 //   module                          a context, if there is none yet, and a module are loaded
 //   alloc ADDRESS BYTES [FLAGS]     device memory; host: pinned memory; free ADDRESS: of either
 //   copy DIRECTION TARGET BYTES [asynchronous]; fill ADDRESS BYTES
@@ -19,6 +20,7 @@ static bool __isGlobal(const void*) { return true; }
 static void atomicAdd(unsigned long long* target, unsigned long long value) { *target += value; }
 static void atomicOr(unsigned int* target, unsigned int mask) { *target |= mask; }
 #include "profile/granules.cu"
+#include "events/driver_calls.hpp"
 #include "profile/inject/sanitizer_api.hpp"
 
 using namespace firsttouch::sanitizer;
@@ -60,37 +62,62 @@ void load_module() {
     call_back(resources, module_loaded, ModuleData{of, reinterpret_cast<Module>(&module_of_context)});
 }
 
-void play_launch(const char* name, unsigned int grid, unsigned int block, bool of_graph) {
+void begin_launch(const char* name, const unsigned int* grid, const unsigned int* block, bool of_graph = false) {
     LaunchData launch{.context = reinterpret_cast<Context>(&context),
                       .stream = nullptr,
                       .handle = reinterpret_cast<StreamHandle>(&stream),
                       .module = reinterpret_cast<Module>(&module_of_context),
                       .function = reinterpret_cast<Function>(&function),
                       .name = name,
-                      .grid = {grid, 1, 1},
-                      .block = {block, 1, 1},
+                      .grid = {grid[0], grid[1], grid[2]},
+                      .block = {block[0], block[1], block[2]},
                       .cluster = {1, 1, 1},
                       .number = 1,
                       .launch = reinterpret_cast<Launch>(&handle)};
     state.table = nullptr;
-    if (of_graph) {
-        NodeData node{};
-        node.type = kernel_node, node.launch = launch;
-        call_back(graphs, node_begins, node);
-    } else {
-        call_back(launches, launch_begins, launch);
-    }
-    for (int i = 0; i < state.count && state.is_patched; ++i) {
-        const Access& each = state.accesses[i];
-        for (u64 at = 0; at < each.bytes; at += 16)
-            granules_access(const_cast<void*>(state.table), 0, each.address + at,
-                            each.bytes - at < 16 ? unsigned(each.bytes - at) : 16, each.how, nullptr);
-    }
+    if (!of_graph) return call_back(launches, launch_begins, launch);
+    NodeData node{};
+    node.type = kernel_node, node.launch = launch;
+    call_back(graphs, node_begins, node);
+}
+
+void use_bytes(const Access& access) {
+    for (u64 at = 0; at < access.bytes && state.is_patched; at += 16)
+        granules_access(const_cast<void*>(state.table), 0, access.address + at,
+                        access.bytes - at < 16 ? unsigned(access.bytes - at) : 16, access.how, nullptr);
+}
+
+void play_launch(const char* name, unsigned int grid, unsigned int block, bool of_graph) {
+    const unsigned int grids[] = {grid, 1, 1}, blocks[] = {block, 1, 1};
+    begin_launch(name, grids, blocks, of_graph);
+    for (int i = 0; i < state.count; ++i) use_bytes(state.accesses[i]);
     state.count = 0;
 }
 
+void play_copy(int direction, u64 target, u64 bytes, bool is_asynchronous) {
+    CopyData copy{};
+    copy.source_context = copy.target_context = reinterpret_cast<Context>(&context);
+    copy.source_handle = copy.target_handle = reinterpret_cast<StreamHandle>(&stream);
+    copy.direction = direction, copy.target = target, copy.bytes = bytes, copy.asynchronous = is_asynchronous;
+    call_back(copies, copy_begins, copy);
+}
+
+void play_fill(u64 address, u64 bytes) {
+    FillData fill{};
+    fill.address = address, fill.width = bytes, fill.element_bytes = 1;
+    call_back(fills, fill_begins, fill);
+}
+
+void play_wait() {
+    call_back(
+        synchronisations, stream_synchronised,
+        SynchronisationData{reinterpret_cast<Context>(&context), nullptr, reinterpret_cast<StreamHandle>(&stream)});
+}
+
 MemoryData memory(u64 address, u64 bytes, unsigned int flags) {
-    return {.address = address, .bytes = bytes, .context = reinterpret_cast<Context>(&context), .flags = flags};
+    MemoryData data{};
+    data.address = address, data.bytes = bytes, data.context = reinterpret_cast<Context>(&context), data.flags = flags;
+    return data;
 }
 
 void play_line(const char* line) {
@@ -110,21 +137,12 @@ void play_line(const char* line) {
     if (is("alloc")) call_back(resources, memory_allocated, memory(first, second, unsigned(third)));
     if (is("host")) call_back(resources, host_memory_allocated, memory(first, second, host_pinned));
     if (is("free")) call_back(resources, memory_freed, memory(first, 0, 0));
-    if (is("copy")) {
-        CopyData copy{};
-        copy.source_context = copy.target_context = reinterpret_cast<Context>(&context);
-        copy.source_handle = copy.target_handle = reinterpret_cast<StreamHandle>(&stream);
-        copy.direction = int(first), copy.target = second, copy.bytes = third, copy.asynchronous = unsigned(fourth);
-        call_back(copies, copy_begins, copy);
-    }
-    if (is("fill")) call_back(fills, fill_begins, FillData{.address = first, .width = second, .element_bytes = 1});
+    if (is("copy")) play_copy(int(first), second, third, fourth != 0);
+    if (is("fill")) play_fill(first, second);
     if (is("r") || is("w") || is("a"))
         if (state.count < most_accesses)
             state.accesses[state.count++] = {first, second, is("r") ? 1u : is("w") ? 2u : 3u};
-    if (is("sync"))
-        call_back(
-            synchronisations, stream_synchronised,
-            SynchronisationData{reinterpret_cast<Context>(&context), nullptr, reinterpret_cast<StreamHandle>(&stream)});
+    if (is("sync")) play_wait();
     if (is("end")) call_back(resources, context_ends, ContextData{reinterpret_cast<Context>(&context)});
 }
 
@@ -184,4 +202,35 @@ API Result sanitizerMemcpyHostToDeviceAsync(void* target, void* source, Bytes by
 API Result sanitizerMemcpyDeviceToHost(void* target, void* source, Bytes bytes, StreamHandle) {
     std::memcpy(target, source, bytes);
     return failure("sanitizerMemcpyDeviceToHost");
+}
+
+// What the stand-in for the driver calls, in the place of the functions of the one for CUPTI. Kinds of memory and
+// directions are CUPTI's.
+static thread_local const char* launched = "";
+API void standin_init() { load_module(); }
+API void standin_launches(const char* kernel) { launched = kernel; }
+API int standin_call(std::uint32_t id, const char*, const void* parameters, int (*body)(void*), void* user) {
+    if (id == 307) {  // cuLaunchKernel
+        const auto& launch = *static_cast<const firsttouch::cupti::Launch*>(parameters);
+        begin_launch(launched, launch.grid, launch.block);
+    }
+    const int result = body(user);
+    if (id == 17 || id == 126) play_wait();  // cuCtxSynchronize, cuStreamSynchronize
+    return result;
+}
+API void standin_memory(int operation, int kind, std::uint64_t address, std::uint64_t bytes, const char*) {
+    const bool is_pinned = kind == 2, is_managed = kind == 5 || kind == 7, is_static = kind == 6 || kind == 7;
+    const unsigned int flags =
+        (is_pinned ? host_pinned : 0u) | (is_managed ? managed : 0u) | (is_static ? of_module : 0u);
+    const std::uint32_t begins = is_pinned ? host_memory_allocated : memory_allocated;
+    const std::uint32_t ends = is_pinned ? host_memory_freed : memory_freed;
+    call_back(resources, operation == 1 ? begins : ends, memory(address, bytes, flags));
+}
+API void standin_copied(int direction, int, int, std::uint64_t bytes, std::uint32_t) {
+    play_copy(direction == 1 ? host_to_device : direction == 2 ? device_to_host : device_to_device, 0, bytes, false);
+}
+API void standin_fill(std::uint64_t bytes) { play_fill(0, bytes); }
+API void standin_ran(const char*, const std::uint32_t*, const std::uint32_t*, std::uint32_t) {}
+API void standin_uses(const void* address, std::uint64_t bytes, unsigned int how) {
+    use_bytes({reinterpret_cast<u64>(address), bytes, how});
 }

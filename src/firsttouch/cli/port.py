@@ -72,6 +72,10 @@ def command(
         int | None,
         typer.Option("--faults", parser=every, metavar="[=N]", help="Sample every N-th page fault; default: 8th."),
     ] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Run the program again, slowly, to record which bytes its kernels use."),
+    ] = False,
     as_json: AsJsonOption = False,
 ) -> None:
     """Say what a program's buffers and copies become in unified memory, and what to solve first.
@@ -91,29 +95,12 @@ def command(
         raise UsageError(f"{wrong}; name a command, as in firsttouch port -- ./app, or the directory of a profile")
     if directory is not None:
         if given := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
-                                              ("--faults", faults)) if value]:  # fmt: skip
+                                              ("--faults", faults), ("--exact", exact)) if value]:  # fmt: skip
             raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(given)}")
         _show(directory, chosen, as_json, [], print_stdout)
         return
-    raise typer.Exit(_profile(words, out, follow, tick, faults, chosen, as_json))
-
-
-def _profile(
-    words: list[str],
-    out: Path | None,
-    follow: bool,
-    tick: float | None,
-    faults: int | None,
-    chosen: int | None,
-    as_json: bool,
-) -> int:
-    """Profiles a program, and shows the findings. Returns its exit status."""
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
-
-    def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
-        summary, files = write_views(directory, failure)
-        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank)
 
     call = ProfileCall(
         command=words,
@@ -122,8 +109,19 @@ def _profile(
         out=out,
         faults=faults or EVERY,
         trace=True,
+        exact=exact,
         to_stderr=as_json,
     )
+    raise typer.Exit(_profile(call, chosen, as_json))
+
+
+def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
+    """Profiles a program, and shows the findings. Returns its exit status."""
+
+    def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+        summary, files = write_views(directory, failure)
+        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank)
+
     return carry_out(call, show, as_json, "port")
 
 

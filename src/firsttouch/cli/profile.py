@@ -117,6 +117,10 @@ def command(
         bool,
         typer.Option("--trace", help="Record what CUDA allocates, copies, runs and moves, by a library that it loads."),
     ] = False,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="As --trace, and run the program again, slowly: which bytes its kernels use."),
+    ] = False,
     no_inject: Annotated[
         bool,
         typer.Option("--no-inject", help="Leave the target's environment alone: no ranges of NVTX, no phases."),
@@ -143,7 +147,8 @@ def command(
             raise UsageError("--sources starts nothing; leave the command and --pid out")
         _show_sources(as_json)
         return
-    _check(words or [], attach, lasting, trace=trace, no_inject=no_inject)
+    loads = next((name for name, is_given in (("--exact", exact), ("--trace", trace)) if is_given), "")
+    _check(words or [], attach, lasting, loads, no_inject=no_inject)
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
 
@@ -155,26 +160,27 @@ def command(
         interval=INTERVAL if tick is None else tick,
         out=out,
         faults=faults or 0,
-        trace=trace,
+        trace=trace or exact,
+        exact=exact,
         inject=not no_inject,
         to_stderr=as_json,
     )
     raise typer.Exit(carry_out(call, _show, as_json, "profile"))
 
 
-def _check(words: Sequence[str], attach: int | None, lasting: float | None, *, trace: bool, no_inject: bool) -> None:
-    """Raises UsageError for options that do not go together."""
+def _check(words: Sequence[str], attach: int | None, lasting: float | None, loads: str, *, no_inject: bool) -> None:
+    """Raises UsageError for options that do not go together. loads: the option that loads a library; '': none does."""
     if not words and attach is None:
         raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
     if words and attach is not None:
         raise UsageError("a command and --pid were given; profile one of them")
     if lasting is not None and attach is None:
         raise UsageError("--duration needs --pid; a command is profiled until it ends")
-    if trace and attach is not None:
-        why = "the driver loads the library of --trace at the program's start only"
-        raise UsageError(f"--trace and --pid were given; {why}")
-    if trace and no_inject:
-        raise UsageError("--trace and --no-inject were given; --trace loads a library into the target")
+    if loads and attach is not None:
+        why = f"the driver loads the library of {loads} at the program's start only"
+        raise UsageError(f"{loads} and --pid were given; {why}")
+    if loads and no_inject:
+        raise UsageError(f"{loads} and --no-inject were given; {loads} loads a library into the target")
 
 
 Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
@@ -186,9 +192,10 @@ def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int
     with signals_for_this_thread():
         from firsttouch.profile.launch import NotStarted
         from firsttouch.profile.profiler import profile
+        from firsttouch.profile.second_run import profile_twice
 
     try:
-        outcome = profile(call)
+        outcome = profile_twice(call, lambda text: print_stderr(f"firsttouch: {text}")) if call.exact else profile(call)
     except NotStarted as error:
         print_failure(str(error), error.status, as_json, command)
         return error.status

@@ -88,6 +88,16 @@ LIBRARIES: Mapping[str, LibrarySpec] = {
         ["nvidia-cuda-cupti", "nvidia-cuda-cupti-cu12", "nvidia-cuda-cupti-cu11"],
         "pip install nvidia-cuda-cupti, or set CUDA_HOME",
     ),
+    "sanitizer": LibrarySpec(
+        ["libsanitizer-public.so"],
+        [
+            *("{CUDA_HOME}/compute-sanitizer", "{CUDA_PATH}/compute-sanitizer", "/usr/local/cuda/compute-sanitizer"),
+            *("/usr/local/cuda-*/compute-sanitizer", f"{_HPC_SDK}/cuda/compute-sanitizer"),
+        ],
+        ["nvidia/cu[0-9]*/compute-sanitizer", "nvidia/cu[0-9]*/lib", "nvidia/cuda_sanitizer_api/lib"],
+        ["nvidia-cuda-sanitizer-api", "nvidia-cuda-sanitizer-api-cu12"],
+        "pip install nvidia-cuda-sanitizer-api, or set CUDA_HOME",
+    ),
     "cublas": _cuda_math("cublas", 13, 12),
     "cusparse": _cuda_math("cusparse", 12),
     "cufft": _cuda_math("cufft", 12, 11),

@@ -17,6 +17,8 @@ FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTO
 HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
 """The variable that asks for the watch of host buffers, and how many percent of the run it may take."""
 
+PATCH_VARIABLE, SANITIZER_VARIABLE = "FIRSTTOUCH_EXACT", "FIRSTTOUCH_PROFILE_SANITIZER"
+
 
 def injected_library() -> Path:
     """Where the library is that drivers load into the target."""
@@ -24,12 +26,19 @@ def injected_library() -> Path:
 
 
 def inject_environment(
-    directory: Path, *, nvtx: bool, trace: bool, host: bool = False, current: Mapping[str, str]
+    directory: Path,
+    *,
+    nvtx: bool,
+    trace: bool,
+    host: bool = False,
+    patch: Path | None = None,
+    current: Mapping[str, str],
 ) -> tuple[dict[str, str], list[LayerState]]:
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
     A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
-    the trace, what the CPU does with buffers that are copied is recorded.
+    the trace, what the CPU does with buffers that are copied is recorded. patch: in the place of the trace, what this
+    file tells when it is put into kernels.
     """
     library = injected_library()
     states = []
@@ -53,6 +62,14 @@ def inject_environment(
                 states.append(_host_state())
                 if states[-1].active:
                     added[HOST_VARIABLE] = str(HOST_PERCENT)
+    if patch is not None:
+        states.append(_state("trace", library, CUDA_VARIABLE, current, "what kernels use"))
+        if states[-1].active:
+            added |= {
+                CUDA_VARIABLE: str(library),
+                PATCH_VARIABLE: str(patch),
+                SANITIZER_VARIABLE: ":".join(candidates("sanitizer")),
+            }
     if added:
         added[FOLDER_VARIABLE] = os.path.abspath(directory)
     return added, states

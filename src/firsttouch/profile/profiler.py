@@ -68,8 +68,9 @@ class ProfileCall:
 
     follow: until every process that was started has ended, not only the first one.
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
-    driver does. host: with the trace, also what the CPU does with host buffers that are copied. inject: whether ranges
-    of NVTX are recorded, by a library too. to_stderr: where the target's stdout goes.
+    driver does. host: with the trace, also what the CPU does with host buffers that are copied. exact: with the trace,
+    a second run tells what kernels use (second_run.py), in which this file, `patch`, is put into them. inject: whether
+    ranges of NVTX are recorded, by a library too. to_stderr: where the target's stdout goes.
     """
 
     command: Sequence[str] = ()
@@ -81,6 +82,8 @@ class ProfileCall:
     faults: int = 0
     trace: bool = False
     host: bool = False
+    exact: bool = False
+    patch: Path | None = None
     inject: bool = True
     to_stderr: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -265,7 +268,12 @@ class _Profiler:
         if not call.inject:
             return dict(call.environment), []
         added, layers = inject_environment(
-            self.directory, nvtx=True, trace=call.trace, host=call.host, current=call.environment
+            self.directory,
+            nvtx=call.patch is None,
+            trace=call.trace,
+            host=call.host,
+            patch=call.patch,
+            current=call.environment,
         )
         return {**call.environment, VARIABLE: str(self.directory.absolute()), **added}, layers
 

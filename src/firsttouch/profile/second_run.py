@@ -1,0 +1,100 @@
+"""`--exact`: the program runs a second time, slowly, under NVIDIA's Sanitizer API (exact.py).
+
+Neither the library nor the compiler of its patch comes with this package: both are the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from glob import glob
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from firsttouch.errors import UsageError
+from firsttouch.machine.libraries import find_library
+from firsttouch.profile.exact import FOLDER
+from firsttouch.profile.inject import CUDA_VARIABLE
+from firsttouch.profile.profiler import ProfileCall, ProfileOutcome, profile, rank_of
+
+PATCH = Path(__file__).with_name("granules.cu")
+_COMPILE_SECONDS = 120
+_HOMES = ("/usr/local/cuda", "/usr/local/cuda-*")
+_WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc")
+
+
+def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutcome:
+    """Profiles a command, and then runs it again to see which bytes its kernels use. say: gets a sentence before the
+    second run, and where it was left out or ended otherwise.
+
+    Raises:
+        UsageError: the call was wrong, or a second run cannot tell; nothing was started.
+        launch.NotStarted: the program can't be executed.
+    """
+    _check(call)
+    with TemporaryDirectory(prefix="firsttouch-") as folder:
+        patch = build_patch(Path(folder), call.environment)
+        outcome = profile(call)
+        if outcome.status is None or outcome.status > 128:
+            say("there is no second run, because the first was ended by a signal")
+            return outcome
+        say("the program runs again, slowly, to see which bytes its kernels use")
+        again = replace(
+            call, out=outcome.directory / FOLDER, faults=0, trace=False, host=False, exact=False, patch=patch
+        )
+        second = profile(again)
+    if second.status != outcome.status:
+        say(f"the second run ended with status {second.status}, the first with {outcome.status}")
+    return replace(outcome, failure=outcome.failure or second.failure)
+
+
+def _check(call: ProfileCall) -> None:
+    if rank_of(call.environment):
+        raise UsageError("--exact runs a program twice, which ranks of MPI cannot do; trace one process without mpirun")
+    if CUDA_VARIABLE in call.environment:
+        raise UsageError(f"--exact needs {CUDA_VARIABLE}, which is set already, so another tool is loaded; unset it")
+    if reason := find_library("sanitizer").reason:
+        raise UsageError(f"--exact needs NVIDIA's Sanitizer API: libsanitizer-public.so was {reason}")
+
+
+def build_patch(folder: Path, environment: Mapping[str, str]) -> Path:
+    """Compiles the patch for the GPUs of this machine. Returns its file.
+
+    Raises:
+        UsageError: there is no compiler, or it failed.
+    """
+    compiler = next(_compilers(environment), None)
+    if compiler is None:
+        raise UsageError(
+            "--exact needs nvcc, to build what it puts into kernels: it is neither on the PATH nor in CUDA_HOME nor in "
+            "/usr/local/cuda; pip install nvidia-cuda-nvcc"
+        )
+    target = folder / "granules.fatbin"
+    command = [compiler, "-arch=native", "--compile-as-tools-patch", "--fatbin", str(PATCH), "-o", str(target)]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", cwd=folder,
+            timeout=_COMPILE_SECONDS,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"--exact: {compiler} could not build its patch: {error}") from None
+    if done.returncode or not target.is_file():
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        why = next((line for line in said if "error" in line or "fatal" in line), said[-1] if said else "no message")
+        raise UsageError(f"--exact: {compiler} could not build its patch: {why:.200}")
+    return target
+
+
+def _compilers(environment: Mapping[str, str]) -> Iterator[str]:
+    if on_path := shutil.which("nvcc", path=environment.get("PATH")):
+        yield on_path
+    homes = [environment[name] for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
+    sites = [os.path.join(site, wheel) for wheel in _WHEELS for site in filter(None, sys.path)]
+    for pattern in (*homes, *_HOMES, *sites):
+        for home in sorted(glob(pattern), reverse=True):
+            if os.access(compiler := os.path.join(home, "bin", "nvcc"), os.X_OK):
+                yield compiler
