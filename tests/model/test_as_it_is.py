@@ -76,6 +76,13 @@ def test_new_pages_are_touched_once_by_whom_they_are_new_to() -> None:
     assert sum(n for name, n in what.items() if name.startswith(COPY_BACK)) >= GIB // 2
 
 
+def test_the_cpu_touches_new_pages_by_as_many_threads_as_it_was_seen_to() -> None:
+    one, all_threads = round_trip(), round_trip()
+    write = Launch("cpu", (Access(0, 0, GIB, False, True),), "kernel")
+    all_threads = Program("p", all_threads.blocks, (write, *all_threads.initialise[1:]), all_threads.compute)
+    assert total(all_threads, FIRST_BY_CPU) < total(one, FIRST_BY_CPU) / 2
+
+
 def test_copies_on_the_device_and_fills_cost_nothing_that_a_strategy_saves() -> None:
     moves: Sequence[Move] = (Move("d2d", 0, 0, GIB, GIB), Move("fill", 0, 0, GIB, GIB))
     assert total(Program("p", (Block("b", GIB, "scratch", "gpu"),), (), tuple(moves))) == 0

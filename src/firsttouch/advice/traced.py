@@ -14,7 +14,7 @@ from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, Strategy
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
 from firsttouch.advice.passes import timed_launches, why_only_least
-from firsttouch.advice.traced_wording import assumed_of, not_priced, sentences_of_traced, unseen_of
+from firsttouch.advice.traced_wording import not_priced, sentences_of_traced, unseen_of
 from firsttouch.advice.wording import chosen
 from firsttouch.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
@@ -50,7 +50,7 @@ class TracedProgram:
 def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     """Raises UsageError if the program copies nothing, or no strategy is estimated for it."""
     run, program, found = traced.run, traced.program, traced.found
-    name = PurePath(found.command[0]).name if found.command else "the program"
+    name = name_of_command(found)
     if not found.copies:
         raise UsageError(f"{name} copies nothing between host and device, so that no strategy would change a copy")
     withheld = partial(why_only_least, program, traced.title, prices)
@@ -72,7 +72,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         turns=turns_by_use(program, times, [row.strategy for row in rows]),
         check=checks(program, prices) if traced.title == prices.device.title else [],
         edits=[] if rows[0] is mine else edits(run, found, traced.places, STRATEGIES[best.strategy]),
-        assumed=assumed_of(program),
+        assumed=[*program.assumptions],
         unseen=[*found.unseen, *unseen_of(run)],
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),
         kernels=kernels_there(program, traced.title, prices),
@@ -80,6 +80,11 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
     advice.traced = replace(answer, not_priced=not_priced(run, answer, why))
     advice.sentences = sentences_of_traced(advice, best)
     return advice
+
+
+def name_of_command(found: PortFindings) -> str:
+    """The name of a program, without its folder."""
+    return (PurePath(found.command[0]).name if found.command else "") or "the program"
 
 
 def _as_it_is(run: TracedRun, program: Program, prices: Prices) -> tuple[list[Term] | None, str]:

@@ -12,7 +12,6 @@ from firsttouch.profile.calls import HostUse
 from firsttouch.records.predicted import of_prediction
 from firsttouch.text import caption, count, first_few, percent, quantity
 from firsttouch.units import format_size
-from firsttouch.workload.program import Item, Launch, Program, Repeat
 from firsttouch.workload.trace import TracedCopy, TracedRun
 from firsttouch.workspace.strategies import STRATEGIES
 
@@ -91,35 +90,6 @@ def edit_texts(edits: Sequence[Edit]) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------ what is not known
-
-
-def assumed_of(program: Program) -> list[str]:
-    """What is assumed of the program, in sentences without a full stop."""
-    launches = _assumed_launches((*program.initialise, *program.compute))
-    kernels, blocks = {name for name, _, _ in launches}, {number for _, _, used in launches for number in used}
-    texts = []
-    if launches:
-        times = sum(times for _, times, _ in launches)
-        texts.append(
-            f"{count(len(kernels), 'kernel')} {'uses' if len(kernels) == 1 else 'use'} what is valid of "
-            f"{count(len(blocks), 'block')}, in {count(times, 'launch', 'launches')}"
-        )
-    return [*texts, *program.assumptions]
-
-
-def _assumed_launches(items: Sequence[Item], times: int = 1) -> list[tuple[str, int, set[int]]]:
-    """The kernel of each launch of which a use is assumed, how often it is launched, and the blocks."""
-    found = []
-    for item in items:
-        if isinstance(item, Repeat):
-            found += _assumed_launches(item.body, times * item.count)
-        elif isinstance(item, Launch) and item.agent == "gpu" and (used := _assumed_blocks(item)):
-            found.append((item.kernel, times, used))
-    return found
-
-
-def _assumed_blocks(launch: Launch) -> set[int]:
-    return {access.block for access in launch.accesses if access.certainty == "assumed"}
 
 
 def unseen_of(run: TracedRun) -> list[str]:

@@ -14,7 +14,7 @@ from firsttouch.allocators.properties import common_allocator
 from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
 from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, SMALLEST_PAGE
 from firsttouch.model.terms import Term, Terms
-from firsttouch.workload.program import Item, Move, Program, Repeat
+from firsttouch.workload.program import Item, Launch, Move, Program, Repeat
 
 NAME: Final = "as it is"
 PLAIN, LOCKED, DEVICE = (common_allocator(role) for role in ("host", "page-locked", "device"))
@@ -28,8 +28,8 @@ def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
         allocator = LOCKED if obtained.pinned else DEVICE
         _call(terms, prices, "allocate", allocator, obtained.nbytes, obtained.times)
     for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
-        for move, times in moves(items):
-            _move(terms, prices, phase, move, times)
+        for move, times, parallel in moves(items):
+            _move(terms, prices, phase, move, times, parallel=parallel)
             touched += 0 if move.pinned else move.new * times
     if touched:
         terms.add("free", f"free {PLAIN} host arrays", prices.host_free(PLAIN), touched)
@@ -39,13 +39,19 @@ def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
     return terms.terms()
 
 
-def moves(items: Sequence[Item], times: int = 1) -> Iterator[tuple[Move, int]]:
-    """The copies and fills of items, and how often each happens."""
+def moves(items: Sequence[Item], times: int = 1, parallel: set[int] | None = None) -> Iterator[tuple[Move, int, bool]]:
+    """The copies and fills of items, how often each happens, and whether all threads of the CPU wrote its bytes.
+
+    parallel: the blocks that they wrote last.
+    """
+    by_all = set() if parallel is None else parallel
     for item in items:
         if isinstance(item, Repeat):
-            yield from moves(item.body, times * item.count)
+            yield from moves(item.body, times * item.count, by_all)
+        elif isinstance(item, Launch) and item.agent == "cpu":
+            (by_all.update if item.by == "kernel" else by_all.difference_update)({a.block for a in item.accesses})
         elif isinstance(item, Move):
-            yield item, times
+            yield item, times, item.block in by_all
 
 
 def _call(
@@ -61,14 +67,14 @@ def _call(
     terms.add(call, f"{call} {allocator} memory", price, nbytes * times, price.of(nbytes).times(times), times)
 
 
-def _move(terms: Terms, prices: Prices, phase: str, move: Move, times: int) -> None:
+def _move(terms: Terms, prices: Prices, phase: str, move: Move, times: int, *, parallel: bool = False) -> None:
     """A copy between host and device. What stays on the device takes no time that a strategy would save."""
     if move.way not in ("h2d", "d2h"):
         return
     host = LOCKED if move.pinned else PLAIN
     new = 0 if move.pinned else min(move.new, move.nbytes) if move.way == "d2h" else move.new
     if move.way == "h2d":
-        touch, nbytes, what = prices.host_touch(parallel=False), move.nbytes, COPY_IN
+        touch, nbytes, what = prices.host_touch(parallel=parallel), move.nbytes, COPY_IN
         terms.add(phase, FIRST_BY_CPU, touch, new * times, touch.of(new).times(times), times)
     else:
         nbytes, what = move.nbytes - (_into_new(terms, prices, phase, host, new, times) if new else 0), COPY_BACK
@@ -105,7 +111,7 @@ def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, i
     they are priced at.
     """
     terms, number, size, took = Terms(), 0, 0, 0.0
-    for move, times in moves((*program.initialise, *program.compute)):
+    for move, times, _ in moves((*program.initialise, *program.compute)):
         if move.way == way and move.seconds is not None:
             number, size, took = number + times, size + move.nbytes * times, took + 1e9 * move.seconds * times
             _move(terms, prices, "compute", move, times)
