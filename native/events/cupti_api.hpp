@@ -127,6 +127,13 @@ struct KernelRecord {
     std::uint32_t local_per_thread, local_total, correlation;
     std::int64_t grid_id;
     const char* name;
+    void* reserved;
+    std::uint64_t queued, submitted;
+    std::uint8_t launch_type, carveout_requested, carveout, pad;
+    std::uint32_t shared_executed;
+    std::uint64_t graph_node;  // 0: not launched by a graph
+    int shared_limit;
+    std::uint32_t graph;
 };
 struct MemoryRecord {
     int kind;

@@ -384,6 +384,8 @@ TEST(VendorTypes, CuptiRecordsOfCalls) {
     SAME(KernelRecord, stream, TheirKernel, streamId);
     SAME(KernelRecord, correlation, TheirKernel, correlationId);
     SAME(KernelRecord, name, TheirKernel, name);
+    SAME(KernelRecord, graph_node, TheirKernel, graphNodeId);
+    SAME(KernelRecord, graph, TheirKernel, graphId);
     SAME(MemoryRecord, operation, TheirMemory, memoryOperationType);
     SAME(MemoryRecord, memory, TheirMemory, memoryKind);
     SAME(MemoryRecord, correlation, TheirMemory, correlationId);

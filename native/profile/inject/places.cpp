@@ -13,6 +13,12 @@ namespace {
 constexpr std::size_t most_texts = 1 << 16, most_places = 1 << 16;
 constexpr std::size_t most_text_bytes = 16 << 10;  // names of C++ kernels may be this long
 constexpr std::size_t most_unwound = 64, most_frames = 12;
+constexpr std::size_t most_remembered = 4096;
+#if defined(__x86_64__)
+constexpr bool is_return_on_stack = true;  // right below the stack pointer that the caller has after the call
+#else
+constexpr bool is_return_on_stack = false;
+#endif
 
 constexpr std::string_view skipped_files[] = {"libcuda.so", "libcupti.so",        "libcudart.so",
                                               "libnvidia-", "libcudadebugger.so", "libfirsttouch_inject.so",
@@ -76,46 +82,91 @@ Places::Place Places::locate(std::uintptr_t instruction) {
     return std::move(search.place);
 }
 
-std::uint32_t Places::of_this_call() {
+// Compared from the innermost on, so that no word is read that is not a part of this stack.
+__attribute__((no_sanitize("address", "thread"))) const CallPlace* Places::unwound_before(const void* frame) const {
+    const auto of_frame = unwound_.find(frame);
+    if (of_frame == unwound_.end()) return nullptr;
+    for (const Unwound& unwound : of_frame->second) {
+        std::size_t i = 0;
+        while (i < unwound.returns.size() && *unwound.returns[i].first == unwound.returns[i].second) ++i;
+        if (i == unwound.returns.size()) return &unwound.place;
+    }
+    return nullptr;
+}
+
+__attribute__((noinline)) CallPlace Places::of_this_call() {
     struct Walk {
-        std::array<std::uintptr_t, most_unwound> instructions;
+        std::array<std::uintptr_t, most_unwound> instructions, stacks;  // the stack pointer at each
         std::size_t count = 0;
+        bool is_plain = is_return_on_stack;  // each return address is where the call left it
     } walk;
+    const void* const frame = __builtin_frame_address(0);
+    if (const std::scoped_lock lock(mutex_); const CallPlace* const known = unwound_before(frame)) return *known;
     _Unwind_Backtrace(
         [](_Unwind_Context* context, void* data) {
             Walk& walk = *static_cast<Walk*>(data);
             int is_before = 0;
             const std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before);
-            if (address == 0 || walk.count == walk.instructions.size()) return _URC_END_OF_STACK;
+            if (address == 0) return _URC_END_OF_STACK;
+            if (walk.count == walk.instructions.size()) {
+                walk.is_plain = false;
+                return _URC_END_OF_STACK;
+            }
+            walk.stacks[walk.count] = _Unwind_GetCFA(context);
             walk.instructions[walk.count++] = address - (is_before == 0 ? 1 : 0);  // within the call, not behind it
+            if (is_before != 0) walk.is_plain = false;
             return _URC_NO_REASON;
         },
         &walk);
-    return number(Chain(walk.instructions.begin(), walk.instructions.begin() + std::ptrdiff_t(walk.count)), true);
+    const Chain chain(walk.instructions.begin(), walk.instructions.begin() + std::ptrdiff_t(walk.count));
+    const Numbered numbered = number(chain, true);
+    const CallPlace place{numbered.number, numbered.skipped < walk.count ? walk.stacks[numbered.skipped] : 0};
+    if (walk.is_plain) remember(frame, chain, walk.stacks.data(), place);
+    return place;
 }
 
 std::uint32_t Places::of_instruction(std::uint64_t address) {
-    return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false);
+    return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false).number;
 }
 
-std::uint32_t Places::number(const Chain& chain, bool skip_vendor) {
+// Where one of the return addresses is elsewhere, the chain is unwound each time.
+void Places::remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place) {
+    Unwound unwound{.returns = {}, .place = place};
+    for (std::size_t i = 1; i < chain.size(); ++i) {
+        const auto* const at = reinterpret_cast<const std::uintptr_t*>(stacks[i]) - 1;
+        if (stacks[i] <= stacks[i - 1] || *at != chain[i] + 1) return;
+        unwound.returns.emplace_back(at, chain[i] + 1);
+    }
+    const std::scoped_lock lock(mutex_);
+    if (++unwound_count_ > most_remembered) {
+        unwound_.clear();
+        unwound_count_ = 1;
+    }
+    unwound_[frame].push_back(std::move(unwound));
+}
+
+Places::Numbered Places::number(const Chain& chain, bool skip_vendor) {
     const std::scoped_lock lock(mutex_);
     if (const auto known = numbers_.find(chain); known != numbers_.end()) return known->second;
-    if (numbers_.size() >= most_places) return 0;
+    if (numbers_.size() >= most_places) return {};
+    Numbered numbered;
     std::vector<SiteFrame> frames;
     for (const std::uintptr_t instruction : chain) {
         const Place place = locate(instruction);
-        if (skip_vendor && frames.empty() && is_skipped(place.file)) continue;
+        if (skip_vendor && frames.empty() && is_skipped(place.file)) {
+            ++numbered.skipped;
+            continue;
+        }
         frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .unused = {}});
         if (frames.size() == most_frames) break;
     }
-    const std::uint32_t assigned = frames.empty() ? 0 : ++written_;
-    numbers_.emplace(chain, assigned);
-    if (assigned == 0) return 0;
-    const SiteRecord record{.number = assigned, .frames = static_cast<std::uint32_t>(frames.size())};
+    numbered.number = frames.empty() ? 0 : ++written_;
+    numbers_.emplace(chain, numbered);
+    if (numbered.number == 0) return numbered;
+    const SiteRecord record{.number = numbered.number, .frames = static_cast<std::uint32_t>(frames.size())};
     journal_.append(Kind::site, {Journal::bytes_of(record),
                                  {reinterpret_cast<const char*>(frames.data()), frames.size() * sizeof(SiteFrame)}});
-    return assigned;
+    return numbered;
 }
 
 }  // namespace firsttouch::inject

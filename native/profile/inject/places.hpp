@@ -30,13 +30,19 @@ class Texts {
     std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> numbers_;
 };
 
+// A call by the program. stack: the program's stack pointer there, below which none of its frames is alive.
+struct CallPlace {
+    std::uint32_t number = 0;
+    std::uint64_t stack = 0;
+};
+
 // Writes each chain of calls once, and returns its number.
 class Places {
   public:
     Places(Journal& journal, Texts& texts) : journal_(journal), texts_(texts) {}
 
     // Where the calling thread came from, without frames of this library, the driver, CUPTI and a shared CUDA runtime.
-    std::uint32_t of_this_call();
+    CallPlace of_this_call();
     // The place of an instruction.
     std::uint32_t of_instruction(std::uint64_t address);
 
@@ -49,14 +55,30 @@ class Places {
         std::string file;
         std::uint64_t offset = 0;
     };
+    // A chain of calls that was unwound, and where on the stack its return addresses are. As long as they are there,
+    // the chain is the same: the innermost frame has its place, and each return address implies where the next frame
+    // is.
+    struct Unwound {
+        std::vector<std::pair<const std::uintptr_t*, std::uintptr_t>> returns;
+        CallPlace place;
+    };
+
+    struct Numbered {
+        std::uint32_t number = 0;
+        std::uint32_t skipped = 0;  // innermost frames that were left out
+    };
 
     static Place locate(std::uintptr_t instruction);
-    std::uint32_t number(const Chain& chain, bool skip_vendor);
+    Numbered number(const Chain& chain, bool skip_vendor);
+    const CallPlace* unwound_before(const void* frame) const;
+    void remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place);
 
     Journal& journal_;
     Texts& texts_;
     std::mutex mutex_;
-    std::unordered_map<Chain, std::uint32_t, ChainHash> numbers_;
+    std::unordered_map<Chain, Numbered, ChainHash> numbers_;
+    std::unordered_map<const void*, std::vector<Unwound>> unwound_;  // by the innermost frame
+    std::size_t unwound_count_ = 0;
     std::uint32_t written_ = 0;
 };
 

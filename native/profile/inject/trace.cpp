@@ -3,16 +3,19 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "profile/inject/exact.hpp"
+#include "profile/inject/undisturbed.hpp"
 
 namespace firsttouch::inject {
 namespace {
 
+constexpr std::size_t most_shapes = 1 << 16;
 constexpr std::uint64_t clocks_ns = 400'000'000;
 constexpr std::uint8_t fill = 255;  // the direction of a fill
 
@@ -24,7 +27,8 @@ const Record& as(const cupti::Record& record) {
 }  // namespace
 
 Trace::Trace(const cupti::Functions& api, Journal& journal)
-    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), process_(getpid()) {}
+    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), calls_(journal, texts_, places_),
+      process_(getpid()) {}
 
 std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journal) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
@@ -37,6 +41,7 @@ std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journa
     call_back(cupti::resources, cupti::context_created);
     call_back(cupti::resources, cupti::context_ends);
     for (const std::uint32_t id : cupti::allocating_calls) call_back(cupti::driver_calls, id);
+    for (const std::uint32_t id : Calls::numbers()) call_back(cupti::driver_calls, id);
     return trace;
 }
 
@@ -61,11 +66,14 @@ void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* da
         if (call.site == cupti::leaving) trace.enable();
         return;
     }
-    if (call.site != cupti::entering) return;
+    const Undisturbed undisturbed;
+    if (call.site != cupti::entering) return trace.calls_.leaving(id, call);
     trace.enable();
+    trace.calls_.entering(id, call);
+    if (std::ranges::count(cupti::allocating_calls, id) == 0) return;
     try {
         const CallRecord record{
-            .time = monotonic_ns(), .correlation = call.correlation, .site = trace.places_.of_this_call()};
+            .time = monotonic_ns(), .correlation = call.correlation, .site = trace.places_.of_this_call().number};
         trace.journal_.append(Kind::call, {Journal::bytes_of(record)});
     } catch (...) {
         return;  // the allocation is recorded without its place
@@ -73,7 +81,7 @@ void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* da
 }
 
 void Trace::enable() noexcept {
-    if (enabled_.exchange(true)) return;
+    if (enabled_.load(std::memory_order_relaxed) || enabled_.exchange(true)) return;
     try {
         write_clocks();
         record_into(api_, *this);
@@ -165,6 +173,27 @@ void Trace::event(const cupti::CounterRecord& record, const std::uint64_t* proce
     }
 }
 
+std::uint32_t Trace::shape_of(const cupti::KernelRecord& kernel) {
+    const std::array<std::int32_t, 6> shape{kernel.grid[0],  kernel.grid[1],  kernel.grid[2],
+                                            kernel.block[0], kernel.block[1], kernel.block[2]};
+    const std::scoped_lock lock(shapes_mutex_);
+    if (const auto known = shapes_.find(shape); known != shapes_.end()) return known->second;
+    if (shapes_.size() >= most_shapes) return 0;
+    const auto number = static_cast<std::uint32_t>(shapes_.size() + 1);
+    shapes_.emplace(shape, number);
+    const auto size = [&](std::size_t i) { return static_cast<std::uint32_t>(shape[i]); };
+    const ShapeRecord record{.number = number,
+                             .grid_x = size(0),
+                             .grid_y = size(1),
+                             .grid_z = size(2),
+                             .block_x = size(3),
+                             .block_y = size(4),
+                             .block_z = size(5),
+                             .unused = {}};
+    journal_.append(Kind::shape, {Journal::bytes_of(record)});
+    return number;
+}
+
 void Trace::unknown(const cupti::Record& record) noexcept {
     try {
         const auto write_copy = [this](const auto& copy, std::uint32_t from, std::uint32_t to, std::uint8_t direction,
@@ -201,7 +230,10 @@ void Trace::unknown(const cupti::Record& record) noexcept {
                                        .device = kernel.device,
                                        .stream = kernel.stream,
                                        .correlation = kernel.correlation,
-                                       .name = texts_.number(kernel.name == nullptr ? "" : kernel.name)};
+                                       .name = texts_.number(kernel.name == nullptr ? "" : kernel.name),
+                                       .graph_node = kernel.graph_node,
+                                       .shape = shape_of(kernel),
+                                       .graph = kernel.graph};
             journal_.append(Kind::kernel, {Journal::bytes_of(written)});
         } else if (record.kind == cupti::memory_operations) {
             const auto& memory = as<cupti::MemoryRecord>(record);

@@ -1,11 +1,15 @@
 // Writes what a program does through CUDA into the journal: unified-memory events, allocations, copies and kernels.
 #pragma once
 
+#include <array>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "device/device.hpp"
 #include "events/events.hpp"
 #include "events/fetching.hpp"
+#include "profile/inject/calls.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
 
@@ -34,12 +38,16 @@ class Trace final : public RecordSink {
     void enable_kind(int kind, const char* what);
     void flush(std::uint32_t flags) noexcept;
     void write_clocks();
+    std::uint32_t shape_of(const cupti::KernelRecord& kernel);
 
     const cupti::Functions& api_;
     Journal& journal_;
     cupti::Subscriber subscriber_ = nullptr;
     Texts texts_;
     Places places_;
+    Calls calls_;
+    std::mutex shapes_mutex_;
+    std::map<std::array<std::int32_t, 6>, std::uint32_t> shapes_;  // grids and blocks of launches
     const pid_t process_;
     Fetching fetching_;
     std::atomic<bool> enabled_{false};

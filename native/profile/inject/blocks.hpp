@@ -1,0 +1,53 @@
+// The memory that a program obtained through CUDA, as it is now.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace firsttouch::inject {
+
+// Kinds of memory, as CUPTI numbers them.
+enum class Memory : std::uint8_t {
+    unknown = 0,
+    pageable = 1,
+    pinned = 2,
+    device = 3,
+    array = 4,
+    managed = 5,
+    device_static = 6,
+    managed_static = 7
+};
+
+struct Block {
+    std::uint64_t bytes = 0;
+    Memory memory = Memory::unknown;
+    bool is_registered = false;  // it was the program's before
+
+    bool is_of_host() const { return memory == Memory::pinned; }
+    bool is_managed() const { return memory == Memory::managed || memory == Memory::managed_static; }
+};
+
+class Blocks {
+  public:
+    void add(std::uint64_t address, const Block& block);
+    // Returns false if no block begins there.
+    bool remove(std::uint64_t address);
+    // The block that an address is in; null if there is none.
+    const Block* find(std::uint64_t address) const;
+    // Whether an address lies between those that blocks of devices had so far.
+    bool is_of_device(std::uint64_t address) const { return address - lowest_ < highest_ - lowest_; }
+    // Whether an address is in a block, or between those of devices.
+    bool may_be_named(std::uint64_t address) const {
+        return address - all_lowest_ < all_highest_ - all_lowest_ &&
+               (is_of_device(address) || find(address) != nullptr);
+    }
+    // Bounds of all blocks so far: nothing outside is in a block.
+    std::uint64_t lowest() const { return all_lowest_; }
+    std::uint64_t highest() const { return all_highest_; }
+
+  private:
+    std::map<std::uint64_t, Block> blocks_;
+    std::uint64_t lowest_ = 0, highest_ = 0, all_lowest_ = 0, all_highest_ = 0;  // nothing yet
+};
+
+}  // namespace firsttouch::inject

@@ -1,0 +1,341 @@
+#include "profile/inject/calls.hpp"
+
+#include <algorithm>
+
+#include "profile/inject/undisturbed.hpp"
+
+namespace firsttouch::inject {
+namespace {
+
+enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, by_graph = 8 };
+enum Waiting : std::uint8_t { for_stream = 0, for_event = 1, for_context = 2, for_copy = 3 };
+constexpr int most_nested_graphs = 8;
+constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16;
+
+constexpr bool is_per_thread(std::string_view function) {
+    return function.ends_with("_ptsz") || function.ends_with("_ptds");
+}
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+constexpr cupti::NoParameters none;
+
+bool succeeded(const cupti::CallData& data) {
+    return data.result == nullptr || *static_cast<const int*>(data.result) == 0;
+}
+
+// Bytes of a channel of an array; 0: a format that is not known.
+std::uint64_t channel_bytes(int format) {
+    switch (format) {
+    case 0x01:
+    case 0x08:
+        return 1;
+    case 0x02:
+    case 0x09:
+    case 0x10:
+        return 2;
+    case 0x03:
+    case 0x0A:
+    case 0x20:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+}  // namespace
+
+const std::vector<std::uint32_t>& Calls::numbers() {
+#define CALL(number, function, parameters) number,
+    static const std::vector<std::uint32_t> all = {FIRSTTOUCH_DRIVER_CALLS(CALL) FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)};
+#undef CALL
+    return all;
+}
+
+void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
+    if (data.parameters == nullptr) return;
+    try {
+        switch (id) {
+#define CALL(number, function, parameters_type)                                                                        \
+    case number:                                                                                                       \
+        return before(*static_cast<const cupti::parameters_type*>(data.parameters),                                    \
+                      {id, data.correlation, #function, data.symbol, is_per_thread(#function)});
+            FIRSTTOUCH_DRIVER_CALLS(CALL)
+            FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
+#undef CALL
+        default:
+            return;
+        }
+    } catch (...) {
+        return;  // the call is recorded without what was before it
+    }
+}
+
+void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
+    if (!succeeded(data)) return;
+    const void* const parameters = data.parameters;
+    try {
+        switch (id) {
+#define CALL(number, function, parameters_type)                                                                        \
+    case number:                                                                                                       \
+        if (parameters == nullptr && !std::is_same_v<cupti::parameters_type, cupti::NoParameters>) return;             \
+        return after(*static_cast<const cupti::parameters_type*>(parameters == nullptr ? &none : parameters),          \
+                     {id, data.correlation, #function, data.symbol, is_per_thread(#function)});
+            FIRSTTOUCH_DRIVER_CALLS(CALL)
+            FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
+#undef CALL
+        default:
+            return;
+        }
+    } catch (...) {
+        return;  // no memory
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ blocks
+
+void Calls::begin_block(std::uint64_t address, const Block& block, const Call& call, std::string_view name) {
+    if (address == 0) return;
+    {
+        const std::scoped_lock lock(mutex_);
+        if (!name.empty())
+            if (const Block* const known = blocks_.find(address); known != nullptr && known->bytes == block.bytes)
+                return;  // a variable that was looked up before
+        blocks_.add(address, block);
+    }
+    const bool has_place = std::ranges::count(cupti::allocating_calls, call.id) != 0;
+    if (!has_place) {
+        const CallRecord record{
+            .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number};
+        journal_.append(Kind::call, {Journal::bytes_of(record)});
+    }
+    const BlockRecord record{.time = monotonic_ns(),
+                             .address = address,
+                             .bytes = block.bytes,
+                             .correlation = call.correlation,
+                             .name = texts_.number(name),
+                             .begins = 1,
+                             .memory = static_cast<std::uint8_t>(block.memory),
+                             .registered = static_cast<std::uint8_t>(block.is_registered ? 1 : 0),
+                             .unused = {}};
+    journal_.append(Kind::block, {Journal::bytes_of(record)});
+}
+
+// Before the driver frees it, since another thread may be given the same address right after.
+void Calls::end_block(std::uint64_t address, const Call& call) {
+    Block block;
+    {
+        const std::scoped_lock lock(mutex_);
+        const Block* const known = blocks_.find(address);
+        if (known == nullptr) return;
+        block = *known;
+        if (!blocks_.remove(address)) return;
+    }
+    const BlockRecord record{.time = monotonic_ns(),
+                             .address = address,
+                             .bytes = 0,
+                             .correlation = call.correlation,
+                             .name = 0,
+                             .begins = 0,
+                             .memory = static_cast<std::uint8_t>(block.memory),
+                             .registered = static_cast<std::uint8_t>(block.is_registered ? 1 : 0),
+                             .unused = {}};
+    journal_.append(Kind::block, {Journal::bytes_of(record)});
+}
+
+void Calls::before(const cupti::ReleasedHost& at, const Call& call) { end_block(address_of(at.address), call); }
+void Calls::before(const cupti::ArrayAt& at, const Call& call) { end_block(address_of(at.array), call); }
+
+void Calls::after(const cupti::NewMemory& made, const Call& call) {
+    begin_block(*made.address, {made.bytes, Memory::device}, call);
+}
+void Calls::after(const cupti::NewPitched& made, const Call& call) {
+    begin_block(*made.address, {*made.pitch * made.height, Memory::device}, call);
+}
+void Calls::after(const cupti::NewManaged& made, const Call& call) {
+    begin_block(*made.address, {made.bytes, Memory::managed}, call);
+}
+void Calls::after(const cupti::NewMemoryOn& made, const Call& call) {
+    begin_block(*made.address, {made.bytes, Memory::device}, call);
+}
+void Calls::after(const cupti::NewFromPoolOn& made, const Call& call) {
+    begin_block(*made.address, {made.bytes, Memory::device}, call);
+}
+void Calls::after(const cupti::NewHost& made, const Call& call) {
+    begin_block(address_of(*made.address), {made.bytes, Memory::pinned}, call);
+}
+void Calls::after(const cupti::NewHostOfKind& made, const Call& call) {
+    begin_block(address_of(*made.address), {made.bytes, Memory::pinned}, call);
+}
+void Calls::after(const cupti::RegisteredHost& made, const Call& call) {
+    begin_block(address_of(made.address), {made.bytes, Memory::pinned, true}, call);
+}
+void Calls::after(const cupti::MappedMemory& made, const Call& call) {
+    begin_block(made.address, {made.bytes, Memory::device}, call);
+}
+void Calls::after(const cupti::Variable& made, const Call& call) {
+    if (made.address == nullptr || made.bytes == nullptr) return;
+    const bool is_managed = call.function.starts_with("cuLibraryGetManaged");
+    begin_block(*made.address, {*made.bytes, is_managed ? Memory::managed_static : Memory::device_static}, call,
+                made.name == nullptr || made.name[0] == '\0' ? "?" : made.name);
+}
+void Calls::after(const cupti::NewArray& made, const Call& call) {
+    const cupti::ArrayDescription& of = *made.description;
+    const std::uint64_t bytes = of.width * std::max<std::uint64_t>(of.height, 1) * channel_bytes(of.format);
+    begin_block(address_of(*made.array), {bytes * of.channels, Memory::array}, call);
+}
+void Calls::after(const cupti::NewArray3D& made, const Call& call) {
+    const cupti::ArrayDescription3D& of = *made.description;
+    const std::uint64_t rows = std::max<std::uint64_t>(of.height, 1) * std::max<std::uint64_t>(of.depth, 1);
+    begin_block(address_of(*made.array), {of.width * rows * channel_bytes(of.format) * of.channels, Memory::array},
+                call);
+}
+
+// ---------------------------------------------------------------------------------------------------------- launches
+
+void Calls::after(const cupti::Launch& launch, const Call& call) {
+    launched(launch.function, launch.parameters, launch.extra, launch.stream, 0, call);
+}
+void Calls::after(const cupti::LaunchTogether& launch, const Call& call) {
+    launched(launch.function, launch.parameters, nullptr, launch.stream, cooperative, call);
+}
+void Calls::after(const cupti::LaunchOf& launch, const Call& call) {
+    launched(launch.function, launch.parameters, launch.extra, launch.shape->stream, 0, call);
+}
+
+const DriverFunctions& Calls::driver() {
+    if (!has_driver_) driver_ = DriverFunctions::of_this_process();
+    has_driver_ = true;
+    return driver_;
+}
+
+std::uint64_t Calls::stream_key(cupti::Handle stream, const Call& call) const {
+    constexpr std::uint64_t legacy = 1, per_thread = 2;  // as the driver numbers them
+    std::uint64_t key = address_of(stream);
+    if (key == 0) key = call.is_per_thread ? per_thread : legacy;
+    return key == per_thread ? std::uint64_t(this_thread_id()) << 32 | key : key;
+}
+
+std::pair<std::uint16_t, std::uint8_t> Calls::about_stream(cupti::Handle stream, const Call& call) {
+    const std::uint64_t key = stream_key(stream, call);
+    const auto next = static_cast<std::uint16_t>(streams_.size() + 1);
+    const std::uint16_t number =
+        streams_.size() + 1 < most_streams ? streams_.try_emplace(key, next).first->second : std::uint16_t(0);
+    const unsigned flags = capturing_.empty() ? 0 : while_captured | (capturing_.contains(key) ? captured : 0);
+    return {number, static_cast<std::uint8_t>(flags)};
+}
+
+void Calls::launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
+                     std::uint8_t flags, const Call& call) {
+    LaunchRecord record{
+        .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number, .unused = {}};
+    {
+        const std::scoped_lock lock(mutex_);
+        record.arguments = arguments_.number(driver(), function, call.symbol, parameters, extra);
+        const auto [number, of_stream] = about_stream(stream, call);
+        record.stream = number;
+        record.flags = flags | of_stream;
+    }
+    has_work_ = true;
+    journal_.append(Kind::launch, {Journal::bytes_of(record)});
+}
+
+// The nodes of a graph in the order in which they were added.
+void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth) {
+    const DriverFunctions& functions = driver();
+    std::size_t count = 0;
+    if (functions.graph_nodes == nullptr || functions.node_type == nullptr || depth > most_nested_graphs ||
+        functions.graph_nodes(graph, nullptr, &count) != 0 || count > most_graph_steps)
+        return;
+    std::vector<cupti::Handle> nodes(count);
+    if (count == 0 || functions.graph_nodes(graph, nodes.data(), &count) != 0) return;
+    for (const cupti::Handle node : nodes) {
+        int type = -1;
+        if (functions.node_type(node, &type) != 0 || steps.size() >= most_graph_steps) continue;
+        if (type == cupti::kernel_node && functions.kernel_node != nullptr) {
+            cupti::NodeParameters kernel{};
+            if (functions.kernel_node(node, &kernel) != 0) continue;
+            const cupti::Handle function = kernel.function != nullptr ? kernel.function : kernel.kernel;
+            steps.push_back({arguments_.number(functions, function, nullptr, kernel.parameters, kernel.extra), {}});
+        } else if (type == cupti::copy_node && functions.copy_node != nullptr) {
+            cupti::Copy3D copy{};
+            if (functions.copy_node(node, &copy) == 0) steps.push_back({0, transfers_of(copy, true)});
+        } else if (cupti::Handle child = nullptr; type == cupti::graph_node && functions.child_graph != nullptr) {
+            if (functions.child_graph(node, &child) == 0) add_nodes(child, steps, depth + 1);
+        }
+    }
+}
+
+void Calls::after(const cupti::NewGraph& graph, const Call&) {
+    const std::scoped_lock lock(mutex_);
+    std::vector<GraphStep> steps;
+    add_nodes(graph.graph, steps, 0);
+    graphs_.insert_or_assign(*graph.executable, std::move(steps));
+}
+
+void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
+    const CallPlace place = places_.of_this_call();
+    std::vector<GraphStep> steps;
+    std::pair<std::uint16_t, std::uint8_t> stream;
+    {
+        const std::scoped_lock lock(mutex_);
+        stream = about_stream(launch.stream, call);
+        if (const auto known = graphs_.find(launch.executable); known != graphs_.end()) steps = known->second;
+    }
+    has_work_ = true;
+    if (steps.empty()) steps.emplace_back();  // a launch of what is not known
+    for (const GraphStep& step : steps) {
+        for (const Transfer& copy : step.copies) write_copy(copy, stream.first, stream.second | by_graph, place, call);
+        if (!step.copies.empty()) continue;
+        const LaunchRecord record{.time = monotonic_ns(),
+                                  .correlation = call.correlation,
+                                  .arguments = step.arguments,
+                                  .site = place.number,
+                                  .stream = stream.first,
+                                  .flags = static_cast<std::uint8_t>(stream.second | by_graph),
+                                  .unused = {}};
+        journal_.append(Kind::launch, {Journal::bytes_of(record)});
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------- waits
+
+void Calls::after(const cupti::Stream& stream, const Call& call) {
+    if (call.function.starts_with("cuStreamBeginCapture")) {
+        const std::scoped_lock lock(mutex_);
+        capturing_.insert(stream_key(stream.stream, call));
+    } else if (call.function.starts_with("cuStreamEndCapture")) {
+        const std::scoped_lock lock(mutex_);
+        capturing_.erase(stream_key(stream.stream, call));
+    } else if (!call.function.starts_with("cuStreamQuery") || has_work_) {
+        waited(for_stream, call);
+    }
+}
+
+// Programs ask again and again: the answer counts once.
+void Calls::after(const cupti::Event&, const Call& call) {
+    if (!call.function.starts_with("cuEventQuery") || has_work_) waited(for_event, call);
+}
+
+void Calls::waited(std::uint8_t what, const Call& call, std::uint64_t stack) {
+    if (stack == 0) stack = places_.of_this_call().stack;
+    has_work_ = false;
+    const WaitRecord record{.time = monotonic_ns(),
+                            .stack = stack,
+                            .thread = this_thread_id(),
+                            .correlation = call.correlation,
+                            .what = what,
+                            .unused = {}};
+    journal_.append(Kind::wait, {Journal::bytes_of(record)});
+}
+
+void Calls::after(const cupti::FreeMemory& memory, const Call&) {
+    const QueryRecord record{.time = monotonic_ns(),
+                             .free = memory.free == nullptr ? 0 : *memory.free,
+                             .total = memory.total == nullptr ? 0 : *memory.total,
+                             .site = places_.of_this_call().number,
+                             .unused = {}};
+    journal_.append(Kind::query, {Journal::bytes_of(record)});
+}
+
+}  // namespace firsttouch::inject

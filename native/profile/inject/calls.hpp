@@ -1,0 +1,183 @@
+// Writes what a program asks of the driver: launches with what they name, copies with their addresses, blocks, waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "events/cupti_api.hpp"
+#include "events/driver_calls.hpp"
+#include "profile/inject/arguments.hpp"
+#include "profile/inject/blocks.hpp"
+#include "profile/inject/host_places.hpp"
+#include "profile/inject/journal.hpp"
+#include "profile/inject/places.hpp"
+#include "profile/inject/samples.hpp"
+
+namespace firsttouch::inject {
+
+enum class Direction : std::uint8_t { unknown = 0, to_device = 1, to_host = 2, within_devices = 3, within_host = 4 };
+enum class HostPlace : std::uint8_t { other = 0, stack = 1, data = 2, pinned = 3, registered = 4, managed = 5 };
+
+// Rows that a call copies. An array has its handle for an address.
+struct Transfer {
+    std::uint64_t target = 0, source = 0;
+    std::uint64_t bytes = 0;  // of a row
+    std::uint64_t rows = 1, target_pitch = 0, source_pitch = 0;
+    Direction direction = Direction::unknown;
+    bool is_certain = true;  // that the side of the host is mapped
+    bool is_async = false;
+
+    // The side of the host; of no use if there is none.
+    HostRows host_rows() const {
+        const bool is_target = direction == Direction::to_host;
+        return {is_target ? target : source, bytes, rows, is_target ? target_pitch : source_pitch, is_certain};
+    }
+    bool has_host() const { return direction == Direction::to_device || direction == Direction::to_host; }
+};
+
+// As few as describe a copy in three dimensions.
+std::vector<Transfer> transfers_of(const cupti::Copy3D& copy, bool is_async);
+
+inline std::uint32_t this_thread_id() {
+    static thread_local const std::uint32_t id = thread_id();
+    return id;
+}
+
+class Calls {
+  public:
+    Calls(Journal& journal, Texts& texts, Places& places)
+        : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_) {}
+
+    // The numbers of the calls that are watched.
+    static const std::vector<std::uint32_t>& numbers();
+
+    // To be called by CUPTI before and after each of them.
+    void entering(std::uint32_t id, const cupti::CallData& data) noexcept;
+    void leaving(std::uint32_t id, const cupti::CallData& data) noexcept;
+
+  private:
+    struct Call {
+        std::uint32_t id = 0, correlation = 0;
+        std::string_view function;
+        const char* symbol = nullptr;  // of a launch
+        bool is_per_thread = false;    // the default stream is that of the thread
+    };
+    struct GraphStep {
+        std::uint32_t arguments = 0;  // of a kernel
+        std::vector<Transfer> copies;
+    };
+
+    // What to do before a call, and after one that succeeded.
+    template <class Parameters>
+    void before(const Parameters&, const Call&) {}
+    void before(const cupti::CopyOut& copy, const Call&);
+    void before(const cupti::CopyAny& copy, const Call&);
+    void before(const cupti::CopyRows& copy, const Call&);
+    void before(const cupti::CopySlices& copy, const Call&);
+    void before(const cupti::MemoryAt& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::UnmappedMemory& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::ReleasedHost& at, const Call& call);
+    void before(const cupti::ArrayAt& at, const Call& call);
+
+    template <class Parameters>
+    void after(const Parameters&, const Call&) {}
+    void after(const cupti::NewMemory& made, const Call& call);
+    void after(const cupti::NewPitched& made, const Call& call);
+    void after(const cupti::NewManaged& made, const Call& call);
+    void after(const cupti::NewMemoryOn& made, const Call& call);
+    void after(const cupti::NewFromPoolOn& made, const Call& call);
+    void after(const cupti::NewHost& made, const Call& call);
+    void after(const cupti::NewHostOfKind& made, const Call& call);
+    void after(const cupti::RegisteredHost& made, const Call& call);
+    void after(const cupti::MappedMemory& made, const Call& call);
+    void after(const cupti::Variable& made, const Call& call);
+    void after(const cupti::NewArray& made, const Call& call);
+    void after(const cupti::NewArray3D& made, const Call& call);
+
+    void after(const cupti::CopyIn& copy, const Call& call);
+    void after(const cupti::CopyInOn& copy, const Call& call);
+    void after(const cupti::CopyOut& copy, const Call& call);
+    void after(const cupti::CopyOutOn& copy, const Call& call);
+    void after(const cupti::CopyWithin& copy, const Call& call);
+    void after(const cupti::CopyWithinOn& copy, const Call& call);
+    void after(const cupti::CopyAny& copy, const Call& call);
+    void after(const cupti::CopyAnyOn& copy, const Call& call);
+    void after(const cupti::CopyBetween& copy, const Call& call);
+    void after(const cupti::CopyBetweenOn& copy, const Call& call);
+    void after(const cupti::CopyRows& copy, const Call& call);
+    void after(const cupti::CopyRowsOn& copy, const Call& call);
+    void after(const cupti::CopySlices& copy, const Call& call);
+    void after(const cupti::CopySlicesOn& copy, const Call& call);
+    void after(const cupti::CopyBatchOn& batch, const Call& call);
+    void after(const cupti::CopyBatchThatMayFailOn& batch, const Call& call);
+    void after(const cupti::Fill& fill, const Call& call);
+    void after(const cupti::FillOn& fill, const Call& call);
+    void after(const cupti::FillRows& fill, const Call& call);
+    void after(const cupti::FillRowsOn& fill, const Call& call);
+    void after(const cupti::PrefetchOn& prefetch, const Call& call);
+    void after(const cupti::PrefetchToOn& prefetch, const Call& call);
+    void after(const cupti::Advice& advice, const Call& call);
+    void after(const cupti::AdviceTo& advice, const Call& call);
+
+    void after(const cupti::Launch& launch, const Call& call);
+    void after(const cupti::LaunchTogether& launch, const Call& call);
+    void after(const cupti::LaunchOf& launch, const Call& call);
+    void after(const cupti::NewGraph& graph, const Call& call);
+    void after(const cupti::GraphLaunch& launch, const Call& call);
+    void after(const cupti::Stream& stream, const Call& call);
+    void after(const cupti::Event& event, const Call& call);
+    void after(const cupti::ContextAt&, const Call& call) { waited(2, call); }
+    void after(const cupti::NoParameters&, const Call& call) { waited(2, call); }
+    void after(const cupti::FreeMemory& memory, const Call& call);
+
+    void begin_block(std::uint64_t address, const Block& block, const Call& call, std::string_view name = {});
+    void end_block(std::uint64_t address, const Call& call);
+
+    void find_direction(Transfer& transfer);
+    HostPlace host_place(std::uint64_t address);
+    bool is_blocking(const Transfer& transfer, HostPlace place) const;
+    void sample_before(Transfer transfer, const Call& call);
+    void copied(Transfer transfer, cupti::Handle stream, const Call& call);
+    void copied(const std::vector<Transfer>& transfers, cupti::Handle stream, const Call& call);
+    template <class Batch>
+    void copied_batch(const Batch& batch, const Call& call);
+    void write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call);
+    void write_pointers(const Transfer& transfer, const Call& call);
+    void filled(std::uint64_t target, std::uint64_t bytes, std::uint64_t rows, std::uint64_t pitch,
+                cupti::Handle stream, const Call& call);
+    void advised(MoveRecord record, cupti::Handle stream, const Call& call);
+
+    void launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
+                  std::uint8_t flags, const Call& call);
+    void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
+    void waited(std::uint8_t what, const Call& call, std::uint64_t stack = 0);
+
+    std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
+    // The number of a stream, and the flags of what is asked of it.
+    std::pair<std::uint16_t, std::uint8_t> about_stream(cupti::Handle stream, const Call& call);
+    const DriverFunctions& driver();
+
+    Journal& journal_;
+    Texts& texts_;
+    Places& places_;
+    std::mutex mutex_;  // of all that follows
+    Blocks blocks_;
+    Arguments arguments_;
+    HostPlaces host_places_;
+    DriverFunctions driver_;
+    bool has_driver_ = false;
+    std::unordered_map<std::uint64_t, std::uint16_t> streams_;
+    std::unordered_set<std::uint64_t> capturing_;
+    std::unordered_map<cupti::Handle, std::vector<GraphStep>> graphs_;
+    std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target
+    std::vector<std::uint64_t> addresses_;                       // of this copy
+    std::atomic<bool> has_work_{false};                          // since the last wait
+};
+
+}  // namespace firsttouch::inject

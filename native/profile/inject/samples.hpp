@@ -1,0 +1,32 @@
+// Hashes of what is copied, by which copies of equal bytes are recognised.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace firsttouch::inject {
+
+// Rows of bytes in memory of the host.
+struct HostRows {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;  // of a row
+    std::uint64_t rows = 1, pitch = 0;
+    bool is_certain = true;  // that it is memory of the host, and mapped
+};
+
+// Up to these many bytes, all are hashed; of more, pieces of 64 bytes that are evenly spread: one each 2 KiB, but 128
+// at least and 1,024 at most. CudaMove.compared of profile/calls.py says so to readers.
+inline constexpr std::uint64_t hashed_whole = 8 << 10, piece_bytes = 64, bytes_a_piece = 2 << 10, least_pieces = 128,
+                               most_pieces = 1024;
+
+// Returns false if the memory cannot be read.
+bool sample(const HostRows& rows, std::uint64_t& hash) noexcept;
+// The same; but false as well if pages of it were not touched yet, since reading would map them.
+bool sample_touched(const HostRows& rows, std::uint64_t& hash) noexcept;
+
+// Reads memory of this process that may not be mapped. Returns whether all could be read.
+bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcept;
+
+std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) noexcept;
+
+}  // namespace firsttouch::inject
