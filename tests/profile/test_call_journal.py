@@ -12,7 +12,7 @@ from tests.port.traces import Calls, at
 
 from firsttouch.errors import UsageError
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaCall, CudaLaunch, CudaQuery, TracedCalls
+from firsttouch.profile.calls import Arguments, CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
 from firsttouch.profile.cuda import CallFrame
 
 
@@ -56,23 +56,60 @@ def test_calls_of_several_threads_are_in_the_order_of_time(tmp_path: Path):
     assert rounded(traced.calls) == made.calls
 
 
-def test_launches_of_a_graph_are_those_of_its_kernels(tmp_path: Path):
-    calls = Calls()
-    calls.launch(calls.block(64), kernel="_Z3onev", captured=True)
-    made = journal(calls.traced)
-    nodes = [made.packed("node", node=n, arguments=n == 11, kind=kind) for n, kind in ((11, 0), (12, 1), (13, 0))]
-    made.add("graph", b"".join(nodes), number=1, nodes=3)
-    for time, correlation in ((10**9, 40), (2 * 10**9, 41)):
-        made.add("graph_launch", time=time, correlation=correlation, graph=1)
-    for correlation, node in ((40, 11), (41, 11), (41, 13)):
-        made.add("kernel", start_stamp=100, end_stamp=100 + node * 10**9, correlation=correlation, graph_node=node)
+def test_launches_of_a_graph_have_the_times_of_its_kernels(tmp_path: Path):
+    made = JournalBytes(7)
+    made.add("clocks", stamp=0, time=0)
+    made.add("shape", number=1, grid_x=2, grid_y=3, grid_z=1, block_x=32, block_y=1, block_z=1)
+    one, two = (made.arguments(Arguments(name)) for name in ("_Z3onev", "_Z3twov"))
+    made.add("launch", correlation=39, arguments=one, flags=1)  # into the graph
+    for correlation in (40, 41):
+        for number in (one, two, one):
+            made.add("launch", time=correlation, correlation=correlation, arguments=number, flags=8)
+    made.add("launch", time=42, correlation=42, flags=8)  # of a graph that was not seen when it was made
+    ran = [
+        (40, "_Z3onev", 1, 1),
+        (40, "_Z3onev", 5, 3),
+        (40, "_Z3twov", 3, 2),
+        (41, "_Z3onev", 7, 4),
+        (42, "_Z1xv", 9, 5),
+    ]
+    for correlation, name, start, seconds in ran:
+        number = made.text(name)
+        made.add("kernel", start_stamp=start * 10**9, end_stamp=(start + seconds) * 10**9, correlation=correlation,
+                 name=number, shape=1, graph_node=5)  # fmt: skip
     (traced,) = read_calls(written(tmp_path, made))
     launches = [call for call in traced.calls if isinstance(call, CudaLaunch)]
-    assert [(c.graph, c.captured, bool(c.arguments)) for c in launches] == [
-        (False, True, True), (True, False, True), (True, False, False), (True, False, True), (True, False, False)
-    ]  # fmt: skip
-    assert [traced.durations.get(c.correlation) for c in launches[1:]] == [11.0, None, 11.0, 13.0]
-    assert traced.incomplete == ("copies and fills of CUDA graphs, of which only the kernels are recorded",)
+    assert [(call.graph, call.captured) for call in launches] == [(False, True)] + 7 * [(True, False)]
+    assert len({call.correlation for call in launches}) == 8
+    times = [traced.durations.get(call.correlation) for call in launches]
+    assert times == [None, 1.0, 2.0, 3.0, 4.0, None, None, 5.0]
+    assert launches[-1].kernel == "_Z1xv"
+    assert traced.shapes[launches[1].correlation] == ((2, 3, 1), (32, 1, 1))
+    assert traced.incomplete == ("1 launches with arguments that are not known",)
+
+
+def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):
+    made = JournalBytes(7)
+    made.add("clocks", stamp=0, time=0)
+    for time, correlation, flags in ((10, 1, 2), (20, 2, 2)):  # while another stream was captured
+        made.add("launch", time=time * 10**9, correlation=correlation, arguments=made.arguments(Arguments("_Z1kv")),
+                 flags=flags)  # fmt: skip
+    made.add("block", time=30 * 10**9, address=64, bytes=8, begins=1, correlation=3, memory=3)
+    made.add("kernel", start_stamp=0, end_stamp=5, correlation=1)
+    made.add("memory", stamp=30, address=64, bytes=8, operation=1, memory=3, device=2, correlation=3)
+    name = made.text("table")
+    made.add("memory", stamp=15 * 10**9, address=128, bytes=4, operation=1, memory=6, device=1, name=name)
+    made.add("copy", end_stamp=10**9, correlation=4)
+    made.add("copy", end_stamp=10**9, correlation=4)  # in two parts
+    (traced,) = read_calls(written(tmp_path, made))
+    first, variable, second, block = traced.calls
+    assert isinstance(first, CudaLaunch)
+    assert isinstance(second, CudaLaunch)
+    assert (first.captured, second.captured) == (False, True)
+    assert isinstance(variable, CudaBlock)
+    assert isinstance(block, CudaBlock)
+    assert (variable.kind, variable.name, variable.device, block.device) == ("device_static", "table", 1, 2)
+    assert traced.durations[4] == 2.0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +156,7 @@ def test_a_journal_that_ends_anywhere_is_read_up_to_there(tmp_path: Path):
         ("arguments", {"number": 1, "words": 1 << 30}),
         ("arguments", {"number": 1, "kernel": 9}),
         ("pointers", {"addresses": 4}),
-        ("graph", {"number": 1, "nodes": 4}),
+        ("move", {"direction": 9}),
         ("move", {"what": 9}),
         ("move", {"host": 99}),
         ("wait", {"what": 9}),

@@ -1,60 +1,64 @@
-"""Reads what journals of version 2 tell of a program's calls: launches, copies, blocks and waits, in program order.
+"""Reads the calls of traced programs from journals of version 2, in program order.
 
-A call is there from when it returned. What CUPTI tells of it later, how long it took on the GPU, is found by its
-correlation. Launches of a graph are those of its kernels, in the order of its nodes.
+What a launch or a copy took on the GPU is recorded later than its call, and belongs to it by its correlation. The
+kernels of a graph have the correlation of its launch; each gets a number of its own here.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections import defaultdict
+from bisect import bisect_left
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
+from msgspec.structs import replace
 
 from firsttouch.errors import UsageError
 from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,
     CudaBlock,
-    CudaCall,
     CudaLaunch,
     CudaMove,
     CudaPointers,
     CudaQuery,
     CudaWait,
     HostPlace,
+    LaunchShape,
     MoveKind,
     TracedCalls,
     WaitKind,
 )
-from firsttouch.profile.cuda import CallFrame, CallSite, MemoryKind
-from firsttouch.profile.journal import JournalFile, Structure, journal_files
+from firsttouch.profile.cuda import CallSite, CopyDirection
+from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
 
-_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)
-_PLACES: tuple[HostPlace, ...] = get_args(HostPlace)
 _MOVES: tuple[MoveKind, ...] = get_args(MoveKind)
+_PLACES: tuple[HostPlace, ...] = get_args(HostPlace)
+_DIRECTIONS: tuple[CopyDirection, ...] = ("unknown", "h2d", "d2h", "d2d", "h2h")
 _WAITS: tuple[WaitKind, ...] = get_args(WaitKind)
-_CAPTURED, _COOPERATIVE, _BLOCKING, _SAMPLE, _BEFORE = 1, 4, 4, 8, 16
-"""Flags of a launch and of a move, as records.def has them."""
-_KERNEL_NODE = 0
-"""Source: CUgraphNodeType of cuda.h."""
-_VENDORS = re.compile(r"/lib(?:cu[a-z]+(?:Lt)?|nccl|npp\w+|nv[A-Za-z]+)\.so[\w.]*$")
-"""Libraries that the vendor adds to CUDA."""
+_CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
+"""Flags of a launch."""
+_BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH = 4, 8, 16, 32
+"""Flags of a move, besides the first two."""
+_STATIC = 6, 7
+_VENDOR = re.compile(
+    r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
+    r"|npp\w*|cufile\w*|nvjpeg\w*|cudart)\.so"
+)
 
 
 def read_calls(directory: Path) -> list[TracedCalls]:
-    """The calls of each traced process of a profile.
+    """The calls of each process that was traced, of a profile's directory.
 
     Raises:
-        UsageError: A journal is broken, or of a version that does not tell what calls name.
+        UsageError: A journal is broken, or of version 1, which does not tell what launches and copies name.
     """
-    readers = [_CallReader(path) for path in journal_files(directory)]
-    return [calls for calls in (reader.read() for reader in readers) if calls is not None]
+    return [calls for path in journal_files(directory) if (calls := _CallReader(path).read_calls()) is not None]
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
@@ -65,195 +69,168 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     """
     found: dict[tuple[str, int], None] = {}
     for path in journal_files(directory):
-        reader = _CallReader(path)
-        reader.read_sites()
-        found |= {(frame.file, frame.offset): None for site in reader.sites for frame in site}
+        for site in _CallReader(path).read_sites():
+            found |= {(frame.file, frame.offset): None for frame in site}
     return list(found)
 
 
-class _CallReader:
-    """Reads one journal once. What refers to records that may come later is settled at the end."""
+class _CallReader(JournalReader):
+    """Reads the calls of one journal."""
 
     def __init__(self, path: Path) -> None:
-        self._file = JournalFile(path)
-        self._texts: dict[int, str] = {0: ""}
-        self._sites: dict[int, CallSite] = {0: ()}
-        self._site_of_call: dict[int, int] = {}
+        super().__init__(path)
+        self._all = TracedCalls(0, [])
         self._arguments: dict[int, Arguments | None] = {0: None}
-        self._graphs: dict[int, list[tuple[int, int]]] = {}
-        """Of each graph, the kernels among its nodes: node and arguments."""
-        self._graph_launches: dict[tuple[int, int], int] = {}
-        """The correlations that the kernels of a launched graph have in the result, which are negative."""
-        self._unplaced: list[int] = []
-        self._durations: dict[int, float] = defaultdict(float)
-        self._of_graphs: dict[tuple[int, int], float] = defaultdict(float)
-        self._calls: list[CudaCall] = []
-        self._traced, self._lost, self._other_nodes, self._notices = False, 0, False, list[str]()
+        self._shapes: dict[int, LaunchShape] = {}
+        self._devices: dict[int, int] = {}
+        self._variables: list[CudaBlock] = []
+        self._graphs: defaultdict[int, list[int]] = defaultdict(list)
+        """Of launches of graphs: the places of their kernels in the list of calls, by correlation."""
+        self._kernels: defaultdict[int, list[tuple[float, str, float, int]]] = defaultdict(list)
+        """Of kernels: start, name, seconds and shape, by correlation."""
+        self._lost = 0
+        self._notices: list[str] = []
 
-    def read(self) -> TracedCalls | None:
-        """The calls, or None if the process was not traced."""
-        adders: Mapping[int, Callable[[memoryview], None]] | None = None
+    def read_calls(self) -> TracedCalls | None:
+        """None if the process was not traced."""
+        file = self._file
+        before = JournalFile(file.path)
         try:
-            for kind, content in self._file.records():
-                adders = adders or self._adders(self._file.layout)
-                if (add := adders.get(kind)) is not None:
-                    add(content)
-        except (struct.error, KeyError, IndexError):
-            raise self._file.broken() from None
-        if not self._traced:
-            return None
-        if "launch" not in self._file.layout:
-            raise UsageError(
-                f"{self._file.path} was written by a version of firsttouch that did not record what calls name; "
-                "trace it again: firsttouch port -- COMMAND"
-            )
-        return self._settled()
+            self._read_clocks(before)
+            if not self._clock:
+                return None
+            if before.version < 2:
+                raise UsageError(
+                    f"{file.path} was written by a version of firsttouch that did not record what calls name; "
+                    "trace it again: firsttouch port -- COMMAND"
+                )
+            self._read_all(before.layout)
+        except struct.error:
+            raise file.broken() from None
+        self._all.pid = file.pid
+        self._finish()
+        return self._all
 
-    def read_sites(self) -> None:
+    def read_sites(self) -> Iterable[CallSite]:
         """Reads nothing but where calls came from."""
+        file = self._file
         try:
-            adders: Mapping[int, Callable[[memoryview], None]] | None = None
-            for kind, content in self._file.records():
-                if adders is None:
-                    layout = self._file.layout
-                    adders = {layout["text"].kind: self._add_text, layout["site"].kind: self._add_site}
-                if (add := adders.get(kind)) is not None:
-                    add(content)
-        except (struct.error, KeyError):
-            raise self._file.broken() from None
-
-    @property
-    def sites(self) -> Iterable[CallSite]:
+            for kind, content in file.records():
+                if kind == file.layout["text"].kind:
+                    self._add_text(content)
+                elif kind == file.layout["site"].kind:
+                    self._add_site(content)
+        except struct.error:
+            raise file.broken() from None
         return self._sites.values()
 
-    def _settled(self) -> TracedCalls:
-        calls = self._calls
-        for index in self._unplaced:
-            block = calls[index]
-            assert isinstance(block, CudaBlock)
-            if site := self._sites.get(self._site_of_call.get(block.correlation, 0)):
-                calls[index] = msgspec.structs.replace(block, site=site)
-        if any(later.t < earlier.t for earlier, later in pairwise(calls)):
-            calls.sort(key=lambda call: call.t)  # calls of several threads
-        durations = dict(self._durations)
-        for key, number in self._graph_launches.items():
-            if key in self._of_graphs:
-                durations[number] = self._of_graphs[key]
-        return TracedCalls(self._file.pid, calls, durations, tuple(self._incomplete()))
-
-    def _incomplete(self) -> list[str]:
-        said = list(dict.fromkeys(self._notices))
-        if self._file.left_out:
-            said.append(f"{self._file.left_out:,} records that the journal had no room for")
-        if self._lost:
-            said.append(f"{self._lost:,} records that CUPTI had no room for")
-        if self._other_nodes:
-            said.append("copies and fills of CUDA graphs, of which only the kernels are recorded")
-        return said
-
-    def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
-        """What adds the content of a record, by its kind. Kinds that this version of the format lacks are left out."""
-        whole: dict[str, Callable[[memoryview], None]] = {
-            "text": self._add_text,
-            "site": self._add_site,
-            "notice": self._add_notice,
-            "arguments": self._add_arguments,
-            "pointers": self._add_pointers,
-            "graph": self._add_graph,
-        }
-        of_fields: dict[str, Callable[..., None]] = {
+    def _call_adders(self) -> dict[str, Callable[..., None]]:
+        return {
+            "memory": self._add_device,
+            "copy": self._add_copy_time,
+            "kernel": self._add_kernel_time,
             "call": self._add_call,
-            "lost": self._add_lost,
-            "clocks": self._add_clocks,
+            "lost": self._add_losses,
+            "shape": self._add_shape,
             "launch": self._add_launch,
             "move": self._add_move,
             "block": self._add_block,
             "wait": self._add_wait,
             "query": self._add_query,
-            "graph_launch": self._add_graph_launch,
         }
-        if "launch" in layout:
-            of_fields |= {"copy": self._add_time, "kernel": self._add_time}
-        adders = whole | {name: layout[name].passed_to(add) for name, add in of_fields.items() if name in layout}
-        return {layout[name].kind: add for name, add in adders.items() if name in layout}
 
-    def _read(self, name: str, content: memoryview) -> Any:
-        return self._file.layout[name].read(content)
+    def _adders(self, layout: Mapping[str, Any]) -> Mapping[int, Callable[[memoryview], None]]:
+        adders: dict[str, Callable[[memoryview], None]] = {
+            "text": self._add_text,
+            "site": self._add_site,
+            "arguments": self._add_arguments,
+            "pointers": self._add_pointers,
+            "notice": self._add_notice,
+        }
+        adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items()}
+        return {layout[name].kind: add for name, add in adders.items()}
 
-    def _parts(self, name: str, after: str, number: int, content: memoryview) -> list[Any]:
-        """The structures that follow a record, which says how many they are."""
-        part, start = self._file.layout[name], self._file.layout[after].size
-        if start + number * part.size > len(content):
-            raise self._file.broken()
-        return [part.read(content, start + index * part.size) for index in range(number)]
+    # ------------------------------------------------------------------------------------------ times, from CUPTI
 
-    # ------------------------------------------------------------------------------------------------ what is named
+    def _add_device(
+        self,
+        stamp: int,
+        address: int,
+        bytes: int,
+        operation: int,
+        memory: int,
+        device: int,
+        correlation: int,
+        name: int,
+    ) -> None:
+        if operation == 1 and device:
+            self._devices[correlation] = device
+        if memory in _STATIC:
+            self._variables.append(
+                CudaBlock(
+                    t=self._time_of(stamp),
+                    correlation=correlation,
+                    address=address,
+                    bytes=bytes if operation == 1 else 0,
+                    begins=operation == 1,
+                    kind=memory_kind(memory),
+                    device=device,
+                    name=self._text_of(name),
+                )
+            )
 
-    def _add_text(self, content: memoryview) -> None:
-        record, start = self._read("text", content), self._file.layout["text"].size
-        self._texts[record.number] = bytes(content[start : start + record.bytes]).decode(errors="replace")
+    def _add_copy_time(self, start_stamp: int, end_stamp: int, correlation: int) -> None:
+        start, end = self._span_of(start_stamp, end_stamp)
+        self._all.durations[correlation] = self._all.durations.get(correlation, 0.0) + end - start
 
-    def _add_site(self, content: memoryview) -> None:
-        record = self._read("site", content)
-        frames = self._parts("frame", "site", record.frames, content)
-        self._sites[record.number] = tuple(CallFrame(self._texts[frame.file], frame.offset) for frame in frames)
+    def _add_kernel_time(self, start_stamp: int, end_stamp: int, correlation: int, name: int, shape: int) -> None:
+        start, end = self._span_of(start_stamp, end_stamp)
+        self._kernels[correlation].append((start, self._text_of(name), end - start, shape))
 
     def _add_notice(self, content: memoryview) -> None:
-        record, start = self._read("notice", content), self._file.layout["notice"].size
-        if record.layer == 1:
-            self._notices.append(bytes(content[start : start + record.bytes]).decode(errors="replace"))
+        said = notice(self._file, content)
+        if said.layer == "trace":
+            self._notices.append(said.text)
 
-    def _add_call(self, correlation: int, site: int) -> None:
-        self._site_of_call[correlation] = site
-
-    def _add_lost(self, records: int) -> None:
+    def _add_losses(self, records: int) -> None:
         self._lost += records
 
-    def _add_clocks(self, time: int) -> None:
-        self._traced = True
+    def _add_shape(
+        self, number: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int, block_z: int
+    ) -> None:
+        self._shapes[number] = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+
+    # ------------------------------------------------------------------------------------------------------ calls
 
     def _add_arguments(self, content: memoryview) -> None:
-        record = self._read("arguments", content)
-        words = self._parts("word", "arguments", record.words, content)
+        form, word = self._file.layout["arguments"], self._file.layout["word"]
+        record = form.read(content)
+        if form.size + record.words * word.size > len(content):
+            raise self._file.broken()
+        words = (word.read(content, form.size + i * word.size) for i in range(record.words))
         self._arguments[record.number] = Arguments(
-            kernel=self._texts[record.kernel],
-            words=tuple(ArgumentWord(word.parameter, word.offset, word.address) for word in words),
-            sizes_known=record.sizes_known == 1,
+            self._text_of(record.kernel),
+            tuple(ArgumentWord(w.parameter, w.offset, w.address) for w in words),
+            bool(record.sizes_known),
         )
 
-    def _add_graph(self, content: memoryview) -> None:
-        record = self._read("graph", content)
-        nodes = self._parts("node", "graph", record.nodes, content)
-        self._graphs[record.number] = [(node.node, node.arguments) for node in nodes if node.kind == _KERNEL_NODE]
-        self._other_nodes |= any(node.kind in (1, 2) for node in nodes)  # copies and fills
-
-    # ------------------------------------------------------------------------------------------------ calls
-
     def _add_launch(self, time: int, correlation: int, arguments: int, site: int, flags: int) -> None:
-        self._calls.append(
+        if arguments not in self._arguments:
+            raise self._file.broken()
+        calls = self._all.calls
+        if flags & _BY_GRAPH:
+            self._graphs[correlation].append(len(calls))
+        calls.append(
             CudaLaunch(
                 t=time * 1e-9,
                 correlation=correlation,
                 arguments=self._arguments[arguments],
-                site=self._sites[site],
-                captured=bool(flags & _CAPTURED),
+                site=self._site_of(site),
+                captured=bool(flags & _CAPTURED) or (bool(flags & _WHILE_CAPTURED) and not flags & _BY_GRAPH),
+                graph=bool(flags & _BY_GRAPH),
                 cooperative=bool(flags & _COOPERATIVE),
             )
         )
-
-    def _add_graph_launch(self, time: int, correlation: int, graph: int, site: int) -> None:
-        for node, arguments in self._graphs.get(graph, [(0, 0)]):
-            number = -1 - len(self._graph_launches)
-            self._graph_launches[correlation, node] = number
-            self._calls.append(
-                CudaLaunch(
-                    t=time * 1e-9,
-                    correlation=number,
-                    arguments=self._arguments[arguments],
-                    site=self._sites[site],
-                    graph=True,
-                )
-            )
 
     def _add_move(
         self,
@@ -275,8 +252,11 @@ class _CallReader:
         what: int,
         host: int,
         flags: int,
+        direction: int,
     ) -> None:
-        self._calls.append(
+        if what >= len(_MOVES) or host >= len(_PLACES) or direction >= len(_DIRECTIONS):
+            raise self._file.broken()
+        self._all.calls.append(
             CudaMove(
                 t=time * 1e-9,
                 correlation=correlation,
@@ -284,7 +264,7 @@ class _CallReader:
                 source=source,
                 target=target,
                 bytes=bytes,
-                rows=max(1, rows),
+                rows=rows,
                 source_pitch=source_pitch,
                 target_pitch=target_pitch,
                 blocking=bool(flags & _BLOCKING),
@@ -296,49 +276,116 @@ class _CallReader:
                 advice=advice,
                 device=device,
                 captured=bool(flags & _CAPTURED),
-                site=self._sites[site],
+                graph=bool(flags & _MOVED_BY_GRAPH),
+                direction=_DIRECTIONS[direction],
+                site=self._site_of(site),
             )
         )
 
     def _add_pointers(self, content: memoryview) -> None:
-        record = self._read("pointers", content)
-        start = self._file.layout["pointers"].size
-        addresses = struct.unpack_from(f"<{record.addresses}Q", content, start)
-        self._calls.append(
+        form = self._file.layout["pointers"]
+        record = form.read(content)
+        if form.size + record.addresses * 8 > len(content):
+            raise self._file.broken()
+        addresses = struct.unpack_from(f"<{record.addresses}Q", content, form.size)
+        self._all.calls.append(
             CudaPointers(
                 t=record.time * 1e-9, correlation=record.correlation, target=record.target, addresses=addresses
             )
         )
 
     def _add_block(
-        self, time: int, address: int, bytes: int, correlation: int, name: int, begins: int, memory: int
+        self,
+        time: int,
+        address: int,
+        bytes: int,
+        correlation: int,
+        name: int,
+        begins: int,
+        memory: int,
+        registered: int,
     ) -> None:
-        self._unplaced.append(len(self._calls))
-        self._calls.append(
+        self._all.calls.append(
             CudaBlock(
                 t=time * 1e-9,
                 correlation=correlation,
                 address=address,
                 bytes=bytes,
-                begins=begins == 1,
-                kind=_KINDS[memory] if memory < len(_KINDS) else "unknown",
-                name=self._texts[name],
+                begins=bool(begins),
+                kind=memory_kind(memory),
+                registered=bool(registered),
+                site=self._site_of(self._calls.get(correlation, 0)),
+                name=self._text_of(name),
             )
         )
 
     def _add_wait(self, time: int, stack: int, thread: int, what: int) -> None:
-        self._calls.append(CudaWait(t=time * 1e-9, thread=thread, what=_WAITS[what], stack=stack))
+        if what >= len(_WAITS):
+            raise self._file.broken()
+        self._all.calls.append(CudaWait(t=time * 1e-9, thread=thread, what=_WAITS[what], stack=stack))
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
-        frames = self._sites[site]
-        vendor = bool(frames and _VENDORS.search(frames[0].file))
-        self._calls.append(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
+        frames = self._site_of(site)
+        vendor = bool(frames) and _VENDOR.search(frames[0].file) is not None
+        self._all.calls.append(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
 
-    # ------------------------------------------------------------------------------------------------ times
+    # ----------------------------------------------------------------------------------------------------- the end
 
-    def _add_time(self, start_stamp: int, end_stamp: int, correlation: int, graph_node: int) -> None:
-        seconds = max(0, end_stamp - start_stamp) * 1e-9
-        if graph_node:
-            self._of_graphs[correlation, graph_node] += seconds
-        else:
-            self._durations[correlation] += seconds
+    def _finish(self) -> None:
+        """Brings together what was recorded at different times."""
+        self._add_graph_times()
+        for correlation, kernels in self._kernels.items():
+            self._all.durations[correlation] = sum(seconds for _, _, seconds, _ in kernels)
+            if (shape := self._shapes.get(kernels[0][3])) is not None:
+                self._all.shapes[correlation] = shape
+        for i, call in enumerate(self._all.calls):
+            if isinstance(call, CudaLaunch):
+                self._complete_launch(i, call)
+            elif isinstance(call, CudaBlock) and (device := self._devices.get(call.correlation)):
+                self._all.calls[i] = replace(call, device=device)
+        if any(later.t < earlier.t for earlier, later in pairwise(self._all.calls)):
+            self._all.calls.sort(key=attrgetter("t"))  # calls of several threads
+        self._add_variables()
+        self._all.incomplete = tuple(self._losses())
+
+    def _complete_launch(self, place: int, launch: CudaLaunch) -> None:
+        ran = self._kernels.get(launch.correlation)
+        if launch.captured and ran:  # on another stream than the one that is captured
+            self._all.calls[place] = launch = replace(launch, captured=False)
+        if launch.arguments is None and ran:
+            self._all.calls[place] = replace(launch, kernel=ran[0][1])
+
+    def _add_graph_times(self) -> None:
+        """Gives the launches of a graph the kernels that ran, by their names and in their order."""
+        for correlation, places in self._graphs.items():
+            ran = sorted(self._kernels.pop(correlation, ()))
+            by_name: defaultdict[str, deque[tuple[float, str, float, int]]] = defaultdict(deque)
+            for kernel in ran:
+                by_name[kernel[1]].append(kernel)
+            for number, place in enumerate(places, 1):
+                launch = self._all.calls[place]
+                assert isinstance(launch, CudaLaunch)
+                of_its_own = (number << 32) | correlation
+                self._all.calls[place] = replace(launch, correlation=of_its_own)
+                name = launch.arguments.kernel if launch.arguments is not None else ""
+                if by_name[name]:
+                    self._kernels[of_its_own].append(by_name[name].popleft())
+                elif len(places) == 1:  # a graph that was not seen when it was made
+                    self._kernels[of_its_own].extend(ran)
+
+    def _add_variables(self) -> None:
+        """Static variables that no call looked up, at the time at which their module was loaded or unloaded."""
+        calls = self._all.calls
+        known = {call.address for call in calls if isinstance(call, CudaBlock) and call.begins}
+        for variable in self._variables:
+            if variable.address not in known:
+                calls.insert(bisect_left(calls, variable.t, key=attrgetter("t")), variable)
+
+    def _losses(self) -> list[str]:
+        unknown = sum(isinstance(call, CudaLaunch) and call.arguments is None for call in self._all.calls)
+        counts = {
+            "records that CUPTI had no room for": self._lost,
+            "records that the journal had no room for": self._file.left_out,
+            "launches with arguments that are not known": unknown,
+        }
+        return [*dict.fromkeys(self._notices), *(f"{count:,} {what}" for what, count in counts.items() if count)]

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.profile.cuda import CallSite, MemoryKind
+from firsttouch.profile.cuda import CallSite, CopyDirection, MemoryKind
 
 HostPlace: TypeAlias = Literal["other", "stack", "static", "pinned", "registered", "managed"]
 """Where the host side of a copy is: in a thread's stack, in the data of a loaded file, or in memory that CUDA knows."""
@@ -42,12 +42,14 @@ class Arguments(msgspec.Struct, frozen=True, gc=False):
 
 class CudaLaunch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A kernel was launched. correlation: by which `durations` has its time on the GPU; 0: unknown. captured: into a
-    graph, so that it did not run; graph: one of the launches of a graph. arguments: None if they are not known.
+    graph, so that it did not run; graph: one of the launches of a graph. arguments: None if they are not known. kernel:
+    its name as the compiler mangled it, where `arguments` does not have it.
     """
 
     t: float
     correlation: int
     arguments: Arguments | None
+    kernel: str = ""
     site: CallSite = ()
     captured: bool = False
     graph: bool = False
@@ -59,9 +61,9 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is
     1. host: where the host side of a copy is. blocking: the call returned when the copy was done. sample: a hash of
-    pages of the source of a copy to the device, or of the target of a blocking copy back, after it; before: of that
-    target before the copy; None: not taken. advice: its number in the driver's terms; device: of a prefetch or an
-    advice, -1 for the CPU.
+    `sampled_bytes` of the source of a copy to the device, or of the target of a blocking copy back, after it; before:
+    of that target before the copy; None: not taken. graph: of a graph that was launched. advice: its number in the
+    driver's terms; device: of a prefetch or an advice, -1 for the CPU.
     """
 
     t: float
@@ -82,7 +84,17 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     advice: int = 0
     device: int = -1
     captured: bool = False
+    graph: bool = False
+    direction: CopyDirection = "unknown"
     site: CallSite = ()
+
+    @property
+    def sampled_bytes(self) -> int:
+        """How many bytes of the copy a sample covers: all up to 8 KiB; else pieces of 64 bytes, evenly spread, one each
+        2 KiB, but 128 at least and 1,024 at most.
+        """
+        copied = self.bytes * self.rows
+        return copied if copied <= 8 << 10 else 64 * min(max(copied // (2 << 10), 128), 1024)
 
 
 class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -95,7 +107,9 @@ class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends."""
+    """Memory that the program obtained through CUDA, or gave back. bytes: 0 where it ends. registered: of the kind
+    "pinned", memory that the program had before.
+    """
 
     t: float
     correlation: int
@@ -104,6 +118,7 @@ class CudaBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     begins: bool
     kind: MemoryKind
     device: int = 0
+    registered: bool = False
     site: CallSite = ()
     name: str = ""
 

@@ -98,7 +98,7 @@ class JournalFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.layout = layout_of(1)  # the header of a file is the same in all versions
-        self.pid = self.left_out = 0
+        self.pid = self.left_out = self.version = 0
         self.opened = 0.0
         self._offset = 0
 
@@ -135,6 +135,7 @@ class JournalFile:
         if is_broken or header.chunk_bytes > _AT_ONCE or header.process > 1 << 31:
             raise self._wrong("has a broken header")
         self.pid, self.opened, self.left_out = header.process, header.opened * 1e-9, header.left_out
+        self.version = header.version
         self._offset = max(self._offset, first)
         return True
 
@@ -174,7 +175,7 @@ def read_journals(directory: Path) -> list[ProcessJournal]:
     Raises:
         UsageError: A file is no journal, or contains what the library does not write.
     """
-    return [_JournalReader(path).read() for path in journal_files(directory)]
+    return [JournalReader(path).read() for path in journal_files(directory)]
 
 
 class JournalFollower:
@@ -197,7 +198,7 @@ class JournalFollower:
                     if kind == file.layout["mark"].kind:
                         marks.append(_mark(file, content))
                     elif kind == file.layout["notice"].kind:
-                        notices.append(_notice(file, content))
+                        notices.append(notice(file, content))
             except (UsageError, struct.error):
                 continue
         return marks, notices
@@ -226,7 +227,8 @@ def _mark(file: JournalFile, content: memoryview) -> Mark:
     )
 
 
-def _notice(file: JournalFile, content: memoryview) -> LayerNotice:
+def notice(file: JournalFile, content: memoryview) -> LayerNotice:
+    """A record of this kind."""
     form = file.layout["notice"]
     record = form.read(content)
     if record.layer >= len(_LAYERS):
@@ -268,7 +270,7 @@ class _Clock:
             self._ratio = last_time - self._first_time, last - self._first
 
 
-class _JournalReader:
+class JournalReader:
     """Reads one journal as a whole: the clocks first, since records come before the reading that follows them."""
 
     def __init__(self, path: Path) -> None:
@@ -283,25 +285,31 @@ class _JournalReader:
         into = self._into
         try:
             before = JournalFile(self._file.path)
-            readings = [content for kind, content in before.records() if kind == before.layout["clocks"].kind]
-            pairs = map(before.layout["clocks"].read, readings)
-            self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
+            self._read_clocks(before)
             into.traced = bool(self._clock)
-            adders = self._adders(before.layout)
-            for kind, content in self._file.records():
-                if (add := adders.get(kind)) is not None:  # other kinds are of a later version
-                    add(content)
+            self._read_all(before.layout)
         except struct.error:
             raise self._file.broken() from None
         into.pid, into.opened, into.left_out = self._file.pid, self._file.opened, self._file.left_out
         into.marks.sort(key=lambda mark: mark.t)
         return into
 
+    def _read_clocks(self, file: JournalFile) -> None:
+        readings = [content for kind, content in file.records() if kind == file.layout["clocks"].kind]
+        pairs = map(file.layout["clocks"].read, readings)
+        self._clock = _Clock([(pair.stamp, pair.time) for pair in pairs])
+
+    def _read_all(self, layout: Mapping[str, Structure]) -> None:
+        adders = self._adders(layout)
+        for kind, content in self._file.records():
+            if (add := adders.get(kind)) is not None:  # other kinds are of a later version
+                add(content)
+
     def _adders(self, layout: Mapping[str, Structure]) -> Mapping[int, Callable[[memoryview], None]]:
         """What adds the content of a record, by its kind."""
         adders: dict[str, Callable[[memoryview], None]] = {
             "mark": lambda content: self._into.marks.append(_mark(self._file, content)),
-            "notice": lambda content: self._into.notices.append(_notice(self._file, content)),
+            "notice": lambda content: self._into.notices.append(notice(self._file, content)),
             "text": self._add_text,
             "site": self._add_site,
         }
@@ -391,7 +399,7 @@ class _JournalReader:
         site: int,
         name: int,
     ) -> None:
-        t, kind = self._time_of(stamp), _memory_kind(memory)
+        t, kind = self._time_of(stamp), memory_kind(memory)
         if operation == 1:
             self._into.allocations.append(
                 CudaAllocation(
@@ -429,8 +437,8 @@ class _JournalReader:
                 direction=_DIRECTIONS.get(direction, "unknown"),
                 device=device,
                 stream=stream,
-                source=_memory_kind(source),
-                target=_memory_kind(target),
+                source=memory_kind(source),
+                target=memory_kind(target),
                 peers=(source_device, target_device) if source_device != target_device else None,
             )
         )
@@ -441,5 +449,6 @@ class _JournalReader:
         self._into.kernels.append(CudaKernel(start=start, end=end, name=text, device=device, stream=stream))
 
 
-def _memory_kind(number: int) -> MemoryKind:
+def memory_kind(number: int) -> MemoryKind:
+    """A kind of memory by CUPTI's number."""
     return _MEMORY_KINDS[number] if number < len(_MEMORY_KINDS) else "unknown"
