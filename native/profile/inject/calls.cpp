@@ -7,7 +7,7 @@
 namespace firsttouch::inject {
 namespace {
 
-enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, by_graph = 8 };
+enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, launched_by_graph = 8 };
 enum Waiting : std::uint8_t { for_stream = 0, for_event = 1, for_context = 2, for_copy = 3 };
 constexpr int most_nested_graphs = 8;
 constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16;
@@ -285,14 +285,15 @@ void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
     has_work_ = true;
     if (steps.empty()) steps.emplace_back();  // a launch of what is not known
     for (const GraphStep& step : steps) {
-        for (const Transfer& copy : step.copies) write_copy(copy, stream.first, stream.second | by_graph, place, call);
+        for (const Transfer& copy : step.copies)
+            write_copy(copy, stream.first, stream.second | moved_by_graph, place, call);
         if (!step.copies.empty()) continue;
         const LaunchRecord record{.time = monotonic_ns(),
                                   .correlation = call.correlation,
                                   .arguments = step.arguments,
                                   .site = place.number,
                                   .stream = stream.first,
-                                  .flags = static_cast<std::uint8_t>(stream.second | by_graph),
+                                  .flags = static_cast<std::uint8_t>(stream.second | launched_by_graph),
                                   .unused = {}};
         journal_.append(Kind::launch, {Journal::bytes_of(record)});
     }

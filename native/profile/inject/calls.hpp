@@ -23,6 +23,8 @@ namespace firsttouch::inject {
 enum class Direction : std::uint8_t { unknown = 0, to_device = 1, to_host = 2, within_devices = 3, within_host = 4 };
 enum class HostPlace : std::uint8_t { other = 0, stack = 1, data = 2, pinned = 3, registered = 4, managed = 5 };
 
+inline constexpr std::uint8_t moved_by_graph = 32;  // a flag of a move
+
 // Rows that a call copies. An array has its handle for an address.
 struct Transfer {
     std::uint64_t target = 0, source = 0;

@@ -8,7 +8,7 @@ namespace firsttouch::inject {
 namespace {
 
 enum What : std::uint8_t { copy = 0, fill = 1, prefetch = 2, advice = 3 };
-enum Flag : std::uint8_t { captured = 1, blocking = 4, has_sample = 8, has_before = 16, by_graph = 32 };
+enum Flag : std::uint8_t { captured = 1, blocking = 4, has_sample = 8, has_before = 16 };
 constexpr std::uint64_t most_pointer_bytes = 64 << 10;
 constexpr std::uint64_t most_slices = 1 << 16;
 constexpr std::size_t most_targets = 1 << 16;
@@ -262,7 +262,7 @@ void Calls::write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
         find_direction(transfer);
         if (transfer.has_host()) host = host_place(transfer.host_rows().address);
     }
-    const bool will_run = (flags & (captured | by_graph)) != 0, is_managed = host == HostPlace::managed;
+    const bool will_run = (flags & (captured | moved_by_graph)) != 0, is_managed = host == HostPlace::managed;
     const bool waits = !will_run && is_blocking(transfer, host);
     MoveRecord record{.time = monotonic_ns(),
                       .source = transfer.source,
