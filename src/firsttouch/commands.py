@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from firsttouch.report.sentences import WordedFinding
     from firsttouch.schemas import FitOutput, SchemasOutput
     from firsttouch.validation.results import Validation
+    from firsttouch.workload.program import Program
 
 T = TypeVar("T")
 
@@ -157,6 +158,15 @@ def port(directory: Path, process: int | None = None) -> CommandResult[PortFindi
     from firsttouch.profile.reading import read
 
     return CommandResult(port_findings(read(directory), process))
+
+
+def traced_program(directory: Path, process: int | None = None) -> Program:
+    """What the program of a profile does with memory."""
+    from firsttouch.portability.reading import program_of, traced_run
+    from firsttouch.profile.reading import read
+
+    profile = read(directory)
+    return program_of(profile, traced_run(profile, process))
 
 
 def _methods_output(methods: Methods) -> Output:

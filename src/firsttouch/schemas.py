@@ -196,6 +196,9 @@ SCHEMAS: Mapping[str, PublishedSchema] = {
     "machine.json": PublishedSchema("machine.json: the machine that was measured", "records.schema:Machine"),
     "run.json": PublishedSchema("run.json: the request", "records.schema:Request"),
     "methods.json": PublishedSchema("methods.json: what was verified", "allocators.verified:VerifiedMethods"),
+    "program.json": PublishedSchema(
+        "firsttouch port DIR --program --json, and program.json", "workload.program:Program"
+    ),
     "profile.jsonl": PublishedSchema("a line of profile.jsonl: what was seen", "profile.schema:AnyLine"),
 }
 """By name: of commands, and of the files of a results directory or a profile."""
@@ -212,7 +215,7 @@ def json_schema(name: str) -> dict[str, Any]:
         own = whole["$defs"][published.type.__name__]
         if issubclass(published.type, Output):
             own["required"] = list(own["properties"])  # which are always printed
-        elif "schema" in own["properties"]:
+        elif "enum" not in own["properties"].get("schema", {"enum": []}):
             own["properties"]["schema"]["pattern"] = rf"^firsttouch/{MAJOR}\.[0-9]+$"
     return whole
 

@@ -18,6 +18,7 @@ import firsttouch
 from firsttouch.engine import reporting
 from firsttouch.errors import UsageError
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
+from firsttouch.workload.program import decode
 
 WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
 
@@ -76,6 +77,24 @@ def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_
         firsttouch.port(directory, process=5)
 
 
+def test_the_program_is_printed_step_by_step_with_repeats_folded(tmp_path: Path):
+    calls = Calls(pid=100)
+    block, host = calls.block(MIB, line=1), calls.host(MIB)
+    calls.copy(block, host, MIB, line=2, seconds=0.002)
+    for _ in range(1000):
+        calls.launch(block, kernel="_Z4stepPf", seconds=0.001)
+    calls.copy(host, block, MIB, line=3)
+    directory = profile(tmp_path / "p", calls.traced, callers=names())
+    shown = call("port", directory, "--program")
+    assert shown.returncode == 0, shown.stderr
+    assert len(shown.stdout.splitlines()) < 20
+    assert "copy h2d 1 MiB of 0 (p.cu:1) in 2 ms exact" in shown.stdout
+    assert "gpu step (1 ms): updates 0 (p.cu:1)" in shown.stdout
+    printed = call("port", directory, "--program", "--json").stdout
+    assert_valid("program.json", json.loads(printed))
+    assert decode(printed.encode(), "stdout").launches > 1000
+
+
 def test_names_from_the_target_are_text(tmp_path: Path):
     calls = Calls(pid=100)
     symbol = calls.block(64, kind="device_static", name="evil\x1b[31m\n\u202e<script>")
@@ -93,6 +112,7 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("--",), "there is nothing to port"),
         (("{dir}", "--", "./app"), "a directory and a command were given"),
         (("{dir}", "--out", "x"), "nothing is profiled; leave out --out"),
+        (("--program", "--", "./app"), "--program shows a profile"),
         (("{dir}/none",), "holds no profile"),
         (("{dir}",), "has no trace: nothing in it used CUDA, or it was profiled without --trace"),
         (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),

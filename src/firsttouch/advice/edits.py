@@ -7,21 +7,12 @@ from collections.abc import Container, Iterable, Sequence
 from firsttouch.advice.answer import Edit
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.portability.findings import PortBlock, PortFindings
-from firsttouch.portability.places import Places
+from firsttouch.portability.places import Places, line_of
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.traced import CallLocation
 from firsttouch.text import count
 from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workspace.strategies import Strategy
-
-UNKNOWN_LINE = "an unknown line"
-
-
-def line_of(place: CallLocation) -> str:
-    """'file:line' of a place, without folders; the function or the file if its line is unknown."""
-    if place.source and place.line:
-        return f"{place.source.rpartition('/')[2]}:{place.line}"
-    return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:

@@ -8,19 +8,14 @@ from pathlib import Path
 
 from firsttouch.advice.advisor import note_sisters, prices_of
 from firsttouch.advice.answer import Advice
-from firsttouch.advice.edits import line_of
-from firsttouch.advice.traced import TracedProgram, advise_traced, name_of_command
+from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.errors import UsageError
 from firsttouch.portability.places import Places
-from firsttouch.portability.reading import findings_of, traced_run
+from firsttouch.portability.reading import findings_of, program_of, traced_run
 from firsttouch.profile import schema
-from firsttouch.profile.exact import read_exact
 from firsttouch.profile.reading import read
-from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import device_numbers
-from firsttouch.workload.exact import match
 from firsttouch.workload.trace import TracedRun
-from firsttouch.workload.traced import program_of_trace
 
 
 def advise_profile(
@@ -54,15 +49,7 @@ def traced_program(directory: Path, process: int | None = None) -> TracedProgram
     profile = read(directory)
     run = traced_run(profile, process)
     places, found = Places(profile.callers), findings_of(profile, run)
-    touches = TouchIndex(profile, run.pid)
-    program = program_of_trace(
-        run,
-        title=name_of_command(found),
-        name=lambda block: block.name or line_of(places.of(block.site)),
-        threads=lambda start, end: touches.of(start, end).threads,
-        exact=match(run, read_exact(directory)),
-    )
-    return TracedProgram(run, program, found, places, gpu_of(run, profile.header))
+    return TracedProgram(run, program_of(profile, run), found, places, gpu_of(run, profile.header))
 
 
 def gpu_of(run: TracedRun, header: schema.Header) -> str:

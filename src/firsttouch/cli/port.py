@@ -76,6 +76,9 @@ def command(
         bool,
         typer.Option("--exact", help="Run the program again, slowly, to record which bytes its kernels use."),
     ] = False,
+    program: Annotated[
+        bool, typer.Option("--program", help="With DIR: print the program instead, which `advise --profile` prices.")
+    ] = False,
     as_json: AsJsonOption = False,
 ) -> None:
     """Say what a program's buffers and copies become in unified memory, and what to solve first.
@@ -97,8 +100,13 @@ def command(
         if given := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
                                               ("--faults", faults), ("--exact", exact)) if value]:  # fmt: skip
             raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(given)}")
-        _show(directory, chosen, as_json, [], print_stdout)
+        if program:
+            _show_program(directory, chosen, as_json)
+        else:
+            _show(directory, chosen, as_json, [], print_stdout)
         return
+    if program:
+        raise UsageError("--program shows a profile; give the directory of one, and no command")
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
 
@@ -137,3 +145,13 @@ def _show(
     else:
         shown = lines(result.value, files)
         print_text("\n".join(shown if rank in ("", "0") else [f"rank {rank}: {result.value.summary}"]))
+
+
+def _show_program(directory: Path, chosen: int | None, as_json: bool) -> None:
+    from firsttouch.cli.programs import lines
+
+    program = commands.traced_program(directory, chosen)
+    if as_json:
+        print_json(program)
+    else:
+        print_stdout("\n".join(lines(program)))

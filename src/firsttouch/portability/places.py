@@ -9,6 +9,7 @@ from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 from firsttouch.text import join_names
 
+UNKNOWN_LINE = "an unknown line"
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
 
@@ -35,6 +36,13 @@ def summed(pairs: Iterable[tuple[CallLocation, int]]) -> dict[CallLocation, int]
     for place, value in pairs:
         sums[place] += value
     return sums
+
+
+def line_of(place: CallLocation) -> str:
+    """'file:line' of a place, without folders; the function or the file if its line is unknown."""
+    if place.source and place.line:
+        return f"{place.source.rpartition('/')[2]}:{place.line}"
+    return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
 
 
 def where(place: CallLocation, after: CallLocation | None = None) -> str:

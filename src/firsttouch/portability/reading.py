@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from firsttouch.errors import UsageError
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
+from firsttouch.portability.places import Places, line_of
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
+from firsttouch.profile.exact import read_exact
+from firsttouch.profile.headline import LONGEST_COMMAND, short
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.touches import TouchIndex
+from firsttouch.workload.exact import match
+from firsttouch.workload.program import Program
 from firsttouch.workload.trace import TracedRun, trace, traced_process
+from firsttouch.workload.traced import program_of_trace
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
@@ -40,16 +47,32 @@ def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
 
 def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
     """The findings of a process of a profile."""
-    known = next((p for p in profile.processes.values() if p.pid == run.pid), None)
     return found(
         run,
         profile.callers,
         directory=str(profile.directory),
-        command=known.command if known else profile.header.command,
+        command=_command(profile, run.pid),
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
     )
+
+
+def program_of(profile: Profile, run: TracedRun) -> Program:
+    """The program of a process of a profile. Its blocks are called by the lines that allocate them."""
+    places, touches = Places(profile.callers), TouchIndex(profile, run.pid)
+    return program_of_trace(
+        run,
+        title=short(shlex.join(_command(profile, run.pid)), LONGEST_COMMAND),
+        name=lambda block: block.name or line_of(places.of(block.site)),
+        threads=lambda start, end: touches.of(start, end).threads,
+        exact=match(run, read_exact(profile.directory)),
+    )
+
+
+def _command(profile: Profile, pid: int) -> Sequence[str]:
+    known = next((process for process in profile.processes.values() if process.pid == pid), None)
+    return known.command if known else profile.header.command
 
 
 def _uses_memory(calls: TracedCalls) -> bool:

@@ -1,0 +1,73 @@
+"""Prints a program: its blocks, and what both agents do with them, one step a line, with repeats folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from firsttouch.units import format_seconds, format_size
+from firsttouch.workload.program import Access, AwaitAll, Item, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
+
+MOST_LINES = 400
+_INDENT = "  "
+
+
+def lines(program: Program) -> list[str]:
+    """A program in words. exact: recorded; assumed: a launch names the block, and nothing tells which bytes it uses."""
+    said = [f"program   {program.title}, {format_size(program.nbytes, 3)} of blocks"]
+    for number, block in enumerate(program.blocks):
+        times = f", {block.times:,} times" if block.times > 1 else ""
+        said.append(f"{_INDENT}{number:>3}  {format_size(block.nbytes, 3):>9}  {block.role:<8} {block.name}{times}")
+    for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
+        if items:
+            said += [phase, *_items(program, items, _INDENT)]
+    if len(said) > MOST_LINES:
+        said = [*said[:MOST_LINES], f"and {len(said) - MOST_LINES:,} more lines; --json has all"]
+    return said
+
+
+def _items(program: Program, items: Sequence[Item], indent: str) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Repeat):
+            yield f"{indent}{item.count:,} times"
+            yield from _items(program, item.body, indent + _INDENT)
+        else:
+            yield indent + _item(program, item)
+
+
+def _item(program: Program, item: Item) -> str:
+    match item:
+        case Launch():
+            took = "" if item.seconds is None else f" ({format_seconds(item.seconds)})"
+            return f"{item.agent} {item.kernel or item.by}{took}: {_accesses(program, item.accesses)}"
+        case Move():
+            took = "" if item.seconds is None else f" in {format_seconds(item.seconds)}"
+            return f"copy {item.way} {format_size(item.nbytes, 3)} of{_part(program, item)}{took} exact"
+        case Swap():
+            return f"{_name(program, item.first)} and {_name(program, item.second)} exchange their memory"
+        case Renew():
+            return f"{_name(program, item.block)} is freed and obtained again"
+        case AwaitAll():
+            return "wait"
+        case LoopMark():
+            return "an iteration begins" if item.begins else "an iteration ends"
+    raise AssertionError(item)
+
+
+def _name(program: Program, block: int) -> str:
+    return f"{block} ({program.blocks[block].name})"
+
+
+def _part(program: Program, item: Access | Move) -> str:
+    """The block, and the bytes of it, if they are not all."""
+    whole = item.start == 0 and item.end == program.blocks[item.block].nbytes
+    of = "" if whole else f" [{format_size(item.start, 4)}, {format_size(item.end, 4)})"
+    return f" {_name(program, item.block)}{of}"
+
+
+def _accesses(program: Program, accesses: Sequence[Access]) -> str:
+    said = []
+    for access in accesses:
+        what = "updates" if access.reads and access.writes else "writes" if access.writes else "reads"
+        passes = f" {access.passes:g} times" if access.passes != 1 else ""
+        said.append(f"{what}{_part(program, access)}{passes} {access.certainty}")
+    return ", ".join(said) or "nothing that is recorded"
