@@ -13,7 +13,15 @@ from dataclasses import dataclass, field
 
 from firsttouch.workload.partners import JoinedBytes, LifePartners, Partners, joined
 from firsttouch.workload.range_map import RangeMap
-from firsttouch.workload.trace import STATIC_KINDS, TracedBlock, TracedCopy, TracedFill, TracedLaunch, TracedRun
+from firsttouch.workload.trace import (
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+)
 from firsttouch.workspace.ranges import Ranges
 
 OWN = -1
@@ -68,8 +76,8 @@ class Layout:
         """By the number of a traced block that is a window."""
         self._where: dict[int, RangeMap[int]] = {}
         """Of each window, what it shows: how far from its own bytes those of the unified block are."""
-        self._next: dict[int, list[tuple[int, TracedCopy]]] = {}
-        """The copies back from each window, in order, of which those before the current step are left out."""
+        self._next: dict[int, list[tuple[int, TracedCopy | None]]] = {}
+        """The copies back from each window, the next one last, and None where it ends."""
         windows = {block.number for block in run.blocks if any(map(is_window, partners[block.number]))} & used
         for number in sorted(used - windows):
             block = self._add(UnifiedBlock(len(self.blocks), run.blocks[number].nbytes, number))
@@ -113,6 +121,8 @@ class Layout:
             step = self._run.steps[index]
             if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block in windows:
                 self._next.setdefault(step.device.block, []).append((index, step))
+            elif isinstance(step, TracedAllocation) and not step.begins and step.block in windows:
+                self._next.setdefault(step.block, []).append((index, None))
 
     # ------------------------------------------------------------------------------------------------ as it goes on
 
@@ -154,7 +164,8 @@ class Layout:
             later = self._next.get(number, [])
             while later and later[-1][0] < index:
                 later.pop()
-            shown = [(p.start, p.end, block.offset(p.host) - p.start) for p in joined(later[-1][1])] if later else []
+            copy = later[-1][1] if later else None
+            shown = [(p.start, p.end, block.offset(p.host) - p.start) for p in joined(copy)] if copy else []
         parts = ((max(a, start), min(b, end), shift) for a, b, shift in shown)
         return [UnifiedPiece(block.number, a + shift, b + shift) for a, b, shift in parts if a < b]
 

@@ -275,20 +275,26 @@ class _Maker:
 
     def _used(self, index: int, use: TracedUse) -> list[Access]:
         """What a launch is taken to use of a block that it names."""
-        found = []
-        for piece in self.layout.used(index, use.block, use.start):
-            valid = self.valid[piece.block].common(piece.start, piece.end)
-            copied_from = self.uses[piece.block].is_source
-            if len(valid) > ROWS:
-                valid = [(valid[0][0], valid[-1][1])]
-            writes = use.may_write and (copied_from or not valid)
-            found += [
-                Access(
-                    piece.block, start, end, reads=bool(valid), writes=writes, certainty="assumed", least=0
-                )
-                for start, end in valid or [(piece.start, piece.end)]
-            ]  # fmt: skip
-        return found
+        pieces = self.layout.used(index, use.block, use.start)
+        valid = [
+            UnifiedPiece(p.block, start, end)
+            for p in pieces
+            for start, end in self.valid[p.block].common(p.start, p.end)
+        ]  # fmt: skip
+        if len(valid) > ROWS:
+            valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
+        return [
+            Access(
+                p.block,
+                p.start,
+                p.end,
+                reads=bool(valid),
+                writes=use.may_write and (self.uses[p.block].is_source or not valid),
+                certainty="assumed",
+                least=0,
+            )
+            for p in valid or pieces
+        ]
 
     def _told(self, index: int, used: UsedBlock) -> list[Access]:
         """What a launch used of a block in the second run."""

@@ -1,0 +1,359 @@
+"""Random programs, whose pairs, savings, repeated copies and accesses are compared with a map of single bytes."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.port.traces import Calls
+
+from firsttouch.portability.savings import moments
+from firsttouch.workload.needless import RepeatedCopy, repeated_copies
+from firsttouch.workload.partners import partners
+from firsttouch.workload.program import Item, Launch, Program, Repeat
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
+from firsttouch.workload.traced import program_of_trace
+
+EXAMPLES = 10_000 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 200
+SIZE, HOST_BYTES = 8, 24
+"""Bytes of a block, and of the host's memory."""
+HOST = 1 << 32
+KERNELS = ("_Z1kPfS_", "_Z1cPKfPf", "plain")
+Byte = tuple[str, int]
+"""A byte of the unified version: a traced block's, or the host's."""
+
+number = st.integers(0, 7)
+operation = st.one_of(
+    st.tuples(st.just("block"), st.integers(1, 2)),
+    st.tuples(st.just("free"), number),
+    st.tuples(
+        st.sampled_from(("h2d", "d2h", "h2d", "d2h")), number, st.sampled_from((0, 0, 4)), st.sampled_from((8, 8, 4)),
+        st.sampled_from((0, 0, 8, 16)), st.sampled_from((1, 1, 2, None)), st.sampled_from(("other", "other", "stack")),
+    ),
+    st.tuples(st.just("d2d"), number, number, st.sampled_from((0, 4)), st.sampled_from((4, 8))),
+    st.tuples(st.just("fill"), number, st.sampled_from((0, 4)), st.sampled_from((4, 8))),
+    st.tuples(
+        st.just("launch"), st.lists(number, max_size=2), st.sampled_from((0, 0, 4)), st.sampled_from(KERNELS)
+    ),
+    st.just(("unknown",)),
+)  # fmt: skip
+
+
+def calls_of(operations: Sequence[tuple[Any, ...]]) -> Calls:
+    calls, alive = Calls(), list[int]()
+    for name, *rest in operations:
+        if name == "block":
+            alive.append(calls.block(SIZE, line=rest[0]))
+        elif name == "unknown":
+            calls.launch(arguments=None)
+        elif not alive:
+            continue
+        elif name == "free":
+            calls.free(alive.pop(rest[0] % len(alive)))
+        elif name in ("h2d", "d2h"):
+            which, start, nbytes, host, sample, place = rest
+            device, nbytes = alive[which % len(alive)] + start, min(nbytes, SIZE - start)
+            target, source = (device, HOST + host) if name == "h2d" else (HOST + host, device)
+            calls.copy(target, source, nbytes, sample=sample, before=1 if name == "d2h" else None, host=place)
+        elif name == "d2d":
+            first, second, start, nbytes = rest
+            target = alive[first % len(alive)] + start
+            calls.copy(target, alive[second % len(alive)] + start, min(nbytes, SIZE - start))
+        elif name == "fill":
+            calls.fill(alive[rest[0] % len(alive)] + rest[1], min(rest[2], SIZE - rest[1]))
+        else:
+            named = [alive[n % len(alive)] + rest[1] for n in rest[0]]
+            calls.launch(*named, kernel=rest[2])
+    return calls
+
+
+def pairs_of(copy: TracedCopy) -> list[tuple[int, int]]:
+    """Each byte of a block, and the host's byte that a copy joins it with."""
+    host = copy.call.target if copy.way == "d2h" else copy.call.source
+    return [(copy.device.start + n, host + n) for n in range(copy.call.bytes)]
+
+
+class LifeBytes:
+    """What copies join with the bytes of a block in one life."""
+
+    def __init__(self, copies: Sequence[TracedCopy]) -> None:
+        joins: dict[tuple[str, int], set[int]] = defaultdict(set)
+        for copy in copies:
+            for byte, host in pairs_of(copy) if copy.call.host != "stack" else ():
+                joins[copy.way, byte].add(host)
+        self.window = {byte for (_, byte), hosts in joins.items() if len(hosts) > 1}
+        self.host = {h for (_, byte), hosts in joins.items() if byte not in self.window for h in hosts}
+        self.windows = {h for (_, byte), hosts in joins.items() if byte in self.window for h in hosts} - self.host
+
+    @property
+    def is_window(self) -> bool:
+        return len(self.window) > len(self.host)
+
+
+def lives(run: TracedRun) -> dict[tuple[int, int], LifeBytes]:
+    """By block and life."""
+    copies: dict[tuple[int, int], list[TracedCopy]] = {}
+    life: dict[int, int] = defaultdict(lambda: -1)
+    for step in run.steps:
+        if isinstance(step, TracedAllocation):
+            life[step.block] += step.begins
+            copies.setdefault((step.block, life[step.block]), [])
+        elif isinstance(step, TracedCopy) and step.way != "d2d":
+            copies[step.device.block, life[step.device.block]].append(step)
+    return {key: LifeBytes(of) for key, of in copies.items()}
+
+
+def saved(run: TracedRun, known: dict[tuple[int, int], LifeBytes]) -> Iterator[int]:
+    """After each step at which a block begins or ends."""
+    life: dict[int, int] = defaultdict(lambda: -1)
+    alive: dict[int, LifeBytes] = {}
+    for step in run.steps:
+        if isinstance(step, TracedAllocation):
+            life[step.block] += step.begins
+            alive.pop(step.block, None)
+            if step.begins:
+                alive[step.block] = known[step.block, life[step.block]]
+            yield len({h for of in alive.values() for h in of.host}) + sum(len(of.window) for of in alive.values())
+
+
+def bytes_in(ranges: object) -> set[int]:
+    return {byte for start, end in ranges for byte in range(start, end)}  # type: ignore[attr-defined]
+
+
+class LastCopies:
+    """Which copy each byte of each block was copied by last, and what may have written it since."""
+
+    def __init__(self, run: TracedRun) -> None:
+        self.found: list[RepeatedCopy] = []
+        self._last: dict[tuple[int, int], int] = {}
+        self._written: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        """By the copy that brought them: when its bytes were or may have been written, and whether surely."""
+        self._unknown = -1
+        for index, step in enumerate(run.steps):
+            self._step(run, index, step)
+
+    def _step(self, run: TracedRun, index: int, step: object) -> None:
+        if isinstance(step, TracedLaunch):
+            self._unknown = index if step.call.arguments is None else self._unknown
+            for use in step.uses:
+                for copy in {c for (block, _), c in self._last.items() if block == use.block and use.may_write}:
+                    self._written[copy].append((index, False))
+        elif isinstance(step, TracedFill) or (isinstance(step, TracedCopy) and step.way == "d2d"):
+            target = step.target
+            for byte in range(target.start, target.end):
+                if (copy := self._last.get((target.block, byte))) is not None:
+                    self._written[copy].append((index, True))
+        elif isinstance(step, TracedAllocation):
+            self._last = {key: copy for key, copy in self._last.items() if key[0] != step.block}
+        elif isinstance(step, TracedCopy):
+            self._copy(run, index, step)
+
+    def _copy(self, run: TracedRun, index: int, step: TracedCopy) -> None:
+        mine = [(step.device.block, byte) for byte, _ in pairs_of(step)]
+        since = {self._last.get(key, -1) for key in mine}
+        is_partner = step.call.host != "stack"
+        if len(since) == 1 and (first := since.pop()) >= 0 and is_partner:
+            before = run.steps[first]
+            assert isinstance(before, TracedCopy)
+            samples = before.call.sample, step.call.sample
+            if pairs_of(before) == pairs_of(step) and None not in samples and self._unknown < first:
+                self._judge(index, first, step, samples[0] == samples[1])
+        for key in mine:
+            self._last.pop(key, None)
+            if is_partner:
+                self._last[key] = index
+
+    def _judge(self, index: int, first: int, step: TracedCopy, same: bool) -> None:
+        written = self._written[first]
+        if not same or (step.way == "d2h" and (written or step.call.before is None)):
+            return
+        needless = step.call.before == step.call.sample if step.way == "d2h" else not written
+        writer = max((at for at, _ in written), default=-1)
+        surely = step.way == "d2h" or any(sure for _, sure in written)
+        self.found.append(RepeatedCopy("needless" if needless else "restoring", index, first, writer, surely))
+
+
+Uses = tuple[str, frozenset[tuple[Byte, bool, bool]]]
+"""A launch: by whom, and each byte with whether it is read and written."""
+
+
+class ByteMap:
+    """Goes through a run byte by byte. launches: what each does in a unified version."""
+
+    def __init__(self, run: TracedRun, known: dict[tuple[int, int], LifeBytes], needless: set[int]) -> None:
+        self.run, self._needless = run, needless
+        self._windows = {block for (block, _), of in known.items() if of.is_window}
+        self.launches: list[Uses] = []
+        self._shown: dict[int, dict[int, int]] = defaultdict(dict)
+        self._valid: set[Byte] = set()
+        self._samples: dict[tuple[int, int], int] = {}
+        self._sources = {
+            self._group(byte)
+            for step in run.steps
+            if isinstance(step, TracedCopy) and step.way != "h2d"
+            for byte in self._source(step)
+        }
+        self._results = self._find_results()
+        for index, step in enumerate(run.steps):
+            self._step(index, step)
+
+    def _source(self, step: TracedCopy) -> list[Byte]:
+        block = step.source.block
+        if block not in self._windows:
+            return [(str(block), 0)]
+        return [("host", host) for _, host in pairs_of(step)] if step.way == "d2h" else []
+
+    def _group(self, byte: Byte) -> object:
+        """What a unified block is: a traced block, or the host's bytes of windows that have any in common."""
+        return byte[0] if byte[0] != "host" else self.host_blocks[byte[1]]
+
+    @property
+    def host_blocks(self) -> dict[int, frozenset[int]]:
+        if not hasattr(self, "_host_blocks"):
+            sets: list[set[int]] = []
+            known = lives(self.run)
+            for block in sorted(self._windows):
+                mine = {h for (of, _), life in known.items() if of == block for h in life.host | life.windows}
+                sets, touching = [s for s in sets if not s & mine], [s for s in sets if s & mine]
+                sets.append(mine.union(*touching))
+            self._host_blocks = {h: frozenset(s) for s in sets for h in s}
+        return self._host_blocks
+
+    def _find_results(self) -> set[int]:
+        last: dict[int, int] = defaultdict(lambda: -1)
+        back: dict[int, list[int]] = defaultdict(list)
+        for index, step in enumerate(self.run.steps):
+            if isinstance(step, TracedLaunch):
+                last |= {use.block: index for use in step.uses if use.may_write}
+            elif isinstance(step, TracedFill) or (isinstance(step, TracedCopy) and step.way != "d2h"):
+                last[step.target.block] = index
+            elif isinstance(step, TracedAllocation) and step.begins:
+                last[step.block] = index
+            elif isinstance(step, TracedCopy):
+                back[step.device.block].append(index)
+        found = set[int]()
+        for block, indices in back.items():
+            mine = [index for index in indices if index > last[block]]
+            copied = {byte for index in mine for byte, _ in pairs_of(self.run.steps[index])}  # type: ignore[arg-type]
+            if block not in self._windows and len(copied) == SIZE:
+                found |= {*mine}
+        return found
+
+    def _bytes(self, index: int, block: int, start: int, end: int) -> list[Byte]:
+        """Where bytes of a block are in the unified version."""
+        if block not in self._windows:
+            return [(str(block), byte) for byte in range(start, end)]
+        shown = {byte: host for byte, host in self._shown[block].items() if start <= byte < end}
+        return [("host", host) for byte, host in (shown or self._next(index, block)).items() if start <= byte < end]
+
+    def _next(self, index: int, block: int) -> dict[int, int]:
+        for step in self.run.steps[index:]:
+            if isinstance(step, TracedAllocation) and step.block == block:
+                return {}
+            if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block == block:
+                return dict(pairs_of(step))
+        return {}
+
+    def _add(self, agent: str, *uses: tuple[Sequence[Byte], bool, bool]) -> None:
+        all_bytes = frozenset((byte, reads, writes) for of, reads, writes in uses for byte in of)
+        if all_bytes:
+            self.launches.append((agent, all_bytes))
+
+    def _step(self, index: int, step: object) -> None:
+        if isinstance(step, TracedLaunch):
+            self._launch(index, step)
+        elif isinstance(step, TracedAllocation) and not step.begins:
+            self._shown[step.block].clear()
+            self._valid = {byte for byte in self._valid if byte[0] != str(step.block)}
+        elif isinstance(step, TracedFill):
+            target = self._bytes(index, step.target.block, step.target.start, step.target.end)
+            self._add("gpu", (target, False, True))
+            self._valid |= {*target}
+        elif isinstance(step, TracedCopy) and step.way == "d2d":
+            source, target = (
+                self._bytes(index, side.block, side.start, side.end) for side in (step.source, step.target)
+            )
+            self._add("gpu", (source, True, False), (target, False, True))
+            self._valid |= {*target}
+        elif isinstance(step, TracedCopy):
+            self._copy(index, step)
+
+    def _launch(self, index: int, step: TracedLaunch) -> None:
+        uses = []
+        for use in step.uses:
+            mine = self._bytes(index, use.block, use.start, SIZE)
+            valid = [byte for byte in mine if byte in self._valid]
+            for byte in valid or mine:
+                writes = use.may_write and (self._group(byte) in self._sources or not valid)
+                uses.append(([byte], bool(valid), writes))
+        self.launches.append(("gpu", frozenset((b, r, w) for of, r, w in uses for b in of)))
+        self._valid |= {byte for of, _, writes in uses if writes for byte in of}
+
+    def _copy(self, index: int, step: TracedCopy) -> None:
+        is_window = step.device.block in self._windows
+        mine = [("host", host) if is_window else (str(step.device.block), byte) for byte, host in pairs_of(step)]
+        if step.way == "d2h":
+            if index not in self._results:
+                self._add("cpu", (mine, True, False))
+            return
+        again = False
+        if is_window:
+            self._shown[step.device.block] |= dict(pairs_of(step))
+            if step.call.sample is not None:
+                key = (step.call.source, step.call.bytes)
+                again = self._samples.get(key) == step.call.sample
+                self._samples[key] = step.call.sample
+        if not again and index not in self._needless:
+            self._add("cpu", (mine, False, True))
+        self._valid |= {*mine}
+
+
+def launches_of(program: Program, hosts: dict[int, frozenset[int]]) -> list[Uses]:
+    """The launches of a program in terms of single bytes. hosts: the host's bytes of each block that has any."""
+    ordered = sorted({tuple(sorted(s)) for s in hosts.values()})
+
+    def byte(block: int, offset: int) -> Byte:
+        name = program.blocks[block].name
+        if not name.startswith("host"):
+            return name, offset
+        return "host", by_block[block][offset]
+
+    blocks = [n for n, b in enumerate(program.blocks) if b.name.startswith("host")]
+    by_block = {n: next(s for s in ordered if len(s) == program.blocks[n].nbytes) for n in blocks}
+    return [
+        (i.agent, frozenset((byte(a.block, n), a.reads, a.writes) for a in i.accesses for n in range(a.start, a.end)))
+        for i in unfolded((*program.initialise, *program.compute))
+        if isinstance(i, Launch)
+    ]
+
+
+def unfolded(items: Sequence[Item]) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, Repeat):
+            for _ in range(item.count):
+                yield from unfolded(item.body)
+        else:
+            yield item
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(operation, max_size=24))
+def test_a_run_is_what_a_map_of_its_bytes_says(operations: list[tuple[Any, ...]]) -> None:
+    run = calls_of(operations).run
+    known, told = lives(run), partners(run)
+    for (block, life), of in known.items():
+        found = told[block][life]
+        assert bytes_in(found.host) == of.host
+        assert bytes_in(found.window) == of.window
+        assert bytes_in(found.windows) == of.windows
+    assert [moment.saved for moment in moments(run, told)] == [*saved(run, known)]
+    repeated = repeated_copies(run).copies
+    assert repeated == LastCopies(run).found
+    needless = {copy.copy for copy in repeated if copy.why == "needless"}
+    byte_map = ByteMap(run, known, needless)
+    program = program_of_trace(run, name=lambda block: str(block.number))
+    assert launches_of(program, byte_map.host_blocks) == byte_map.launches
