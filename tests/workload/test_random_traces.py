@@ -29,10 +29,10 @@ Byte = tuple[str, int]
 number = st.integers(0, 7)
 operation = st.one_of(
     st.tuples(st.just("block"), st.integers(1, 2)),
-    st.tuples(st.just("free"), number),
+    st.tuples(st.sampled_from(("free", "again")), number),
     st.tuples(
         st.sampled_from(("h2d", "d2h", "h2d", "d2h")), number, st.sampled_from((0, 0, 4)), st.sampled_from((8, 8, 4)),
-        st.sampled_from((0, 0, 8, 16)), st.sampled_from((1, 1, 2, None)), st.sampled_from(("other", "other", "stack")),
+        st.sampled_from((0, 8, 16)), st.sampled_from((1, 1, 2, None)), st.sampled_from(("other", "other", "stack")),
     ),
     st.tuples(st.just("d2d"), number, number, st.sampled_from((0, 4)), st.sampled_from((4, 8))),
     st.tuples(st.just("fill"), number, st.sampled_from((0, 4)), st.sampled_from((4, 8))),
@@ -54,6 +54,9 @@ def calls_of(operations: Sequence[tuple[Any, ...]]) -> Calls:
             continue
         elif name == "free":
             calls.free(alive.pop(rest[0] % len(alive)))
+        elif name == "again":
+            calls.free(alive[rest[0] % len(alive)])
+            alive[rest[0] % len(alive)] = calls.block(SIZE, line=1 + rest[0] % 2)
         elif name in ("h2d", "d2h"):
             which, start, nbytes, host, sample, place = rest
             device, nbytes = alive[which % len(alive)] + start, min(nbytes, SIZE - start)
@@ -191,6 +194,7 @@ class ByteMap:
         self._shown: dict[int, dict[int, int]] = defaultdict(dict)
         self._valid: set[Byte] = set()
         self._samples: dict[tuple[int, int], int] = {}
+        self._join_windows(known)
         self._sources = {
             self._group(byte)
             for step in run.steps
@@ -202,26 +206,29 @@ class ByteMap:
             self._step(index, step)
 
     def _source(self, step: TracedCopy) -> list[Byte]:
-        block = step.source.block
-        if block not in self._windows:
-            return [(str(block), 0)]
-        return [("host", host) for _, host in pairs_of(step)] if step.way == "d2h" else []
+        if step.source.block not in self._windows:
+            return [(str(step.source.block), 0)]
+        return [("host", host) for _, host in self._in_window(step)] if step.way == "d2h" else []
+
+    def _in_window(self, step: TracedCopy) -> list[tuple[int, int]]:
+        """The bytes of a window that a copy joins with those of its unified block: all, or none."""
+        pairs = pairs_of(step)
+        mine = self._host_of_block[step.device.block]
+        return pairs if all(host in mine for _, host in pairs) else []
 
     def _group(self, byte: Byte) -> object:
         """What a unified block is: a traced block, or the host's bytes of windows that have any in common."""
         return byte[0] if byte[0] != "host" else self.host_blocks[byte[1]]
 
-    @property
-    def host_blocks(self) -> dict[int, frozenset[int]]:
-        if not hasattr(self, "_host_blocks"):
-            sets: list[set[int]] = []
-            known = lives(self.run)
-            for block in sorted(self._windows):
-                mine = {h for (of, _), life in known.items() if of == block for h in life.host | life.windows}
-                sets, touching = [s for s in sets if not s & mine], [s for s in sets if s & mine]
-                sets.append(mine.union(*touching))
-            self._host_blocks = {h: frozenset(s) for s in sets for h in s}
-        return self._host_blocks
+    def _join_windows(self, known: dict[tuple[int, int], LifeBytes]) -> None:
+        sets: list[set[int]] = []
+        own: dict[int, set[int]] = {}
+        for block in sorted(self._windows):
+            own[block] = {h for (of, _), life in known.items() if of == block for h in life.host | life.windows}
+            sets, touching = [s for s in sets if not s & own[block]], [s for s in sets if s & own[block]]
+            sets.append(own[block].union(*touching))
+        self.host_blocks = {h: frozenset(s) for s in sets for h in s}
+        self._host_of_block = {block: self.host_blocks[min(hosts)] for block, hosts in own.items()}
 
     def _find_results(self) -> set[int]:
         last: dict[int, int] = defaultdict(lambda: -1)
@@ -255,7 +262,7 @@ class ByteMap:
             if isinstance(step, TracedAllocation) and step.block == block:
                 return {}
             if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block == block:
-                return dict(pairs_of(step))
+                return dict(self._in_window(step))
         return {}
 
     def _add(self, agent: str, *uses: tuple[Sequence[Byte], bool, bool]) -> None:
@@ -295,6 +302,8 @@ class ByteMap:
 
     def _copy(self, index: int, step: TracedCopy) -> None:
         is_window = step.device.block in self._windows
+        if is_window and not self._in_window(step):
+            return
         mine = [("host", host) if is_window else (str(step.device.block), byte) for byte, host in pairs_of(step)]
         if step.way == "d2h":
             if index not in self._results:
@@ -341,7 +350,7 @@ def unfolded(items: Sequence[Item]) -> Iterator[Item]:
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(st.lists(operation, max_size=24))
+@given(st.lists(operation, max_size=30))
 def test_a_run_is_what_a_map_of_its_bytes_says(operations: list[tuple[Any, ...]]) -> None:
     run = calls_of(operations).run
     known, told = lives(run), partners(run)

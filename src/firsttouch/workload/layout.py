@@ -8,10 +8,10 @@ launch that names the window uses the part of them that was copied there last.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.workload.partners import JoinedBytes, LifePartners, Partners, joined
+from firsttouch.workload.partners import LifePartners, Partners, joined
 from firsttouch.workload.range_map import RangeMap
 from firsttouch.workload.trace import (
     STATIC_KINDS,
@@ -41,10 +41,12 @@ class UnifiedBlock:
     begins: list[int] = field(default_factory=list)
     """Where each extent is in the block."""
 
-    def offset(self, address: int) -> int:
-        """Where a byte of the host is."""
-        index = bisect_right(self.extents, (address, address + (1 << 64))) - 1
-        return self.begins[index] + address - self.extents[index][0]
+    def offset(self, start: int, end: int) -> int | None:
+        """Where bytes [start, end) of the host are; None if it does not have them all."""
+        index = bisect_right(self.extents, start, key=lambda extent: extent[0]) - 1
+        if index < 0 or end > self.extents[index][1]:
+            return None
+        return self.begins[index] + start - self.extents[index][0]
 
 
 @dataclass
@@ -129,25 +131,30 @@ class Layout:
     def is_window(self, number: int) -> bool:
         return number in self._windows
 
+    def block_of(self, number: int) -> int:
+        """The unified block of a traced block that is copied."""
+        return (self.own.get(number) or self._windows[number]).number
+
     def copied(self, copy: TracedCopy) -> list[UnifiedPiece]:
-        """The bytes of a copy between host and device, which a window then shows."""
+        """The bytes of a copy between host and device, which a window then shows. Those of a window are left out if the
+        host's side is no partner of it.
+        """
         number = copy.device.block
         if number not in self._windows:
             own = self.own[number].number
             return [UnifiedPiece(own, start, end) for start, end in copy.device.pieces]
-        block, pieces = self._windows[number], list[UnifiedPiece]()
-        for part in joined(copy):
-            pieces += self._host_pieces(block, part)
+        pieces = []
+        for start, end, shift in self._on_host(number, copy):
+            pieces.append(UnifiedPiece(self._windows[number].number, start + shift, end + shift))
             if copy.way == "h2d":
-                self._show(number, block, part)
+                self._where[number].assign(start, end, shift)
         return pieces
 
-    def _host_pieces(self, block: UnifiedBlock, part: JoinedBytes) -> list[UnifiedPiece]:
-        start = block.offset(part.host)
-        return [UnifiedPiece(block.number, start, start + part.end - part.start)]
-
-    def _show(self, number: int, block: UnifiedBlock, part: JoinedBytes) -> None:
-        self._where[number].assign(part.start, part.end, block.offset(part.host) - part.start)
+    def _on_host(self, number: int, copy: TracedCopy) -> Iterator[tuple[int, int, int]]:
+        """The bytes of a window that a copy joins with those of its unified block, and how far from them these are."""
+        for start, end, host in joined(copy):
+            if (offset := self._windows[number].offset(host, host + end - start)) is not None:
+                yield start, end, offset - start
 
     def used(self, index: int, number: int, start: int, end: int | None = None) -> list[UnifiedPiece]:
         """The bytes [start, end) of a block, or all from `start` on. Of a window, what it shows; if nothing, where its
@@ -165,7 +172,7 @@ class Layout:
             while later and later[-1][0] < index:
                 later.pop()
             copy = later[-1][1] if later else None
-            shown = [(p.start, p.end, block.offset(p.host) - p.start) for p in joined(copy)] if copy else []
+            shown = list(self._on_host(number, copy)) if copy else []
         parts = ((max(a, start), min(b, end), shift) for a, b, shift in shown)
         return [UnifiedPiece(block.number, a + shift, b + shift) for a, b, shift in parts if a < b]
 

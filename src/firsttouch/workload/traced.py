@@ -348,9 +348,10 @@ class _Maker:
             end = part.host + part.end - part.start
             new += 0 if pinned else part.end - part.start - self.touched.bytes_in(part.host, end)
             self.touched.add(part.host, end)
-        start, end = min(p.start for p in pieces), max(p.end for p in pieces)
+        block = self.layout.block_of(copy.device.block)
+        start, end = min((p.start for p in pieces), default=0), max((p.end for p in pieces), default=0)
         way: CopiedWay = "h2d" if copy.way == "h2d" else "d2h"
-        self._add(Move(way, pieces[0].block, start, end, copy.device.total, pinned, new), copy)
+        self._add(Move(way, block, start, end, copy.device.total, pinned, new), copy)
 
     def _copy_in(self, index: int, copy: TracedCopy) -> None:
         pieces = self.layout.copied(copy)
@@ -358,10 +359,10 @@ class _Maker:
         for piece in pieces:
             use = self.uses[piece.block]
             use.into, use.starts_on = use.into + 1, use.starts_on or "cpu"
-        if not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy)):
+        if pieces and not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy)):
             parallel = self.threads(copy.host.start, copy.host.end) > 1
             writes = self._accesses(pieces, reads=False, writes=True, assumed=True)
-            self._add(Launch("cpu", tuple(writes), "kernel" if parallel else "view"))
+            self._add_launch_of_cpu(writes, parallel=parallel)
         self.watch.copied(copy, pieces)
         self._move(copy, pieces)
         for piece in pieces:
@@ -386,8 +387,7 @@ class _Maker:
         if index in self.results:
             return
         if not self.watch.reads_after(index):
-            reads = self._accesses(pieces, reads=True, writes=False)
-            self._add(Launch("cpu", tuple(reads), "view"))
+            self._add_launch_of_cpu(self._accesses(pieces, reads=True, writes=False))
 
     # ------------------------------------------------------------------------------------------------ the rest
 
@@ -395,10 +395,13 @@ class _Maker:
         """The CPU used the host's bytes, as far as they were watched."""
         writes, reads = self.watch.used(index, step)
         for accesses in (reads, writes):
-            if accesses:
-                for access in accesses:
-                    self.uses[access.block].by_cpu = True
-                self._add(Launch("cpu", tuple(accesses), "view"))
+            for access in accesses:
+                self.uses[access.block].by_cpu = True
+            self._add_launch_of_cpu(accesses)
+
+    def _add_launch_of_cpu(self, accesses: Sequence[Access], *, parallel: bool = False) -> None:
+        if accesses:
+            self._add(Launch("cpu", tuple(accesses), "kernel" if parallel else "view"))
 
     def _allocation(self, step: TracedAllocation) -> None:
         if not step.begins:

@@ -55,7 +55,7 @@ class HostWatch:
 
     def copied(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
         """A copy joins the host's bytes with these."""
-        if not self._is_used:
+        if not (self._is_used and pieces):
             return
         left = [(piece.block, piece.start, piece.end) for piece in pieces]
         for part in joined(copy):
