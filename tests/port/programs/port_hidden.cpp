@@ -19,7 +19,7 @@ KERNEL(distances, "_Z9distancesPK6RecordmmmPm", sizeof(Record*), sizeof(uint64_t
 }
 
 int main() {
-    uint64_t count = 1 << 17, x = 5000, y = 5001;
+    uint64_t count = 100000, x = 5000, y = 5001;
     std::vector<Record> records;
     for (uint64_t i = 0; i < count; ++i) records.push_back({i, i + 1});
     const size_t bytes = count * sizeof(Record), half = count * sizeof(uint64_t);
@@ -29,7 +29,7 @@ int main() {
     CHECK(cudaMalloc((void**)&on_device, bytes));
     CHECK(cudaMalloc((void**)&found, half));
     CHECK(cudaMemcpy(on_device, records.data(), bytes, cudaMemcpyHostToDevice));
-    LAUNCH(distances, 512, 256, nullptr, &on_device, &count, &x, &y, &found);
+    LAUNCH(distances, 391, 256, nullptr, &on_device, &count, &x, &y, &found);
     CHECK(cudaMemcpy(out, found, half, cudaMemcpyDeviceToHost));
     uint64_t nearest = 0;
     for (uint64_t i = 0; i < count; ++i)
