@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
-from tests.port.played import TOP, MakeOnce, PlayedCuda
+from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
 
+from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.exact import read_exact
+from firsttouch.workload.exact import ExactRun, match
+from firsttouch.workload.trace import TracedLaunch, trace
+
+GRANULE = 1 << 16
+ALL = [(0, 64 * GRANULE)]
 NVCC = """#!/bin/sh
 for last; do :; done
 case "$*" in *--compile-as-tools-patch*granules.cu*) echo patch > "$last";; esac
@@ -35,6 +42,40 @@ def exact(cuda: PlayedCuda, make_once: MakeOnce, tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(nvcc.parent), prepend=":")
     monkeypatch.delenv("CUDA_INJECTION64_PATH", raising=False)
     return nvcc
+
+
+def matched(directory: Path) -> ExactRun:
+    (calls,) = read_calls(directory)
+    found = match(trace(calls), read_exact(directory))
+    assert found is not None
+    return found
+
+
+def test_granules_are_those_that_the_kernels_used(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:
+    out = tmp_path / "p"
+    shown = call("profile", "--exact", "--out", str(out), "--", str(cuda.built(FIXTURES / "shares.c")))
+    assert shown.returncode == 0, shown.stderr
+    assert "runs again, slowly" in shown.stderr
+    found, run = matched(out), trace(read_calls(out)[0])
+    used = [
+        [[(p.start, p.end) for p in block.pieces] for block in found.uses[number]]
+        for number, step in enumerate(run.steps)
+        if isinstance(step, TracedLaunch)
+    ]
+    assert used[0] == [[(0, GRANULE)], [(0, GRANULE)]]
+    assert used[1] == [[(i * GRANULE, (i + 1) * GRANULE) for i in range(0, 64, 3)]]
+    assert used[2:] == [[ALL, ALL]] * 10
+    assert (found.launches, found.matched, found.recorded, found.alike, found.ended) == (12, 12, 7, 5, "")
+
+
+def test_a_second_run_that_differs_is_exact_up_to_there(
+    exact: Path, cuda: PlayedCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIFFER", "1")
+    call("profile", "--exact", "--out", str(tmp_path / "p"), "--", str(cuda.built(FIXTURES / "shares.c")))
+    found = matched(tmp_path / "p")
+    assert found.matched == 1
+    assert "launch 2 of 12 on: the grid of _Z5thirdPc is (2, 1, 1)" in found.ended
 
 
 @pytest.mark.parametrize(
