@@ -118,3 +118,11 @@ def test_a_program_that_a_signal_ended_does_not_run_again(exact: Path, tmp_path:
     shown = call("profile", "--exact", "--out", str(tmp_path / "p"), "--", "/bin/sh", "-c", "kill -9 $$")
     assert "there is no second run" in shown.stderr
     assert not (tmp_path / "p/exact").exists()
+
+
+def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:
+    shown = call("port", "--exact", "--out", str(tmp_path / "p"), "--", str(cuda.built(FIXTURES / "shares.c")))
+    text = " ".join(shown.stderr.split())
+    assert "exact what 12 of 12 launches use: 7 recorded in a second run" in text
+    assert "0 accesses outside all blocks" in text
+    assert "--exact tells" not in text

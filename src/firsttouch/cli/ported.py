@@ -31,7 +31,7 @@ def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None =
     """The findings in words. files: the paths of what was written, named last."""
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
     last = [*_wrapped(_unseen(port), stream), *files]
-    middle = _wrapped([*_saved(port), *_needless(port), *_found(port), *_searched(port)], stream)
+    middle = _wrapped([*_saved(port), *_needless(port), *_found(port), *_searched(port), *_kernels(port)], stream)
     room = MOST_LINES - len(first) - len(last)
     if len(middle) > room:
         middle = [*middle[: room - 1], _row("", "", "more in the JSON (--json)")]
@@ -139,6 +139,26 @@ def _searched(port: PortFindings) -> Iterator[str]:
     for row in port.searched:
         if not row.searched:
             yield _row("" if none else "hazards", "unseen", f"{HAZARDS[row.kind]}: {row.text}")
+
+
+def _kernels(port: PortFindings) -> Iterator[str]:
+    """What the second run told of kernels."""
+    known = port.kernels
+    if known is None:
+        return
+    slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
+    told = (
+        f"what {known.told:,} of {count(known.launches, 'launch', 'launches')} use: {known.recorded:,} recorded in a "
+    )
+    told += f"second run{slower}, {known.alike:,} like those"
+    yield _row("kernels", "exact", f"{told}; {count(known.outside, 'access', 'accesses')} outside all blocks")
+    others = [(known.varying, "like launches that use now these bytes, now those"), (known.opaque, "by tensor maps")]
+    for number, how in others:
+        if number:
+            yield _row("", "unseen", f"what {count(number, 'launch', 'launches')} use, {how}")
+    for text in (known.ended, *known.notices):
+        if text:
+            yield _row("", "unseen", text)
 
 
 def _unseen(port: PortFindings) -> Iterator[str]:

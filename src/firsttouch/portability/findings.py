@@ -138,13 +138,41 @@ class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a second run told of the bytes that kernels use.
+
+    launches: of the first run; matched: those that the second run made too. recorded: those whose bytes were recorded;
+    alike, varying: those like others whose bytes were always the same, or not. outside: accesses beside all memory of
+    CUDA. elsewhere: bytes of blocks that the first run does not have. opaque: launches that copy where a tensor map
+    says. slowdown: the time of the second run as a multiple of the first's. ended: why what follows is not known;
+    notices: what kept the second run from telling, in sentences.
+    """
+
+    launches: int
+    matched: int
+    recorded: int
+    alike: int
+    varying: int
+    outside: int
+    elsewhere: int
+    opaque: int
+    slowdown: float | None
+    ended: str
+    notices: Sequence[str]
+
+    @property
+    def told(self) -> int:
+        """The launches whose bytes are exact."""
+        return self.recorded + self.alike
+
+
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
     directory: the profile; pid: the process that it is about; status: the target's exit status, None if unknown.
     copies, copied: between the host and blocks that have a partner, which a unified version does without. needless:
     copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile cannot tell, in
-    sentences. incomplete: what the trace lacks, in sentences.
+    sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was no second run.
     """
 
     directory: str
@@ -160,6 +188,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     searched: Sequence[SearchedHazard]
     unseen: Sequence[str]
     incomplete: Sequence[str]
+    kernels: KernelUse | None = None
 
     @property
     def counted(self) -> Sequence[PortFinding]:

@@ -11,6 +11,7 @@ from firsttouch.portability.findings import (
     HAZARDS,
     MOST_RECORDS,
     HazardKind,
+    KernelUse,
     NeedlessCopies,
     PortBlock,
     PortFinding,
@@ -53,11 +54,13 @@ def found(
     status: int | None = None,
     clock: float = 0.0,
     touches: TouchIndex | None = None,
+    kernels: KernelUse | None = None,
 ) -> PortFindings:
     """All findings of a process.
 
     names: of the places of calls. directory, command, status: of the profile; clock: the time 0 of its results, as a
-    reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled.
+    reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second
+    run told of them, if there was one.
     """
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
@@ -88,8 +91,9 @@ def found(
         needless=_needless(run, repeated, places),
         findings=findings,
         searched=_searched(run, touched),
-        unseen=list(_unseen(run, blocks, repeated)),
+        unseen=list(_unseen(run, blocks, repeated, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
+        kernels=kernels,
     )
 
 
@@ -221,12 +225,13 @@ MOST_CLUSTERS = 8
 """More parts of a block than this, apart from each other, are those of an allocator of the program's own."""
 
 
-def _unseen(run: TracedRun, blocks: Sequence[PortBlock], repeated: RepeatedCopies) -> Iterator[str]:
+def _unseen(run: TracedRun, blocks: Sequence[PortBlock], repeated: RepeatedCopies, told: int) -> Iterator[str]:
     named = [block for block in blocks if block.launches]
-    if named:
+    untold = run.launches - run.unknown - told
+    if named and untold > 0:
         yield (
             f"what kernels use within {count(len(named), 'block')} that "
-            f"{count(run.launches - run.unknown, 'launch', 'launches')} may use as a whole (--exact tells)"
+            f"{count(untold, 'launch', 'launches')} may use as a whole{'' if told else ' (--exact tells)'}"
         )
     if run.unknown:
         yield f"which blocks {run.unknown:,} of {count(run.launches, 'launch', 'launches')} use"

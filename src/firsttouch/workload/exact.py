@@ -13,11 +13,12 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from firsttouch.profile.calls import LaunchShape
 from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
-from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
 
 MOST_PIECES = 64
 """Of a block that a launch uses in more, how much is used is exact, and where is not."""
@@ -57,7 +58,9 @@ class ExactRun(msgspec.Struct):
     the kernel, grid and blocks of such that did not; their bytes are not exact.
 
     outside: accesses beside all blocks. elsewhere: bytes of blocks that the first run does not have. opaque: launches
-    that were left out because a tensor map says where they copy. ended: why the rest is not exact, in a sentence.
+    that were left out because a tensor map says where they copy. slowdown: the time of the second run as a multiple of
+    the first's, if known. ended: why the rest is not exact, and notices: what kept the second run from telling, in
+    sentences.
     """
 
     launches: int
@@ -69,8 +72,33 @@ class ExactRun(msgspec.Struct):
     outside: int = 0
     elsewhere: int = 0
     opaque: int = 0
+    slowdown: float | None = None
     ended: str = ""
     notices: tuple[str, ...] = ()
+
+
+def told(run: TracedRun, exact: ExactRun) -> TracedRun:
+    """The run in which launches name just the blocks that they used, from the first byte on, and whether they wrote."""
+    same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+
+    def used(step: TracedLaunch, blocks: tuple[UsedBlock, ...]) -> TracedLaunch:
+        named = {use.block: use for use in step.uses}
+        uses = tuple(
+            replace(
+                named.get(block.block, TracedUse(block.block, 0, "pointer")),
+                start=block.pieces[0].start,
+                may_write=any(piece.writes for piece in block.pieces),
+            )
+            for block in blocks
+            if block.pieces
+        )
+        return replace(step, uses=same.setdefault(uses, uses))
+
+    steps = list(run.steps)
+    for number, blocks in exact.uses.items():
+        if isinstance(step := steps[number], TracedLaunch):
+            steps[number] = used(step, blocks)
+    return replace(run, steps=steps)
 
 
 class _Place(msgspec.Struct):
