@@ -88,7 +88,7 @@ class ExperimentWork(Work):
         from firsttouch.engine.plan import ExperimentsOutput, list_experiment
 
         known, found = self.experiments({}), find_devices(devices)
-        chosen = choose_devices(devices, found)
+        chosen, usual = choose_devices(devices, found), self.usual_names()
         entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
         lines = []
         for entry in entries:
@@ -97,10 +97,13 @@ class ExperimentWork(Work):
                 words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
                 lines.append(f"  {device}: {words or 'no factors'}")
             lines += _accepted(entry.factors)
+            if entry.name not in usual:
+                lines.append("  measured only by a call that names it")
             if entry.counters:
                 lines.append("  --counters: adds counters of the vendor's profiler")
             lines += [f"  not on {device}: {reason}" for device, reason in entry.not_on.items()]
-        request = Request(schema=SCHEMA, experiments=[*names], devices=[*devices], preset=preset, seed=1)
+        planned = names if len(names) < len(known) else usual
+        request = Request(schema=SCHEMA, experiments=[*planned], devices=[*devices], preset=preset, seed=1)
         request.every_device = bool(devices) or self.every_device(request)
         request.devices = request.devices or self.default_devices(chosen, request)
         summary = f"{count(len(entries), 'experiment')}: {planned_time(request, found, known)}."
