@@ -1,0 +1,235 @@
+"""Tables of advice about programs that others wrote, beside the versions with unified memory that they wrote too.
+
+The numbers are those of ported.json, which benchmarks/ported_versions.py writes. A program's timers divide it into the
+compute part (copies or prefetches to the GPU, advice, kernels with their faults), the reading back, and the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from firsttouch.text import count, percent, quantity
+from firsttouch.units import format_size
+from records import Directory, table
+
+VERSIONS: Mapping[str, str] = {
+    "explicit": "as it is",
+    "um": "managed",
+    "hint": "managed+advise",
+    "prefetch": "managed+prefetch",
+    "both": "managed+both",
+}
+"""The versions of um-apps, and the rows of the advice that are about them."""
+CLEARLY, WHOLE, SMALL_ERROR, LARGE_ERROR, CLOSE = 1.05, 1.10, 0.20, 0.50, 0.02
+
+
+@dataclass(frozen=True)
+class Span:
+    """ms: the median of several rounds, the least and the most."""
+
+    ms: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Span:
+        return cls(*(1e3 * v for v in (median(seconds), min(seconds), max(seconds))))
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a program: its compute part and all of it as timed, and what is predicted that memory adds."""
+
+    program: str
+    name: str
+    compute: Span
+    whole: Span
+    added: Span
+    """Predicted, in the compute part."""
+    total: float
+    """Predicted ms of all that memory adds."""
+    kernels: float
+
+    @property
+    def measured(self) -> float:
+        """ms that the compute part takes beyond the kernels of the explicit version."""
+        return self.compute.ms - self.kernels
+
+    @property
+    def error(self) -> float:
+        return abs(self.added.ms - self.measured) / self.compute.ms
+
+
+def timer(timers: Mapping[str, float], *names: str) -> float:
+    """Seconds of the first of these timers that a program has, or 0."""
+    known = {name.lower(): value for name, value in timers.items()}
+    return next((known[name] for name in names if name in known), 0.0)
+
+
+def read_back(timers: Mapping[str, float]) -> float:
+    return timer(timers, "d2h timer") + timer(timers, "d2h async prefetch timer")
+
+
+def compute_part(timers: Mapping[str, float]) -> float:
+    before = timer(timers, "h2d timer") + timer(timers, "h2d async prefetch timer")
+    advice = timer(timers, "advise timer", "adivse timer")
+    return before + advice + timer(timers, "compute migrate timer") - read_back(timers)
+
+
+def whole(timers: Mapping[str, float]) -> float:
+    return timer(timers, "application timer", "applicaiton timer")
+
+
+def load_ported(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path / "ported.json").read_text())
+    return found
+
+
+def predicted(advice: Mapping[str, Any], row: str) -> Span | None:
+    """What a row says that the compute part takes beyond the kernels, with the bounds of what these may use."""
+    if row not in advice["rows"]:
+        return None
+    own = row == VERSIONS["explicit"]
+    terms = [
+        term
+        for term in advice["rows"][row]["terms"]
+        if (term[1].startswith("copy in") if own else term[0] == "compute" or term[1].startswith("advice"))
+    ]
+    ms, low, high = (sum(term[i] for term in terms) for i in (4, 5, 6))
+    for bounds in advice["bounds"]:
+        if bounds["strategy"] == row:
+            least, most = (
+                bounds[n] if bounds[n] is not None else bounds["assumed_ms"] for n in ("least_ms", "most_ms")
+            )
+            low, high = low - max(0.0, bounds["assumed_ms"] - least), high + max(0.0, most - bounds["assumed_ms"])
+    return Span(ms, max(0.0, low), high)
+
+
+def versions(ported: Mapping[str, Any]) -> Iterator[Version]:
+    """The versions that were timed and predicted."""
+    for program, about in ported.items():
+        times, advice = about["times"], about.get("advice")
+        if not times.get("explicit") or advice is None:
+            continue
+        kernels = 1e3 * median(timer(t, "compute migrate timer") - read_back(t) for t in times["explicit"])
+        for name, row in VERSIONS.items():
+            added = predicted(advice, row)
+            if times.get(name) and added is not None:
+                compute, all_of_it = (Span.of([part(t) for t in times[name]]) for part in (compute_part, whole))
+                yield Version(program, name, compute, all_of_it, added, advice["rows"][row]["ms"], kernels)
+
+
+def pairs(ported: Mapping[str, Any]) -> Iterator[tuple[Version, Version, bool]]:
+    """Versions of a program whose compute parts differ clearly, the faster first, and whether that was predicted."""
+    known = list(versions(ported))
+    for a, b in combinations(known, 2):
+        if a.program == b.program:
+            first, second = sorted((a, b), key=lambda v: v.compute.ms)
+            if first.compute.high < second.compute.low and second.compute.ms > CLEARLY * first.compute.ms:
+                yield first, second, first.added.ms < second.added.ms
+
+
+def whole_pairs(ported: Mapping[str, Any]) -> Iterator[bool]:
+    """Of versions of a program whose applications differ by over 10 %, whether the order was predicted."""
+    for a, b in combinations(versions(ported), 2):
+        if a.program == b.program:
+            first, second = sorted((a, b), key=lambda v: v.whole.ms)
+            if second.whole.ms > WHOLE * first.whole.ms:
+                yield first.total < second.total
+
+
+def order(directories: Sequence[Directory]) -> str:
+    """What memory adds to the compute part of each version, predicted and measured, and the order of both."""
+    ported = load_ported(directories[0].path.parents[1])
+    rows = [
+        [
+            v.program if v.name == "explicit" else "",
+            f"`{VERSIONS[v.name]}`",
+            f"{quantity(v.added.ms, 'ms')} ({quantity(v.added.low, 'ms')} to {quantity(v.added.high, 'ms')})",
+            f"{quantity(v.measured, 'ms')} ({quantity(v.compute.low - v.kernels, 'ms')} to "
+            f"{quantity(v.compute.high - v.kernels, 'ms')})",
+            quantity(v.compute.ms, "ms"),
+            quantity(v.whole.ms, "ms"),
+        ]
+        for v in versions(ported)
+    ]
+    head = ["program", "version", "predicted to be added", "measured", "compute part", "application"]
+    return f"{table(head, rows)}\n{judged(ported)}"
+
+
+def judged(ported: Mapping[str, Any]) -> str:
+    """The verdict in sentences."""
+    known, ordered, wholes = list(versions(ported)), list(pairs(ported)), list(whole_pairs(ported))
+    errors = sorted(v.error for v in known)
+    within = sum(error <= LARGE_ERROR for error in errors)
+    held = sum(v.added.low <= v.measured <= v.added.high for v in known)
+    right, choices = sum(ok for _, _, ok in ordered), list(advised(known))
+    return (
+        f"Of {count(len(ordered), 'pair')} of versions whose compute parts differ clearly, {right} are in the "
+        f"predicted order; of {len(wholes)} whose applications differ by over 10 %, {sum(wholes)}. The version with "
+        f"the least prediction is the fastest, or within 5 % of it, in {sum(choices)} of {len(choices)} programs. "
+        f"What is predicted to be added is off by a median of {percent(median(errors))} of the compute part, and by "
+        f"at most 50 % in {within} of {len(errors)} versions; its bounds hold {held} of them.\n"
+    )
+
+
+def advised(known: Sequence[Version]) -> Iterator[bool]:
+    """Of each program, whether the version with the least prediction is as good as the fastest."""
+    for program in dict.fromkeys(v.program for v in known):
+        of = [v for v in known if v.program == program]
+        best, fastest = min(of, key=lambda v: v.added.ms), min(of, key=lambda v: v.compute.ms)
+        yield best.compute.ms <= CLEARLY * fastest.compute.ms
+
+
+_WAYS = (
+    ("h2d", "faults of the GPU on pages that are on the CPU"),
+    ("d2h", "faults of the CPU on pages that are on the GPU"),
+)
+
+
+def moved(directories: Sequence[Directory]) -> str:
+    """Bytes that plain managed memory moves each way, as predicted and as the trace of that version counts them."""
+    ported, rows = load_ported(directories[0].path.parents[1]), []
+    for program, about in ported.items():
+        row, traced = about.get("advice", {}).get("rows", {}).get("managed"), about["traced"].get("um")
+        if row is None or traced is None:
+            continue
+        cells = [program]
+        for way, what in _WAYS:
+            said, seen = sum(t[2] for t in row["terms"] if t[1] == what), traced[way] or 0
+            cells.append(f"{format_size(said, 4)} ({format_size(seen, 4)})")
+        lost = sum(n or 0 for n in traced["lost"])
+        rows.append([*cells, "yes" if lost else "no"])
+    return table(["program", "to the GPU: predicted (traced)", "back: predicted (traced)", "records lost"], rows)
+
+
+def saved(directories: Sequence[Directory]) -> str:
+    """Bytes that a unified version saves at most, beside the allocations and the peaks of both versions."""
+    ported, rows = load_ported(directories[0].path.parents[1]), []
+    for program, about in ported.items():
+        both = [about["traced"].get(version) for version in ("explicit", "um")]
+        if None in both or "advice" not in about:
+            continue
+        explicit, unified = both
+        device, managed = explicit["allocated"].get("device", 0), unified["allocated"].get("managed", 0)
+        peaks = [t["host_peak"] + sum(t["gpu_rise"]) for t in both if t["host_peak"] is not None]
+        rows.append(
+            [
+                program,
+                format_size(about["advice"]["saved_bytes"] or 0, 4),
+                format_size(device, 4),
+                format_size(managed, 4),
+                format_size(peaks[0] - peaks[1], 3) if len(peaks) == 2 else "",
+            ]
+        )
+    head = ["program", "saved at most", "device memory, explicit", "managed memory, unified", "difference of the peaks"]
+    return table(head, rows)
+
+
+TEXTS = {"ported-order": order, "ported-moved": moved, "ported-saved": saved}
