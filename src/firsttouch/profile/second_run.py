@@ -71,7 +71,7 @@ def build_patch(folder: Path, environment: Mapping[str, str]) -> Path:
     if compiler is None:
         raise UsageError(
             "--exact needs nvcc, to build what it puts into kernels: it is neither on the PATH nor in CUDA_HOME nor in "
-            "/usr/local/cuda; pip install nvidia-cuda-nvcc"
+            "/usr/local/cuda; pip install 'firsttouch[exact]'"
         )
     target = folder / "granules.fatbin"
     command = [compiler, "-arch=native", "--compile-as-tools-patch", "--fatbin", str(PATCH), "-o", str(target)]
