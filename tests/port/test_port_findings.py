@@ -11,6 +11,7 @@ from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
+from firsttouch.portability.places import function_name
 from firsttouch.profile.schema import Caller
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -77,6 +78,28 @@ def test_of_a_window_the_device_s_bytes_vanish():
     assert (port.saved.bytes, port.saved.of) == (64 * KIB, 11 * 64 * KIB)
     assert [(p.window, p.bytes) for p in port.blocks[0].partners] == [(True, 10 * 64 * KIB)]
     assert port.findings == []
+
+
+def test_a_number_that_is_copied_elsewhere_is_no_window_of_its_array():
+    calls = Calls()
+    block, array, number = calls.block(MIB), calls.host(MIB), calls.host(4)
+    for target, size in ((number, 4), (number, 4), (array, MIB)):
+        calls.launch(block)
+        calls.copy(target, block, size)
+    port = of(calls)
+    assert (port.saved.bytes, [p.window for p in port.blocks[0].partners]) == (MIB + 4, [False, False])
+    assert [(f.kind, f.count) for f in port.findings] == [("partial", 2)]
+
+
+def test_tiles_are_windows_although_the_last_one_is_smaller():
+    calls = Calls()
+    tile, array = calls.block(4096), calls.host(10000)
+    for start in range(0, 10000, 4096):
+        calls.copy(tile, array + start, min(4096, 10000 - start))
+        calls.launch(tile)
+        calls.wait()
+    port = of(calls)
+    assert (port.saved.bytes, port.saved.of, port.findings) == (4096, 14096, [])
 
 
 def test_of_two_blocks_that_are_filled_from_one_range_one_takes_it():
@@ -345,3 +368,19 @@ def test_what_the_trace_cannot_tell_is_said():
     port = of(calls)
     assert list(port.unseen) == ["what kernels use within 1 block that 1 launch may use as a whole (--exact tells)"]
     assert {row.kind: row.searched for row in port.searched}["hidden"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("(anonymous namespace)::run(float const*)", "run"),
+        ("void std::vector<float, std::allocator<float> >::_M_realloc_insert<float>(int (*)(char), float&&)",
+         "std::vector::_M_realloc_insert"),
+        ("Sum::operator()(int) const", "Sum::operator()"),
+        ("main", "main"),
+        ("a::start()", "a::start"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_functions_are_named_without_parameters_and_arguments_of_templates(name: str, short: str):
+    assert function_name(name) == short

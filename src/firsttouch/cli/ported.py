@@ -133,9 +133,10 @@ def _amount(group: Sequence[PortFinding]) -> str:
 
 def _searched(port: PortFindings) -> Iterator[str]:
     found = {finding.kind for finding in port.counted}
-    none = [HAZARDS[row.kind] for row in port.searched if row.searched and row.kind not in found]
+    none = [row for row in port.searched if row.searched and row.kind not in found]
     if none:
-        yield _row("hazards", "none", join_names(none))
+        names = [HAZARDS[row.kind] + (f" ({row.text})" if row.text else "") for row in none]
+        yield _row("hazards", "none", join_names(names, "or"))
     for row in port.searched:
         if not row.searched:
             yield _row("" if none else "hazards", "unseen", f"{HAZARDS[row.kind]}: {row.text}")

@@ -133,9 +133,8 @@ def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedH
     said: dict[HazardKind, tuple[bool, str]] = {
         "concurrent": (
             True,
-            "" if watched else "without --host, only where other bytes take the place of those that a kernel reads",
+            "" if watched else "as far as copies tell, without --host",
         ),
-        "free-memory": (True, "not the size in cudaDeviceProp, which every program reads"),
         "hidden": (unknown < len(touched), hidden if unknown or not touched else ""),
     }
     return [SearchedHazard(kind=kind, searched=searched, text=text)

@@ -7,11 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from firsttouch import _core
 from firsttouch.portability.hazards import Findings
 from firsttouch.portability.places import Places
 from firsttouch.profile.callers import is_of_the_c_library
+from firsttouch.profile.schema import TOUCH_GRANULE
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
 from firsttouch.profile.traced import CallLocation
 from firsttouch.workload.partners import Partners
@@ -21,8 +23,10 @@ _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
 """A demangled name, perhaps behind the type that it returns."""
 _HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
 """Headers of the C++ library, whose functions are inlined."""
-MOST_OF = 0.5
-"""The part of the sampled touches of a range from which on they are somebody's."""
+HALF = 0.5
+"""The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
+least half of what it holds in the end.
+"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,14 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     for block, lives in enumerate(partners):
         life = max(lives, key=lambda life: life.all_host().total(), default=None)
         for start, end in life.all_host() if life is not None else ():
-            ranges.append(TouchedRange(block, first[block], start, end, touches.of(start, end)))
+            ranges.append(TouchedRange(block, first[block], start, end, touches.of(*_inner(start, end))))
     return ranges
+
+
+def _inner(start: int, end: int) -> tuple[int, int]:
+    """A range without what its first and last granules share with neighbours, if anything is left."""
+    first, last = -(-start // TOUCH_GRANULE) * TOUCH_GRANULE, end // TOUCH_GRANULE * TOUCH_GRANULE
+    return (first, last) if first < last else (start, end)
 
 
 def place_of_touch(place: TouchPlace) -> CallLocation:
@@ -55,7 +65,7 @@ def place_of_touch(place: TouchPlace) -> CallLocation:
 
 
 def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, findings: Findings) -> None:
-    """Adds ranges most of whose sampled first touches are in the C++ library's code or in a library."""
+    """Adds ranges of whose sampled first touches half are in the C++ library's code or in a library."""
     own = {places.of(block.site).file for block in run.blocks if block.site}
     for of in ranges:
         for place, word in _hidden(of.touches, own):
@@ -66,9 +76,10 @@ def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, 
 
 
 def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, str]]:
-    """The place with most touches and a word for what hides there, if most are there."""
+    """The place with most touches and a word for what hides there, if half of them are there."""
     hidden = [(place, word) for place in touches.places if (word := _word(place, own))]
-    if sum(place.samples for place, _ in hidden) > MOST_OF * touches.samples:
+    share = sum(place.samples for place, _ in hidden) / max(1, touches.samples)
+    if hidden and share + HALF / sqrt(touches.samples) >= HALF:  # less the standard error of a sampled half
         yield hidden[0]
 
 

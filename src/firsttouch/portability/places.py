@@ -45,6 +45,18 @@ def line_of(place: CallLocation) -> str:
     return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
 
 
+def function_name(name: str) -> str:
+    """A demangled function without its parameters, its return type, and the arguments of templates."""
+    text, depth, kept = name.replace("(anonymous namespace)::", ""), 0, ""
+    for letter in text:
+        if letter == "(" and not depth and not kept.endswith("operator"):
+            break
+        depth += letter == "<"
+        kept += letter if not depth else ""
+        depth -= letter == ">" and depth > 0
+    return kept.strip().rpartition(" ")[2]
+
+
 def where(place: CallLocation, after: CallLocation | None = None) -> str:
     """A call in few words: 'bpnn_train_cuda backprop_cuda.cu:99'. after: the place that was named just before, of which
     the same function and file are left out: ':165'.
@@ -53,7 +65,7 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
     if after is not None and place.source and place.source == after.source and place.function == after.function:
         return f":{place.line}"
     line = f"{source}:{place.line}" if source else place.file.rpartition("/")[2]
-    return f"{place.function.partition('(')[0]} {line}".strip() or "an unknown call"
+    return f"{function_name(place.function)} {line}".strip() or "an unknown call"
 
 
 def named_places(places: Sequence[CallLocation]) -> str:

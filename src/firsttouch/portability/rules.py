@@ -132,7 +132,7 @@ class PartialTransfer(Rule):
             return
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
-            if not any(window.overlaps(start, end) for start, end in step.device.pieces):
+            if window.total() < WHOLE * block.nbytes:
                 text = f"part of a block, copied {'to the device' if step.way == 'h2d' else 'back'}"
                 found = self.findings.of("partial", "seen", text, apart=(block.number, step.call.site))
                 found.add(number, step.device.total, self.state.places.of(step.call.site), block.number)

@@ -59,8 +59,9 @@ def may_pair(block: TracedBlock, copy: TracedCopy) -> bool:
 class LifePartners:
     """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
 
-    window: bytes of the block that copies of one direction join with several parts of the host in turn; there the
-    block's bytes vanish, and those of the host, `windows`, stay. places: of the host's bytes, by their first address.
+    window: bytes of the block that copies of one direction join with several parts of the host in turn, of about as
+    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. places: of the host's
+    bytes, by their first address.
     """
 
     host: Ranges = field(default_factory=Ranges)
@@ -124,16 +125,21 @@ def _of_life(copies: Sequence[TracedCopy]) -> LifePartners:
 
 
 def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
-    """Adds the bytes of a block that are joined with more than one byte of the host each."""
+    """Adds the bytes of a block that are joined with several parts of the host, each of about as many bytes: one part
+    is not the place of a single number of another.
+    """
     by_shift: dict[int, Ranges] = defaultdict(Ranges)
     for start, end, address in parts:
         by_shift[address - start].add(start, end)
     if len(by_shift) < 2:
         return
-    before = Ranges()
+    before, known = Ranges(), dict[tuple[int, int], None]()
     for ranges in by_shift.values():
         for start, end in ranges:
-            for first, last in before.common(start, end):
-                window.add(first, last)
+            for first, last in known if before.overlaps(start, end) else ():
+                low, high = max(start, first), min(end, last)
+                if 2 * (high - low) >= max(end - start, last - first):
+                    window.add(low, high)
         for start, end in ranges:
             before.add(start, end)
+            known[start, end] = None
