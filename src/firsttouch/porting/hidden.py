@@ -83,10 +83,7 @@ class GrowingRecords(PortProgram):
             return FormRun(_nearest(words(distances)), counters=_counted(vector))
 
     def naive(self, parts: Parts, size: int) -> FormRun:
-        _records(size // WORD)
-        before = _faults()
-        with _filled(GrowingVector(parts.unified, size), size).block:
-            reserved = _faults() - before
+        reserved = parts.once("reserved", lambda: _faults_of_reserved(parts, size))
         before = _faults()
         vector = _filled(GrowingVector(parts.unified), size)
         faults = _faults() - before
@@ -106,6 +103,13 @@ class GrowingRecords(PortProgram):
         result, facts = _launched(parts, vector, size), [fact("vector", vector.block)]
         vector.block.free()
         return FormRun(result, counters={**_counted(vector), "faults": faults}, buffers=facts)
+
+
+def _faults_of_reserved(parts: Parts, size: int) -> int:
+    _records(size // WORD)
+    before = _faults()
+    with _filled(GrowingVector(parts.unified, size), size).block:
+        return _faults() - before
 
 
 def _filled(vector: GrowingVector, size: int) -> GrowingVector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class Parts:
     def __init__(self, session: Session) -> None:
         self.session, self.info = session, session.info
         self._kernels: dict[str, _core.Kernel] = {}
+        self._counted: dict[str, int] = {}
 
     @cached_property
     def device(self) -> _core.Device:
@@ -79,6 +81,12 @@ class Parts:
         if entry is None:
             raise Unsupported(f"{self.info.name} has no unified memory")
         return self.device.allocate(entry.name, nbytes)
+
+    def once(self, what: str, count: Callable[[], int]) -> int:
+        """What `count` returns in the first run, which is not timed."""
+        if what not in self._counted:
+            self._counted[what] = count()
+        return self._counted[what]
 
     def launch(self, entry: str, n: int, *arguments: object) -> None:
         """Queues a kernel over n items."""
