@@ -31,7 +31,8 @@ operation = st.one_of(
     st.tuples(st.just("block"), st.integers(1, 2)),
     st.tuples(st.sampled_from(("free", "again")), number),
     st.tuples(
-        st.sampled_from(("h2d", "d2h", "h2d", "d2h")), number, st.sampled_from((0, 0, 4)), st.sampled_from((8, 8, 4)),
+        st.sampled_from(("h2d", "d2h", "h2d", "d2h")), number, st.sampled_from((0, 0, 4, 5)),
+        st.sampled_from((8, 8, 4, 1)),
         st.sampled_from((0, 8, 16)), st.sampled_from((1, 1, 2, None)), st.sampled_from(("other", "other", "stack")),
     ),
     st.tuples(st.just("d2d"), number, number, st.sampled_from((0, 4)), st.sampled_from((4, 8))),
@@ -80,6 +81,25 @@ def pairs_of(copy: TracedCopy) -> list[tuple[int, int]]:
     return [(copy.device.start + n, host + n) for n in range(copy.call.bytes)]
 
 
+def windows_of(joins: dict[tuple[str, int], set[int]], way: str) -> Iterator[int]:
+    """The bytes of a block that copies of one direction join with several parts of the host, of which neither is more
+    than twice as long as what both are joined with.
+    """
+    runs = list[tuple[int, list[int]]]()
+    for shift in sorted({host - byte for (of, byte), hosts in joins.items() for host in hosts if of == way}):
+        bytes_of_shift = sorted(byte for (of, byte), hosts in joins.items() if of == way and byte + shift in hosts)
+        for byte in bytes_of_shift:
+            if runs and runs[-1][0] == shift and runs[-1][1][-1] == byte - 1:
+                runs[-1][1].append(byte)
+            else:
+                runs.append((shift, [byte]))
+    for shift, run in runs:
+        for other_shift, other in runs:
+            common = {*run} & {*other}
+            if shift != other_shift and 2 * len(common) >= max(len(run), len(other)):
+                yield from common
+
+
 class LifeBytes:
     """What copies join with the bytes of a block in one life."""
 
@@ -88,7 +108,7 @@ class LifeBytes:
         for copy in copies:
             for byte, host in pairs_of(copy) if copy.call.host != "stack" else ():
                 joins[copy.way, byte].add(host)
-        self.window = {byte for (_, byte), hosts in joins.items() if len(hosts) > 1}
+        self.window = set().union(*(windows_of(joins, way) for way in ("h2d", "d2h")))
         self.host = {h for (_, byte), hosts in joins.items() if byte not in self.window for h in hosts}
         self.windows = {h for (_, byte), hosts in joins.items() if byte in self.window for h in hosts} - self.host
 
