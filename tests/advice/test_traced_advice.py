@@ -13,7 +13,7 @@ from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.advice.advisor import prices_of
 from firsttouch.advice.answer import Advice, TracedAdvice
-from firsttouch.advice.passes import UNSEEN
+from firsttouch.advice.least import LATE, UNSEEN
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.cli.advised_trace import MOST_LINES, lines
 from firsttouch.cli.output import WIDTH
@@ -158,6 +158,28 @@ def test_use_across_the_link_has_a_time_only_if_the_kernels_cannot_use_more(
         assert advice.sentences[0].startswith("Of the strategies that have a time, take ")
 
 
+def frames() -> Calls:
+    """A video, of which each frame is copied to the same block: the CPU writes most of it after the first launch."""
+    calls, frame = Calls(), 8 << 20
+    video, device, out = calls.host(100 * frame), calls.block(frame, line=10), calls.block(4096, line=11)
+    for number in range(100):
+        calls.copy(device, video + number * frame, frame, line=12)
+        calls.launch(device, out, line=13)
+    calls.copy(calls.host(4096), out, 4096, line=14)
+    return calls
+
+
+def test_a_prefetch_of_what_the_cpu_writes_later_is_not_recommended() -> None:
+    advice = advised(frames())
+    assert {a.strategy for a in advice.unavailable if a.reason == LATE} == {
+        "managed+prefetch",
+        "managed+prefetch-overlap",
+        "managed+both",
+    }
+    assert not any(a.reason == LATE for a in of_black_scholes().unavailable)
+    assert "prefetch" not in advice.sentences[0]
+
+
 def already_good() -> Calls:
     """A page-locked array that is copied before and after each kernel."""
     calls = Calls()
@@ -208,7 +230,7 @@ def test_a_program_without_copies_gets_no_advice() -> None:
 WORDS = {"check": "exact", "edit": "exact", "assumed": "assumed", "unseen": "unseen"}
 
 
-@pytest.mark.parametrize("make", [black_scholes, found_once, already_good])
+@pytest.mark.parametrize("make", [black_scholes, found_once, frames, already_good])
 @pytest.mark.parametrize("source", ["h200-standard", "model:gh200", "model:mi300a"])
 def test_the_terminal_has_few_lines_and_each_number_its_word(make: Callable[[], Calls], source: str) -> None:
     advice = advised(make(), source=source, command="/x/evil\n\x1b[31m" + "x" * 500)

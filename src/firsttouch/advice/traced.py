@@ -13,7 +13,7 @@ from firsttouch.advice.advisor import ranked
 from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, StrategyRow, TracedAdvice
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
-from firsttouch.advice.passes import timed_launches, why_only_least
+from firsttouch.advice.least import timed_launches, why_only_least
 from firsttouch.advice.traced_wording import not_priced, sentences_of_traced, unseen_of
 from firsttouch.advice.wording import chosen
 from firsttouch.errors import UsageError
