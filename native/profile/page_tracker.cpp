@@ -33,7 +33,7 @@ struct ScanArguments {
 
 constexpr unsigned long pagemap_scan = _IOWR('f', 16, ScanArguments);
 constexpr unsigned long protect_matching = 1, check_tracked = 2;
-constexpr std::uint64_t is_written = 2;
+constexpr std::uint64_t is_written = 2, is_huge = 64;
 
 constexpr rlim_t highest = 1024, from_end = 64;
 
@@ -201,13 +201,8 @@ void PageTracker::forget(PageRange range) noexcept {
     }
 }
 
-bool PageTracker::protect(PageRange range) noexcept { return scan(range, protect_matching, nullptr); }
-
-bool PageTracker::written(PageRange range, bool again, std::vector<PageRange>& into) {
-    return scan(range, again ? protect_matching : 0, &into);
-}
-
-bool PageTracker::scan(PageRange range, unsigned long flags, std::vector<PageRange>* into) {
+template <class Take>
+bool PageTracker::scan(PageRange range, unsigned long flags, Take&& take) {
     if (msync(reinterpret_cast<void*>(range.start), range.bytes(), MS_ASYNC) != 0)
         return false;  // a part is not mapped
     const File pagemap("/proc/self/pagemap");
@@ -215,23 +210,31 @@ bool PageTracker::scan(PageRange range, unsigned long flags, std::vector<PageRan
                             .flags = flags | check_tracked,
                             .start = range.start,
                             .end = range.end,
-                            .mask = is_written};
-    if (into != nullptr)
-        arguments.regions = reinterpret_cast<std::uint64_t>(regions_.data()), arguments.room = regions_.size(),
-        arguments.returned = is_written;
+                            .regions = reinterpret_cast<std::uint64_t>(regions_.data()),
+                            .room = regions_.size(),
+                            .mask = is_written,
+                            .returned = is_written | is_huge};
     while (arguments.start < arguments.end) {
         const int count = ioctl(pagemap.number(), pagemap_scan, &arguments);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0 || arguments.walk_end <= arguments.start) return false;
-        for (int i = 0; into != nullptr && i < count; ++i) {
-            if (!into->empty() && into->back().end == regions_[std::size_t(i)].start)
-                into->back().end = regions_[std::size_t(i)].end;
-            else
-                into->push_back({regions_[std::size_t(i)].start, regions_[std::size_t(i)].end});
-        }
+        for (const Region& region : std::span(regions_).first(std::size_t(count))) take(region);
         arguments.start = arguments.walk_end;
     }
     return true;
+}
+
+bool PageTracker::protect(PageRange range, bool& has_huge) noexcept {
+    return scan(range, protect_matching, [&](const Region& region) { has_huge |= (region.categories & is_huge) != 0; });
+}
+
+bool PageTracker::written(PageRange range, bool again, std::vector<PageRange>& into) {
+    return scan(range, again ? protect_matching : 0, [&](const Region& region) {
+        if (!into.empty() && into.back().end == region.start)
+            into.back().end = region.end;
+        else
+            into.push_back({region.start, region.end});
+    });
 }
 
 bool PageTracker::cool(PageRange range) noexcept {
@@ -279,7 +282,8 @@ void PageTracker::try_out() {
         return is_done ? (thread_ns() - begin) / units : -1;
     };
     std::vector<PageRange> found;
-    protect_ns_ = timed([&] { return protect(range) && cool(range); });
+    bool has_huge = false;
+    protect_ns_ = timed([&] { return protect(range, has_huge) && cool(range); });
     fault_ns_ = timed([&] { return write_all(), true; });
     look_ns_ = timed([&] { return written(range, false, found); });
     if (protect_ns_ < 0 || look_ns_ < 0 || found != std::vector{range})

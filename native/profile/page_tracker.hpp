@@ -43,8 +43,9 @@ class PageTracker {
     // program has mapped something else there. Ranges are whole pages.
     bool track(PageRange range, unsigned colour) noexcept;
     void forget(PageRange range) noexcept;
-    // From now on, all of its pages count as not written.
-    bool protect(PageRange range) noexcept;
+    // From now on, all of its pages count as not written. has_huge: is set if one of them is huge, so that its touches
+    // are those of all of it, until it is written.
+    bool protect(PageRange range, bool& has_huge) noexcept;
     // Appends what was written since its last protection, in order. again: what is found is protected again.
     bool written(PageRange range, bool again, std::vector<PageRange>& into);
     // From now on, all of its pages count as not touched. False also where the kernel refuses that for this memory.
@@ -74,7 +75,9 @@ class PageTracker {
     void open_one(Descriptor& descriptor);
     void close_all() noexcept;
     bool is_ours(const Descriptor& descriptor) const noexcept;
-    bool scan(PageRange range, unsigned long flags, std::vector<PageRange>* into);
+    // Calls a function with each region of pages that were written.
+    template <class Take>
+    bool scan(PageRange range, unsigned long flags, Take&& take);
     void try_out();
 
     const std::uint64_t page_bytes_;

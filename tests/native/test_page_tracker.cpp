@@ -38,7 +38,7 @@ class Pages : public testing::TestWithParam<int> {
         const auto start = reinterpret_cast<std::uint64_t>(memory_) + size_;  // not all of a mapping
         range_ = {start, start + pages * size_};
         ASSERT_TRUE(tracker_->track(range_, 1));
-        ASSERT_TRUE(tracker_->protect(range_));
+        ASSERT_TRUE(tracker_->protect(range_, has_huge_));
     }
     void TearDown() override {
         if (memory_ != nullptr) munmap(memory_, (pages + 2) * size_);
@@ -59,6 +59,7 @@ class Pages : public testing::TestWithParam<int> {
     std::uint64_t size_ = 0;
     char* memory_ = nullptr;
     PageRange range_{0, 0};
+    bool has_huge_ = false;
 };
 
 INSTANTIATE_TEST_SUITE_P(, Pages, testing::Values(MADV_NOHUGEPAGE, MADV_HUGEPAGE));
@@ -104,6 +105,7 @@ TEST_P(Pages, AForkedChildIsNotTrackedAndItsParentStillIs) {
 
 TEST_P(Pages, TouchesSinceItWasCooled) {
     ASSERT_TRUE(tracker_->cool(range_));
+    if (GetParam() == MADV_NOHUGEPAGE) EXPECT_FALSE(has_huge_);
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), 0u);
     volatile char sum = 0;
     for (std::uint64_t i = 0; i < pages; ++i)
@@ -120,7 +122,7 @@ TEST_P(Pages, ARangeThatTheProgramUnmapsOrReplacesIsToldAsGone) {
         mmap(memory_, (pages + 2) * size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
     write(3);
     EXPECT_FALSE(tracker_->written(range_, false, found));
-    EXPECT_FALSE(tracker_->protect(range_));
+    EXPECT_FALSE(tracker_->protect(range_, has_huge_));
     EXPECT_TRUE(found.empty());
 }
 

@@ -123,6 +123,7 @@ void Calls::begin_block(std::uint64_t address, const Block& block, const Call& c
 
 // Before the driver frees it, since another thread may be given the same address right after.
 void Calls::end_block(std::uint64_t address, const Call& call) {
+    if (watch_ != nullptr) watch_->frees(monotonic_ns());
     Block block;
     {
         const std::scoped_lock lock(mutex_);
@@ -238,6 +239,7 @@ void Calls::launched(cupti::Handle function, void* const* parameters, void* cons
     }
     has_work_ = true;
     journal_.append(Kind::launch, {Journal::bytes_of(record)});
+    if (watch_ != nullptr && (record.flags & captured) == 0) watch_->launched(record.time);
 }
 
 // The nodes of a graph in the order in which they were added.
@@ -296,6 +298,7 @@ void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
                                   .flags = static_cast<std::uint8_t>(stream.second | launched_by_graph),
                                   .unused = {}};
         journal_.append(Kind::launch, {Journal::bytes_of(record)});
+        if (watch_ != nullptr) watch_->launched(record.time);
     }
 }
 
@@ -327,6 +330,7 @@ void Calls::waited(std::uint8_t what, const Call& call, std::uint64_t stack) {
                             .correlation = call.correlation,
                             .what = what,
                             .unused = {}};
+    if (watch_ != nullptr) watch_->waited(record.time);  // before, so that its records come before the wait
     journal_.append(Kind::wait, {Journal::bytes_of(record)});
 }
 

@@ -13,6 +13,7 @@
 #include "events/driver_calls.hpp"
 #include "profile/inject/arguments.hpp"
 #include "profile/inject/blocks.hpp"
+#include "profile/inject/host_watch.hpp"
 #include "profile/inject/host_places.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
@@ -58,6 +59,9 @@ class Calls {
     // The numbers of the calls that are watched.
     static const std::vector<std::uint32_t>& numbers();
 
+    // From now on, also tells a watch of copies, launches and waits; before the first call.
+    void tell(HostWatch& watch) { watch_ = &watch; }
+
     // To be called by CUPTI before and after each of them.
     void entering(std::uint32_t id, const cupti::CallData& data) noexcept;
     void leaving(std::uint32_t id, const cupti::CallData& data) noexcept;
@@ -77,10 +81,18 @@ class Calls {
     // What to do before a call, and after one that succeeded.
     template <class Parameters>
     void before(const Parameters&, const Call&) {}
-    void before(const cupti::CopyOut& copy, const Call&);
-    void before(const cupti::CopyAny& copy, const Call&);
-    void before(const cupti::CopyRows& copy, const Call&);
-    void before(const cupti::CopySlices& copy, const Call&);
+    void before(const cupti::CopyIn& copy, const Call& call);
+    void before(const cupti::CopyInOn& copy, const Call& call);
+    void before(const cupti::CopyOut& copy, const Call& call);
+    void before(const cupti::CopyOutOn& copy, const Call& call);
+    void before(const cupti::CopyAny& copy, const Call& call);
+    void before(const cupti::CopyAnyOn& copy, const Call& call);
+    void before(const cupti::CopyRows& rows, const Call& call);
+    void before(const cupti::CopyRowsOn& rows, const Call& call);
+    void before(const cupti::CopySlices& slices, const Call& call);
+    void before(const cupti::CopySlicesOn& slices, const Call& call);
+    void before(const cupti::CopyBatchOn& batch, const Call& call);
+    void before(const cupti::CopyBatchThatMayFailOn& batch, const Call& call);
     void before(const cupti::MemoryAt& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::UnmappedMemory& at, const Call& call) { end_block(at.address, call); }
@@ -144,11 +156,10 @@ class Calls {
     void find_direction(Transfer& transfer);
     HostPlace host_place(std::uint64_t address);
     bool is_blocking(const Transfer& transfer, HostPlace place) const;
+    void copies(Transfer transfer);
     void sample_before(Transfer transfer, const Call& call);
     void copied(Transfer transfer, cupti::Handle stream, const Call& call);
     void copied(const std::vector<Transfer>& transfers, cupti::Handle stream, const Call& call);
-    template <class Batch>
-    void copied_batch(const Batch& batch, const Call& call);
     void write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call);
     void write_pointers(const Transfer& transfer, const Call& call);
     void filled(std::uint64_t target, std::uint64_t bytes, std::uint64_t rows, std::uint64_t pitch,
@@ -168,6 +179,7 @@ class Calls {
     Journal& journal_;
     Texts& texts_;
     Places& places_;
+    HostWatch* watch_ = nullptr;
     std::mutex mutex_;  // of all that follows
     Blocks blocks_;
     Arguments arguments_;

@@ -66,9 +66,64 @@ Transfer transfer_of(const Place& source, const Place& target, std::uint64_t wid
     return transfer;
 }
 
+// Of a copy whose structure has the addresses of both sides.
+template <class Copy>
+Transfer into_device(const Copy& copy, bool is_async) {
+    return {.target = copy.target,
+            .source = address_of(copy.source),
+            .bytes = copy.bytes,
+            .direction = Direction::to_device,
+            .is_async = is_async};
+}
+template <class Copy>
+Transfer out_of_device(const Copy& copy, bool is_async) {
+    return {.target = address_of(copy.target),
+            .source = copy.source,
+            .bytes = copy.bytes,
+            .direction = Direction::to_host,
+            .is_async = is_async};
+}
+template <class Copy>
+Transfer within_devices(const Copy& copy, bool is_async) {
+    return {.target = copy.target,
+            .source = copy.source,
+            .bytes = copy.bytes,
+            .direction = Direction::within_devices,
+            .is_async = is_async};
+}
+template <class Copy>
+Transfer anywhere(const Copy& copy, bool is_async) {
+    return {
+        .target = copy.target, .source = copy.source, .bytes = copy.bytes, .is_certain = false, .is_async = is_async};
+}
+template <class Batch>
+std::vector<Transfer> transfers_of(const Batch& batch) {
+    std::vector<Transfer> transfers;
+    for (std::size_t i = 0; i < batch.count; ++i)
+        transfers.push_back({.target = batch.targets[i],
+                             .source = batch.sources[i],
+                             .bytes = batch.sizes[i],
+                             .is_certain = false,
+                             .is_async = true});
+    return transfers;
+}
+
 Transfer transfer_of(const cupti::Copy2D& rows, bool is_async) {
     return transfer_of(place_of(rows.source, 0, rows.width), place_of(rows.target, 0, rows.width), rows.width,
                        rows.height, is_async);
+}
+
+// What is not CUDA's own, nor of a frame.
+bool is_watched(HostPlace place) {
+    return place == HostPlace::other || place == HostPlace::data || place == HostPlace::registered;
+}
+
+HostSide host_side(const Transfer& transfer, bool waits) {
+    const HostRows rows = transfer.host_rows();
+    return {.address = rows.address,
+            .bytes = rows.rows > 1 ? (rows.rows - 1) * rows.pitch + rows.bytes : rows.bytes,
+            .is_target = transfer.direction == Direction::to_host,
+            .blocking = waits || transfer.direction == Direction::to_device};
 }
 
 }  // namespace
@@ -94,84 +149,50 @@ std::vector<Transfer> transfers_of(const cupti::Copy3D& copy, bool is_async) {
 
 // ---------------------------------------------------------------------------------------------------- before and after
 
-void Calls::before(const cupti::CopyOut& copy, const Call& call) {
-    sample_before({.target = address_of(copy.target),
-                   .source = copy.source,
-                   .bytes = copy.bytes,
-                   .direction = Direction::to_host},
-                  call);
-}
-void Calls::before(const cupti::CopyAny& copy, const Call& call) {
-    sample_before({.target = copy.target, .source = copy.source, .bytes = copy.bytes, .is_certain = false}, call);
-}
+void Calls::before(const cupti::CopyIn& copy, const Call&) { copies(into_device(copy, false)); }
+void Calls::before(const cupti::CopyInOn& copy, const Call&) { copies(into_device(copy, true)); }
+void Calls::before(const cupti::CopyOut& copy, const Call& call) { sample_before(out_of_device(copy, false), call); }
+void Calls::before(const cupti::CopyOutOn& copy, const Call&) { copies(out_of_device(copy, true)); }
+void Calls::before(const cupti::CopyAny& copy, const Call& call) { sample_before(anywhere(copy, false), call); }
+void Calls::before(const cupti::CopyAnyOn& copy, const Call&) { copies(anywhere(copy, true)); }
 void Calls::before(const cupti::CopyRows& rows, const Call& call) {
     sample_before(transfer_of(*rows.copy, false), call);
 }
+void Calls::before(const cupti::CopyRowsOn& rows, const Call&) { copies(transfer_of(*rows.copy, true)); }
 void Calls::before(const cupti::CopySlices& slices, const Call& call) {
     const std::vector<Transfer> transfers = transfers_of(*slices.copy, false);
-    if (transfers.size() == 1) sample_before(transfers.front(), call);
+    if (transfers.size() == 1) return sample_before(transfers.front(), call);
+    for (const Transfer& transfer : transfers) copies(transfer);
+}
+void Calls::before(const cupti::CopySlicesOn& slices, const Call&) {
+    for (const Transfer& transfer : transfers_of(*slices.copy, true)) copies(transfer);
+}
+void Calls::before(const cupti::CopyBatchOn& batch, const Call&) {
+    for (const Transfer& transfer : transfers_of(batch)) copies(transfer);
+}
+void Calls::before(const cupti::CopyBatchThatMayFailOn& batch, const Call&) {
+    for (const Transfer& transfer : transfers_of(batch)) copies(transfer);
 }
 
-void Calls::after(const cupti::CopyIn& copy, const Call& call) {
-    copied({.target = copy.target,
-            .source = address_of(copy.source),
-            .bytes = copy.bytes,
-            .direction = Direction::to_device},
-           nullptr, call);
-}
-void Calls::after(const cupti::CopyInOn& copy, const Call& call) {
-    copied({.target = copy.target,
-            .source = address_of(copy.source),
-            .bytes = copy.bytes,
-            .direction = Direction::to_device,
-            .is_async = true},
-           copy.stream, call);
-}
-void Calls::after(const cupti::CopyOut& copy, const Call& call) {
-    copied({.target = address_of(copy.target),
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::to_host},
-           nullptr, call);
-}
+void Calls::after(const cupti::CopyIn& copy, const Call& call) { copied(into_device(copy, false), nullptr, call); }
+void Calls::after(const cupti::CopyInOn& copy, const Call& call) { copied(into_device(copy, true), copy.stream, call); }
+void Calls::after(const cupti::CopyOut& copy, const Call& call) { copied(out_of_device(copy, false), nullptr, call); }
 void Calls::after(const cupti::CopyOutOn& copy, const Call& call) {
-    copied({.target = address_of(copy.target),
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::to_host,
-            .is_async = true},
-           copy.stream, call);
+    copied(out_of_device(copy, true), copy.stream, call);
 }
 void Calls::after(const cupti::CopyWithin& copy, const Call& call) {
-    copied({.target = copy.target, .source = copy.source, .bytes = copy.bytes, .direction = Direction::within_devices},
-           nullptr, call);
+    copied(within_devices(copy, false), nullptr, call);
 }
 void Calls::after(const cupti::CopyWithinOn& copy, const Call& call) {
-    copied({.target = copy.target,
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::within_devices,
-            .is_async = true},
-           copy.stream, call);
+    copied(within_devices(copy, true), copy.stream, call);
 }
-void Calls::after(const cupti::CopyAny& copy, const Call& call) {
-    copied({.target = copy.target, .source = copy.source, .bytes = copy.bytes, .is_certain = false}, nullptr, call);
-}
-void Calls::after(const cupti::CopyAnyOn& copy, const Call& call) {
-    copied({.target = copy.target, .source = copy.source, .bytes = copy.bytes, .is_certain = false, .is_async = true},
-           copy.stream, call);
-}
+void Calls::after(const cupti::CopyAny& copy, const Call& call) { copied(anywhere(copy, false), nullptr, call); }
+void Calls::after(const cupti::CopyAnyOn& copy, const Call& call) { copied(anywhere(copy, true), copy.stream, call); }
 void Calls::after(const cupti::CopyBetween& copy, const Call& call) {
-    copied({.target = copy.target, .source = copy.source, .bytes = copy.bytes, .direction = Direction::within_devices},
-           nullptr, call);
+    copied(within_devices(copy, false), nullptr, call);
 }
 void Calls::after(const cupti::CopyBetweenOn& copy, const Call& call) {
-    copied({.target = copy.target,
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::within_devices,
-            .is_async = true},
-           copy.stream, call);
+    copied(within_devices(copy, true), copy.stream, call);
 }
 void Calls::after(const cupti::CopyRows& rows, const Call& call) {
     if (rows.copy->width > 0 && rows.copy->height > 0) copied(transfer_of(*rows.copy, false), nullptr, call);
@@ -185,19 +206,12 @@ void Calls::after(const cupti::CopySlices& slices, const Call& call) {
 void Calls::after(const cupti::CopySlicesOn& slices, const Call& call) {
     copied(transfers_of(*slices.copy, true), slices.stream, call);
 }
-
-template <class Batch>
-void Calls::copied_batch(const Batch& batch, const Call& call) {
-    for (std::size_t i = 0; i < batch.count; ++i)
-        copied({.target = batch.targets[i],
-                .source = batch.sources[i],
-                .bytes = batch.sizes[i],
-                .is_certain = false,
-                .is_async = true},
-               batch.stream, call);
+void Calls::after(const cupti::CopyBatchOn& batch, const Call& call) {
+    copied(transfers_of(batch), batch.stream, call);
 }
-void Calls::after(const cupti::CopyBatchOn& batch, const Call& call) { copied_batch(batch, call); }
-void Calls::after(const cupti::CopyBatchThatMayFailOn& batch, const Call& call) { copied_batch(batch, call); }
+void Calls::after(const cupti::CopyBatchThatMayFailOn& batch, const Call& call) {
+    copied(transfers_of(batch), batch.stream, call);
+}
 
 // ------------------------------------------------------------------------------------------------------------ copies
 
@@ -230,7 +244,20 @@ bool Calls::is_blocking(const Transfer& transfer, HostPlace place) const {
     return transfer.direction != Direction::within_devices && !transfer.is_async;
 }
 
+// Before anything touches what is copied.
+void Calls::copies(Transfer transfer) {
+    if (watch_ == nullptr) return;
+    {
+        const std::scoped_lock lock(mutex_);
+        find_direction(transfer);
+        if (!capturing_.empty() || !transfer.has_host() || !is_watched(host_place(transfer.host_rows().address)))
+            return;
+    }
+    watch_->copies(monotonic_ns(), host_side(transfer, true));
+}
+
 void Calls::sample_before(Transfer transfer, const Call& call) {
+    copies(transfer);
     overwritten = {call.correlation};
     {
         const std::scoped_lock lock(mutex_);
@@ -293,6 +320,8 @@ void Calls::write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
     }
     journal_.append(Kind::move, {Journal::bytes_of(record)});
     if (is_to_device && !will_run && !is_managed) write_pointers(transfer, call);
+    if (watch_ != nullptr && !will_run && transfer.has_host() && is_watched(host))
+        watch_->copied(monotonic_ns(), host_side(transfer, waits));
     if (waits) waited(3, call, place.stack);
 }
 

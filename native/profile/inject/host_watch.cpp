@@ -157,7 +157,10 @@ void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
 
 void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
     guarded([&] {
-        if (affords(time, 0)) add(side);
+        if (affords(time, 0))
+            add(side);
+        else
+            leave_out(time);
         for (Segment* const segment : within(side)) {
             if (segment->state == State::watched) continue;
             if (side.is_target && !side.blocking)
@@ -191,6 +194,7 @@ void HostWatch::launched(std::uint64_t time) noexcept {
 
 void HostWatch::waited(std::uint64_t time) noexcept {
     const bool ran = is_launched_.exchange(false);
+    if (ran) is_active_ = true;
     guarded([&] {
         double cost = 0;
         for (auto& [end, segment] : segments_) {
@@ -218,20 +222,21 @@ void HostWatch::waited(std::uint64_t time) noexcept {
 }
 
 void HostWatch::frees(std::uint64_t time) noexcept {
-    if (time < last_look_.load(std::memory_order_relaxed) + between_frees) return;
-    guarded([&] { look_at_all(time); });
+    if (!is_active_.exchange(false) && time < last_free_.load(std::memory_order_relaxed) + between_frees) return;
+    last_free_ = time;
+    guarded([&] { look_at_all(); });
 }
 
 void HostWatch::passes(std::uint64_t time) noexcept {
     if (time < last_look_.load(std::memory_order_relaxed) + between_passes) return;
     guarded([&] {
-        if (spent_ns_ <= share_of_passes * share_ * double(time > began_ ? time - began_ : 0)) look_at_all(time);
+        if (spent_ns_ <= share_of_passes * share_ * double(time > began_ ? time - began_ : 0)) look_at_all();
     });
 }
 
 void HostWatch::finish(std::uint64_t time) noexcept {
     guarded([&] {
-        look_at_all(time);
+        look_at_all();
         for (auto& [end, segment] : segments_)
             if (segment.state == State::watched) segment.state = State::gone;  // so that what was seen is written
         remove_gone();
@@ -246,13 +251,15 @@ void HostWatch::begin(Segment& segment, std::uint64_t time) {
     const double units = double(segment.pages.bytes()) / double(unit);
     segment.state = State::idle;
     if (!affords(time, units * tracker_.protect_ns() / 2)) return leave_out(time);
-    if (!tracker_.protect(segment.pages)) {
+    segment.has_huge = false;
+    if (!tracker_.protect(segment.pages, segment.has_huge)) {
         segment.state = State::gone;
         return;
     }
     segment.is_cool = affords(time, units * tracker_.protect_ns()) && tracker_.cool(segment.pages);
     if (segment.is_cool && has_forked)  // pages that a child shares are not cooled
         segment.is_cool = touched({&segment}).front() == 0;
+    is_active_ = true;
     segment.state = State::watched;
     segment.since = clock_ns(CLOCK_MONOTONIC);
     segment.launch = segment.seen = segment.charged = 0;
@@ -281,15 +288,22 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     write_quiet(segment);
     if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
     merge_into(segment.written, fresh);
-    const std::uint64_t written = bytes_of(segment.written);
-    const bool is_known = segment.is_cool && touched != unknown;
-    write(segment, {segment.since, time}, segment.written, is_known ? touched - std::min(touched, written) : unknown);
+    write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched));
     segment.state = State::idle;
     segment.launch = 0;
 }
 
+// Of the pages that were touched, those that were not written were read. A huge page that is written is split, and then
+// all of it counts as touched.
+std::uint64_t HostWatch::read_bytes(const Segment& segment, const std::vector<PageRange>& written,
+                                    std::uint64_t touched) const {
+    if (!segment.is_cool || touched == unknown || (segment.has_huge && !written.empty())) return unknown;
+    return touched - std::min(touched, bytes_of(written));
+}
+
 // What is known now, for the case that a range is not mapped any more at the next look.
-void HostWatch::look_at_all(std::uint64_t time) {
+void HostWatch::look_at_all() {
+    const std::uint64_t time = monotonic_ns();  // after those that other threads began
     last_look_ = time;
     std::vector<Segment*> open;
     double cost = smaps_ns_;
@@ -304,9 +318,7 @@ void HostWatch::look_at_all(std::uint64_t time) {
         if (!find_written(segment, false, fresh)) continue;
         segment.seen_written = segment.written;
         merge_into(segment.seen_written, fresh);
-        const std::uint64_t written = bytes_of(segment.seen_written);
-        const bool is_known = segment.is_cool && of_all[i] != unknown;
-        segment.seen_read = is_known ? of_all[i] - std::min(of_all[i], written) : unknown;
+        segment.seen_read = read_bytes(segment, segment.seen_written, of_all[i]);
         segment.seen = time;
     }
     remove_gone();

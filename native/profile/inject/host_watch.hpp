@@ -58,6 +58,7 @@ class HostWatch {
         unsigned colour = 0;
         State state = State::idle;
         bool is_cool = false;
+        bool has_huge = false;      // pages, when it was protected
         double look_ns = 0;         // what looking at it took last
         std::uint64_t charged = 0;  // bytes whose faults are in what was spent
         std::uint64_t since = 0;
@@ -82,7 +83,9 @@ class HostWatch {
     void begin(Segment& segment, std::uint64_t time);
     bool find_written(Segment& segment, bool again, std::vector<PageRange>& fresh);
     void end_window(Segment& segment, std::uint64_t time, std::uint64_t touched);
-    void look_at_all(std::uint64_t time);
+    std::uint64_t read_bytes(const Segment& segment, const std::vector<PageRange>& written,
+                             std::uint64_t touched) const;
+    void look_at_all();
     void remove_gone();
     std::vector<std::uint64_t> touched(const std::vector<Segment*>& segments);
     void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read);
@@ -99,6 +102,8 @@ class HostWatch {
     std::atomic<bool> ended_{false};
     std::atomic<bool> is_launched_{false};     // since the last wait
     std::atomic<std::uint64_t> last_look_{0};  // at all of them
+    std::atomic<std::uint64_t> last_free_{0};  // that was followed by such a look
+    std::atomic<bool> is_active_{false};       // a window began or ended since that free
     double spent_ns_ = 0;
     double smaps_ns_ = 0;  // what reading touches took last
     std::uint64_t left_out_ = 0, first_left_out_ = 0;

@@ -33,6 +33,8 @@ Trace::Trace(const cupti::Functions& api, Journal& journal)
 std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journal) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
     std::unique_ptr<Trace> trace(new Trace(api, journal));
+    if (const char* const percent = std::getenv("FIRSTTOUCH_HOST"); percent != nullptr)
+        trace->watch_host(std::strtod(percent, nullptr));
     trace->subscriber_ = subscribe(api, &on_callback, trace.get());
     const auto call_back = [&](int domain, std::uint32_t id) {
         api.enable_callback(1, trace->subscriber_, domain, id);
@@ -43,6 +45,15 @@ std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journa
     for (const std::uint32_t id : cupti::allocating_calls) call_back(cupti::driver_calls, id);
     for (const std::uint32_t id : Calls::numbers()) call_back(cupti::driver_calls, id);
     return trace;
+}
+
+void Trace::watch_host(double percent) noexcept {
+    try {
+        watch_ = std::make_unique<HostWatch>(journal_, percent);
+        calls_.tell(*watch_);
+    } catch (const std::exception& reason) {
+        notice(Layer::host, std::string("what the CPU does with host data is not seen: ") + reason.what());
+    }
 }
 
 Trace::~Trace() {
@@ -102,7 +113,9 @@ void Trace::enable() noexcept {
                                      std::to_string(version) + " are unknown; use CUPTI of CUDA 12 or 13");
         }
         const auto fetch = [](void* trace) noexcept {
-            static_cast<Trace*>(trace)->flush(0);
+            Trace& self = *static_cast<Trace*>(trace);
+            self.flush(0);
+            if (self.watch_ != nullptr) self.watch_->passes(monotonic_ns());
             return events_until_now();
         };
         if (!fetching_.start(fetch, this))
@@ -123,6 +136,7 @@ void Trace::enable_kind(int kind, const char* what) {
 
 void Trace::finish() noexcept {
     if (getpid() != process_ || !ready_.exchange(false)) return;
+    if (watch_ != nullptr) watch_->finish(monotonic_ns());
     if (!fetching_.stop()) return;  // CUPTI is stuck; the program must end
     flush(cupti::flush_all);
 }

@@ -33,6 +33,7 @@ class Trace final : public RecordSink {
   private:
     Trace(const cupti::Functions& api, Journal& journal);
 
+    void watch_host(double percent) noexcept;
     static void on_callback(void* trace, int domain, std::uint32_t id, const void* data) noexcept;
     void enable() noexcept;
     void enable_kind(int kind, const char* what);
@@ -46,6 +47,7 @@ class Trace final : public RecordSink {
     Texts texts_;
     Places places_;
     Calls calls_;
+    std::unique_ptr<HostWatch> watch_;
     std::mutex shapes_mutex_;
     std::map<std::array<std::int32_t, 6>, std::uint32_t> shapes_;  // grids and blocks of launches
     const pid_t process_;

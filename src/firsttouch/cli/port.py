@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Say what a program's buffers and copies become in unified memory, and what to solve first.
 
-    The program is not changed. It is profiled with --trace and --faults. Its copies tell which buffers
+    The program is not changed. It is profiled with --trace, --faults and --host. Its copies tell which buffers
     are copies of each other, how many bytes a unified version saves at most, which copies move what the
     other side holds, and which of six hazards it has. With DIR, nothing is run.
 
@@ -117,6 +117,7 @@ def command(
         out=out,
         faults=faults or EVERY,
         trace=True,
+        host=True,
         exact=exact,
         to_stderr=as_json,
     )

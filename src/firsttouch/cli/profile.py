@@ -117,6 +117,10 @@ def command(
         bool,
         typer.Option("--trace", help="Record what CUDA allocates, copies, runs and moves, by a library that it loads."),
     ] = False,
+    host: Annotated[
+        bool,
+        typer.Option("--host", help="As --trace, and which pages of copied host buffers the CPU writes and reads."),
+    ] = False,
     exact: Annotated[
         bool,
         typer.Option("--exact", help="As --trace, and run the program again, slowly: which bytes its kernels use."),
@@ -147,7 +151,8 @@ def command(
             raise UsageError("--sources starts nothing; leave the command and --pid out")
         _show_sources(as_json)
         return
-    loads = next((name for name, is_given in (("--exact", exact), ("--trace", trace)) if is_given), "")
+    asked = (("--exact", exact), ("--host", host), ("--trace", trace))
+    loads = next((name for name, is_given in asked if is_given), "")
     _check(words or [], attach, lasting, loads, no_inject=no_inject)
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
@@ -160,7 +165,8 @@ def command(
         interval=INTERVAL if tick is None else tick,
         out=out,
         faults=faults or 0,
-        trace=trace or exact,
+        trace=trace or exact or host,
+        host=host,
         exact=exact,
         inject=not no_inject,
         to_stderr=as_json,

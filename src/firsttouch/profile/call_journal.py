@@ -29,6 +29,7 @@ from firsttouch.profile.calls import (
     CudaQuery,
     CudaWait,
     HostPlace,
+    HostUse,
     LaunchShape,
     MoveKind,
     TracedCalls,
@@ -45,6 +46,8 @@ _CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
 """Flags of a launch."""
 _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH = 4, 8, 16, 32
 """Flags of a move, besides the first two."""
+_PIECE, _NOT_KNOWN = 4096, 2**64 - 1
+"""The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
 _STATIC = 6, 7
 _VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
@@ -88,6 +91,8 @@ class _CallReader(JournalReader):
         """Of launches of graphs: the places of their kernels in the list of calls, by correlation."""
         self._kernels: defaultdict[int, list[tuple[float, str, float, int]]] = defaultdict(list)
         """Of kernels: start, name, seconds and shape, by correlation."""
+        self._written: list[tuple[int, int]] = []
+        """What the CPU wrote, of records that go on in the next one."""
         self._lost = 0
         self._notices: list[str] = []
 
@@ -146,6 +151,7 @@ class _CallReader(JournalReader):
             "arguments": self._add_arguments,
             "pointers": self._add_pointers,
             "notice": self._add_notice,
+            "host": self._add_host,
         }
         adders |= {name: layout[name].passed_to(add) for name, add in self._call_adders().items()}
         return {layout[name].kind: add for name, add in adders.items()}
@@ -189,7 +195,7 @@ class _CallReader(JournalReader):
 
     def _add_notice(self, content: memoryview) -> None:
         said = notice(self._file, content)
-        if said.layer == "trace":
+        if said.layer != "phases":
             self._notices.append(said.text)
 
     def _add_losses(self, records: int) -> None:
@@ -318,6 +324,27 @@ class _CallReader(JournalReader):
                 name=self._text_of(name),
             )
         )
+
+    def _add_host(self, content: memoryview) -> None:
+        form, piece = self._file.layout["host"], self._file.layout["piece"]
+        record = form.read(content)
+        if form.size + record.pieces * piece.size > len(content):
+            raise self._file.broken()
+        for i in range(record.pieces):
+            first, count = piece.read(content, form.size + i * piece.size)
+            self._written.append((record.pages + first * _PIECE, record.pages + (first + count) * _PIECE))
+        if record.more:
+            return
+        writes, self._written = tuple(self._written), []
+        use = HostUse(
+            since=record.since * 1e-9,
+            t=record.time * 1e-9,
+            address=record.address,
+            bytes=record.bytes,
+            writes=writes,
+            read=None if record.read == _NOT_KNOWN else record.read,
+        )
+        self._all.calls.append(use)
 
     def _add_wait(self, time: int, stack: int, thread: int, what: int) -> None:
         if what >= len(_WAITS):

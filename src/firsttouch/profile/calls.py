@@ -145,7 +145,11 @@ class CudaQuery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the CPU wrote, and whether it read, of a host range between two moments (--host).
 
-    writes: pieces [start, end) of addresses, in whole pages. read: bytes of pages that were read; None: not known.
+    The moments are two copies of the range, a launch and the next wait, or the last copy and the last look at it. Where
+    looking would have taken too much of the run, there is no record of that time.
+
+    writes: pieces [start, end) of addresses, in whole pages; the first and the last one may reach beyond the range, and
+    hold other data there. read: bytes of pages that were read and not written; None: not known, as from a launch on.
     """
 
     since: float

@@ -37,6 +37,7 @@ _SEES = {
     "processes": "starts and ends of processes (perf events)",
     "faults": "who touched pages first (perf events of page faults, with --faults)",
     "phases": "NVTX ranges of the target (a library that NVTX loads into it)",
+    "host": "what the CPU writes and reads of host buffers that are copied (userfaultfd, with --host)",
     "trace": "allocations, copies, kernels and unified-memory events of CUDA (CUPTI, with --trace)",
 }
 
@@ -56,7 +57,7 @@ class LayerSource(NamedTuple):
 
 def of_this_machine() -> list[LayerSource]:
     """What this machine offers, with perf events tried on this process."""
-    injected = inject_environment(Path(), nvtx=True, trace=True, current=os.environ)[1]
+    injected = inject_environment(Path(), nvtx=True, trace=True, host=True, current=os.environ)[1]
     return sources(Tree(), open_perf=open_processes, injected=injected)
 
 
