@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.port.played import FIXTURES, PlayedCuda
 from tests.profile.injected import only_journal
+
+from firsttouch.profile.call_journal import read_calls
+from firsttouch.profile.calls import CudaBlock, CudaLaunch
 
 
 def test_a_program_runs_and_is_recorded(cuda: PlayedCuda, tmp_path: Path) -> None:
@@ -22,3 +26,18 @@ def test_what_is_captured_runs_when_its_graph_is_launched(cuda: PlayedCuda, tmp_
     journal = only_journal(cuda.trace(FIXTURES / "graph.c", tmp_path))
     assert [copy.direction for copy in journal.copies] == ["set", "h2d", "h2d", "h2d", "d2h"]
     assert [kernel.name for kernel in journal.kernels] == ["_Z5scalePfPKffi"] * 3
+
+
+@pytest.mark.parametrize("carries", ["kernels", "functions"])
+def test_each_launch_has_its_arguments(cuda: PlayedCuda, tmp_path: Path, carries: str) -> None:
+    more = {"STANDIN_CUDA_FUNCTIONS": "1"} if carries == "functions" else {}
+    (traced,) = read_calls(cuda.trace(FIXTURES / "kernels.c", tmp_path, more=more))
+    a, b = (call.address for call in traced.calls if isinstance(call, CudaBlock))
+    launches = [call.arguments for call in traced.calls if isinstance(call, CudaLaunch)]
+    assert [launch and [(word.parameter, word.address) for word in launch.words] for launch in launches] == [
+        [(0, a)],
+        [(1, b)],
+        [(1, a)],
+        [],
+    ]
+    assert all(launch is not None and launch.sizes_known for launch in launches)

@@ -76,11 +76,13 @@ Arguments::Function& Arguments::function_of(const DriverFunctions& driver, cupti
     if (functions_.size() >= most_functions) functions_.clear();
     Function& function = functions_[handle];
     if (symbol == nullptr ? !function.symbol.empty() : function.symbol == symbol) return function;
+    // Whether the driver told of a parameter. It refuses a kernel where it expects a function, as it refuses what is
+    // behind the last parameter, so that a kernel without parameters is one that neither question tells of.
     const auto ask = [&](auto query) {
         function.parameters.clear();
         if (query == nullptr) return false;
         for (std::size_t i = 0, offset = 0, bytes = 0; i < most_parameters; ++i) {
-            if (query(handle, i, &offset, &bytes) != 0) return i > 0 || driver_tells_;
+            if (query(handle, i, &offset, &bytes) != 0) return i > 0;
             if (offset + bytes > most_parameter_bytes) return false;
             function.parameters.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
         }
@@ -92,16 +94,16 @@ Arguments::Function& Arguments::function_of(const DriverFunctions& driver, cupti
     function.symbol = name == nullptr ? "" : name;
     function.name = texts_.number(function.symbol);
     function.sizes_known = ask(driver.function_parameter) || ask(driver.kernel_parameter);
+    driver_tells_ |= function.sizes_known;
     function.is_known = function.sizes_known;
-    if (function.sizes_known) {
-        driver_tells_ = true;
-        return function;
-    }
+    if (function.sizes_known) return function;
     function.parameters.clear();
     if (const auto sizes = sizes_by_name(function.symbol.c_str())) {
         function.is_known = true;
         function.sizes_known = sizes->empty();
         for (const std::uint32_t bytes : *sizes) function.parameters.push_back({0, bytes});
+    } else {
+        function.is_known = function.sizes_known = driver_tells_;
     }
     return function;
 }
