@@ -6,7 +6,7 @@ form has the kernel store the word in a block of its own, in page-locked memory 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -43,49 +43,65 @@ class ScalarOfArray(PortProgram):
         return _scalars()
 
     def discrete(self, parts: Parts, size: int) -> FormRun:
-        count, at, found = size // WORD, size // WORD - 1, [0]
-        with parts.on_host(size) as host, parts.on_device(size) as device, parts.on_host(WORD) as scalar:
+        with parts.on_host(size) as host, parts.on_device(size) as array, parts.on_host(WORD) as word:
             words(host)[:] = START
-            parts.copy(device, host, size)
-            for _ in range(ITERATIONS):
-                parts.launch("port_step", count, device, count, found[-1], at, device, at)
-                parts.copy(scalar, device, WORD, start=at * WORD)
+            parts.copy(array, host, size)
+
+            def iterate(before: int) -> int:
+                _launch(parts, array, before, array)
+                parts.copy(word, array, WORD, start=size - WORD)
                 parts.wait()
-                found.append(int(words(scalar)[0]))
-        return FormRun(found[1:], counters={"iterations": ITERATIONS})
+                return int(words(word)[0])
+
+            found, _ = _iterations(parts, iterate)
+        return FormRun(found, counters={"iterations": ITERATIONS})
 
     def naive(self, parts: Parts, size: int) -> FormRun:
-        count, at, found = size // WORD, size // WORD - 1, [0]
         parts.session.recorded_events()  # without them nothing can be observed
         with parts.unified(size) as array:
             words(array)[:] = START
-            parts.launch("port_step", count, array, count, found[-1], at, array, at)
-            parts.wait()
-            found.append(int(words(array)[at]))
-            with _moved(parts) as moved:
-                for _ in range(ITERATIONS - 1):
-                    parts.launch("port_step", count, array, count, found[-1], at, array, at)
-                    parts.wait()
-                    found.append(int(words(array)[at]))
+
+            def iterate(before: int) -> int:
+                _launch(parts, array, before, array)
+                parts.wait()
+                return int(words(array)[-1])
+
+            found, moved = _iterations(parts, iterate)
             facts = [fact("array", array)]
         each = as_number(moved["moved_bytes_per_iteration"]) or 0
         hazard = f"reading {WORD} bytes moves {format_size(int(each))} in each iteration" if each >= 64 * WORD else ""
-        return FormRun(found[1:], hazard, {**moved, "iterations": ITERATIONS}, facts)
+        return FormRun(found, hazard, {**moved, "iterations": ITERATIONS}, facts)
 
     def ported(self, parts: Parts, size: int) -> FormRun:
-        count, at, found = size // WORD, size // WORD - 1, [0]
-        with parts.unified(size) as array, _own_block(parts) as scalar:
+        with parts.unified(size) as array, _own_block(parts) as word:
             words(array)[:] = START
-            parts.launch("port_step", count, array, count, found[-1], at, scalar, 0)
-            parts.wait()
-            found.append(int(words(scalar)[0]))
-            with _moved(parts) as moved:
-                for _ in range(ITERATIONS - 1):
-                    parts.launch("port_step", count, array, count, found[-1], at, scalar, 0)
-                    parts.wait()
-                    found.append(int(words(scalar)[0]))
-            facts = [fact("array", array), fact("scalar", scalar)]
-        return FormRun(found[1:], counters={**moved, "iterations": ITERATIONS}, buffers=facts)
+
+            def iterate(before: int) -> int:
+                _launch(parts, array, before, word)
+                parts.wait()
+                return int(words(word)[0])
+
+            found, moved = _iterations(parts, iterate)
+            facts = [fact("array", array), fact("scalar", word)]
+        return FormRun(found, counters={**moved, "iterations": ITERATIONS}, buffers=facts)
+
+
+def _launch(parts: Parts, array: _core.Buffer, before: int, result: _core.Buffer) -> None:
+    """One step of the array, whose last word the kernel also stores as the last word of `result`."""
+    last = array.size // WORD - 1
+    parts.launch("port_step", last + 1, array, last + 1, before, last, result, result.size // WORD - 1)
+
+
+def _iterations(parts: Parts, iterate: Callable[[int], int]) -> tuple[list[int], Mapping[str, Scalar]]:
+    """The word after each iteration, and what the driver moves in each after the first.
+
+    iterate: carries out an iteration, with the word that was read after the one before.
+    """
+    found = [iterate(0)]
+    with _moved(parts) as moved:
+        for _ in range(ITERATIONS - 1):
+            found.append(iterate(found[-1]))
+    return found, moved
 
 
 def _own_block(parts: Parts) -> _core.Buffer:
