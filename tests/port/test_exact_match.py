@@ -188,3 +188,10 @@ def test_the_program_has_the_bytes_that_kernels_used() -> None:
     ]
     assert {x.certainty for x in launches[1].accesses} == {"assumed"}
     assert any(text.startswith("1 of 2 launches were not told of") for text in program.assumptions)
+
+
+def test_what_kept_the_second_run_from_telling_is_said() -> None:
+    calls = ExactCalls(2, [], ["no patch"], left_out=3)
+    found = match(Both().run, [calls])
+    assert found is not None
+    assert found.notices == ("no patch", "3 records of the second run had no room in its journal")

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "profile/inject/undisturbed.hpp"
+
 namespace firsttouch::inject {
 namespace {
 
@@ -64,6 +66,7 @@ void Exact::on_callback(void* user, int domain, std::uint32_t id, const void* da
     static thread_local bool is_inside = false;
     Exact& exact = *static_cast<Exact*>(user);
     if (is_inside || data == nullptr || getpid() != exact.process_) return;
+    const Undisturbed undisturbed;
     is_inside = true;
     try {
         const std::scoped_lock lock(exact.mutex_);
@@ -331,6 +334,7 @@ void show_sanitizer() {
 }  // namespace
 
 void start_exact(const char* patch) noexcept {
+    const Undisturbed undisturbed;
     try {
         show_sanitizer();
         running = Exact::start(sanitizer::Api::instance(), *journal(), patch).release();

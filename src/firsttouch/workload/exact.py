@@ -141,7 +141,8 @@ class _Match:
     def __init__(self, run: TracedRun, first: Sequence[_Place], calls: ExactCalls) -> None:
         self._run, self._first, self._calls = run, first, calls
         self._blocks = _instances(run)
-        self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys(calls.notices)))
+        lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
+        self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
         self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
         self._rest: list[tuple[int, object]] = []
         """Launches that were not looked at, with what they have in common with others."""
