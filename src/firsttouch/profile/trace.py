@@ -401,12 +401,15 @@ def by_kernel(journal: ProcessJournal) -> list[OfKernel]:
 
 
 _RUNTIME = re.compile(
-    r"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|cuda[A-Z]\w*(?:_ptsz)?(?:<.*>)?)(?:\(.*\))?$|_ZL?\d+cuda[A-Z]"
+    r"(?:\w+ )?(?:libcudart_static_\w*|__cuda\w*|__device_stub_\w*|cuda[A-Z]\w*(?:_ptsz)?(?:<.*>)?)(?:\(.*\))?$"
+    r"|_ZL?\d+(?:cuda[A-Z]|__device_stub_)"
 )
 
 
 def is_of_the_runtime(function: str) -> bool:
-    """Whether a function, mangled or not, is of the CUDA runtime that was linked statically, or of its headers."""
+    """Whether a function, mangled or not, is of the CUDA runtime that was linked statically, of its headers, or what
+    its compiler puts around the launch of a kernel.
+    """
     return _RUNTIME.match(function) is not None
 
 
