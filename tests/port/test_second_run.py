@@ -126,3 +126,6 @@ def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_p
     assert "exact what 12 of 12 launches use: 7 recorded in a second run" in text
     assert "0 accesses outside all blocks" in text
     assert "--exact tells" not in text
+    program = call("port", "--program", str(tmp_path / "p"))
+    assert "gpu third" in program.stdout
+    assert "updates 1.38 MiB of 1 (shares.c:24) in 22 pieces exact" in program.stdout

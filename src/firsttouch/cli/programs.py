@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from firsttouch.units import format_seconds, format_size
 from firsttouch.workload.program import Access, AwaitAll, Item, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
 
 MOST_LINES = 400
+MOST_PIECES = 3
 _INDENT = "  "
 
 
@@ -66,8 +68,17 @@ def _part(program: Program, item: Access | Move) -> str:
 
 def _accesses(program: Program, accesses: Sequence[Access]) -> str:
     said = []
-    for access in accesses:
-        what = "updates" if access.reads and access.writes else "writes" if access.writes else "reads"
-        passes = f" {access.passes:g} times" if access.passes != 1 else ""
-        said.append(f"{what}{_part(program, access)}{passes} {access.certainty}")
+    for (block, what, passes, certainty), alike in groupby(accesses, _kind):
+        pieces = [*alike]
+        if len(pieces) > MOST_PIECES:
+            size = format_size(sum(piece.nbytes for piece in pieces), 3)
+            where = f" {size} of {_name(program, block)} in {len(pieces)} pieces"
+            said.append(f"{what}{where}{passes} {certainty}")
+        else:
+            said += [f"{what}{_part(program, piece)}{passes} {certainty}" for piece in pieces]
     return ", ".join(said) or "nothing that is recorded"
+
+
+def _kind(access: Access) -> tuple[int, str, str, str]:
+    what = "updates" if access.reads and access.writes else "writes" if access.writes else "reads"
+    return access.block, what, f" {access.passes:g} times" if access.passes != 1 else "", access.certainty
