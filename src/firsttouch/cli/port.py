@@ -149,10 +149,10 @@ def _show(
 
 
 def _show_program(directory: Path, chosen: int | None, as_json: bool) -> None:
-    from firsttouch.cli.programs import lines
+    from firsttouch.workload.program_text import program_lines
 
     program = commands.traced_program(directory, chosen)
     if as_json:
         print_json(program)
     else:
-        print_stdout("\n".join(lines(program)))
+        print_stdout("\n".join(program_lines(program)))

@@ -32,6 +32,15 @@ MOST_RECORDS = 20
 """The most steps that a finding names: the first ones."""
 
 
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something is in the trace: the number of the step, from 0 on, and its time since the start of the profile
+    in seconds.
+    """
+
+    step: int
+    t: float
+
+
 class CopyCount(msgspec.Struct, frozen=True, kw_only=True):
     """Copies in one direction: how many, their bytes altogether, and the calls that make them, those with most bytes
     first.
@@ -107,14 +116,14 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     since: CallLocation
     compared: int
     pages: int
-    records: Sequence[int]
+    records: Sequence[StepRecord]
 
 
 class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something to solve first. text: what happens. reading: the innocent reading that remains, '' of what was seen.
 
     strategy: what to do about it, and link, where docs/porting.md says more; both '' of what is only possible. count:
-    how often; bytes: altogether. records: numbers of steps of the program, the first ones.
+    how often; bytes: altogether. records: the steps of the trace, the first ones.
     """
 
     kind: FindingKind
@@ -127,7 +136,7 @@ class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     blocks: Sequence[int]
     places: Sequence[CallLocation]
-    records: Sequence[int]
+    records: Sequence[StepRecord]
 
 
 class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,8 +18,9 @@ from firsttouch.portability.findings import (
     PortFindings,
     SavedBytes,
     SearchedHazard,
+    StepRecord,
 )
-from firsttouch.portability.hazards import Findings, ProgramState
+from firsttouch.portability.hazards import Findings, ProgramState, RecordOf
 from firsttouch.portability.hidden import TouchedRange, find_hidden, touched_ranges
 from firsttouch.portability.places import Places
 from firsttouch.portability.rules import (
@@ -31,14 +32,14 @@ from firsttouch.portability.rules import (
     StaticVariable,
 )
 from firsttouch.portability.savings import most_saved
-from firsttouch.profile.calls import HostUse
+from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable, CallLocation
 from firsttouch.text import count
 from firsttouch.units import format_size
 from firsttouch.workload.needless import RepeatedCopies, RepeatedCopy, repeated_copies
 from firsttouch.workload.partners import Partners, partners
-from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun, TracedStep
 
 SAMPLED_PAGES = 64
 """The most pages of a copy of which its sample is a hash."""
@@ -66,8 +67,12 @@ def found(
     touched = touched_ranges(run, joined, touches) if touches else []
     blocks = port_blocks(run, joined, use, places, touched)
     repeated = repeated_copies(run)
+
+    def record(number: int) -> StepRecord:
+        return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
+
     findings = sorted(
-        [*_restoring(run, repeated, places), *_hazards(run, joined, places, touched)],
+        [*_restoring(run, repeated, places, record), *_hazards(run, joined, places, touched, record)],
         key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
     )
     most = most_saved(run, joined)
@@ -88,13 +93,18 @@ def found(
         copies=use.copies,
         copied=use.copied,
         blocks=blocks,
-        needless=_needless(run, repeated, places),
+        needless=_needless(run, repeated, places, record),
         findings=findings,
         searched=_searched(run, touched),
         unseen=list(_unseen(run, blocks, repeated, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
         kernels=kernels,
     )
+
+
+def time_of(step: TracedStep) -> float:
+    """When a step's call returned, as a reading of CLOCK_MONOTONIC."""
+    return step.t if isinstance(step, CudaWait | CudaQuery | HostUse) else step.call.t
 
 
 def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[PortFinding]) -> str:
@@ -109,8 +119,10 @@ def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[P
     return f"A unified {name} holds {less} and needs {none}{copied}; {first}."
 
 
-def _hazards(run: TracedRun, joined: Partners, places: Places, touched: Sequence[TouchedRange]) -> list[PortFinding]:
-    state, findings = ProgramState(run, joined, places), Findings()
+def _hazards(
+    run: TracedRun, joined: Partners, places: Places, touched: Sequence[TouchedRange], record: RecordOf
+) -> list[PortFinding]:
+    state, findings = ProgramState(run, joined, places), Findings(record)
     rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
     stack = StackVariable(state, findings)
     for number, step in enumerate(run.steps):
@@ -156,7 +168,7 @@ def compared(copy: TracedCopy) -> tuple[int, int]:
     return min(pages, SAMPLED_PAGES), pages
 
 
-def _needless(run: TracedRun, repeated: RepeatedCopies, places: Places) -> list[NeedlessCopies]:
+def _needless(run: TracedRun, repeated: RepeatedCopies, places: Places, record: RecordOf) -> list[NeedlessCopies]:
     """By the call, and the one whose bytes the copies have; those with the most bytes first."""
     rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
     for one in repeated.copies:
@@ -178,14 +190,14 @@ def _needless(run: TracedRun, repeated: RepeatedCopies, places: Places) -> list[
                 since=places.of(_copy(run, of[0].since).call.site),
                 compared=part,
                 pages=pages,
-                records=[one.copy for one in of[:MOST_RECORDS]],
+                records=[record(one.copy) for one in of[:MOST_RECORDS]],
             )
         )
     return sorted(made, key=lambda row: -row.bytes)
 
 
-def _restoring(run: TracedRun, repeated: RepeatedCopies, places: Places) -> Iterator[PortFinding]:
-    findings = Findings()
+def _restoring(run: TracedRun, repeated: RepeatedCopies, places: Places, record: RecordOf) -> Iterator[PortFinding]:
+    findings = Findings(record)
     for one in repeated.copies:
         if one.why != "restoring":
             continue

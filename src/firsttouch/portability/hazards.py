@@ -7,9 +7,11 @@ to do about them. A rule says what is seen, what is likely and which innocent re
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from firsttouch.portability.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding
+from firsttouch.portability.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding, StepRecord
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
@@ -37,6 +39,9 @@ ANCHORS: dict[FindingKind, str] = {
 }
 
 
+RecordOf: TypeAlias = Callable[[int], StepRecord]
+
+
 @dataclass
 class Occurrences:
     """What is alike of a finding: where, how often, how many bytes."""
@@ -59,8 +64,7 @@ class Occurrences:
         if len(self.records) < MOST_RECORDS:
             self.records.append(number)
 
-    @property
-    def finding(self) -> PortFinding:
+    def finding(self, record: RecordOf) -> PortFinding:
         advised = self.certainty != "possible"
         return PortFinding(
             kind=self.kind,
@@ -73,14 +77,17 @@ class Occurrences:
             count=self.count,
             blocks=list(self.blocks),
             places=largest(summed(self.places)),
-            records=self.records,
+            records=[*map(record, self.records)],
         )
 
 
 class Findings:
-    """Occurrences by what is alike of them: kind, certainty, text, and what tells blocks or calls apart."""
+    """Occurrences by what is alike of them: kind, certainty, text, and what tells blocks or calls apart. record: of a
+    step, by its number.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, record: RecordOf) -> None:
+        self._record = record
         self._rows: dict[tuple[object, ...], Occurrences] = {}
 
     def of(
@@ -93,7 +100,7 @@ class Findings:
 
     def all(self) -> list[PortFinding]:
         """Those that were added to, in the order in which they came up first."""
-        return [row.finding for row in self._rows.values() if row.count]
+        return [row.finding(self._record) for row in self._rows.values() if row.count]
 
 
 class ProgramState:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.memory import MemoryFigure, plain, specification
 from firsttouch.report.parquet import parquet
+from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
@@ -32,9 +34,14 @@ def render(profiles: Mapping[str, Profile]) -> str:
     """One self-contained HTML page. The keys of `profiles` are short names that tell them apart."""
     summaries = {name: summarise(profile) for name, profile in profiles.items()}
     figure, notes = drawn(profiles, summaries)
+    ported = ported_page(next(iter(profiles.values()))) if len(profiles) == 1 else None
+    if ported is not None and ported.panel is not None:
+        figure = replace(figure, panels=[*figure.panels, ported.panel])
     drawing = Drawing(_caption(figure), specification(figure) if figure.panels else None, notes=notes)
     only = next(iter(summaries.values())) if len(summaries) == 1 else None
     tables = words.tables(only) if only else [words.peaks(summaries)]
+    if ported is not None:
+        tables = [*ported.tables, *tables]
     return environment().from_string(packaged("profile.html.j2")).render(
         **assets(),
         title=plain(headline(only) if only else _compared(summaries), 300),
@@ -43,16 +50,21 @@ def render(profiles: Mapping[str, Profile]) -> str:
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
         tables=tables,
-        unseen=_unseen(summaries),
+        unseen=_unseen(summaries, ported.unseen if ported else ()),
         costs=[("" if only else plain(name), words.cost(s)) for name, s in summaries.items()],
     )  # fmt: skip
 
 
-def _unseen(summaries: Mapping[str, ProfileSummary]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What could not be seen: for the names of the profiles to which the same applies, '' for all, the sentences."""
+def _unseen(
+    summaries: Mapping[str, ProfileSummary], of_program: Sequence[str]
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What could not be seen: for the names of the profiles to which the same applies, '' for all, the sentences.
+    of_program: those about what a single profile's program does.
+    """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, summary in summaries.items():
-        groups.setdefault(tuple(words.unseen(summary)), []).append(plain(name))
+        said = [*words.unseen(summary), *((plain(text, 300), "") for text in of_program)]
+        groups.setdefault(tuple(said), []).append(plain(name))
     return [("" if len(groups) == 1 else "; ".join(names), [*sentences]) for sentences, names in groups.items()]
 
 

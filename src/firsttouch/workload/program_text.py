@@ -1,4 +1,4 @@
-"""Prints a program: its blocks, and what both agents do with them, one step a line, with repeats folded."""
+"""A program in words: its blocks, and what both agents do with them, one step a line, with repeats folded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_PIECES = 3
 _INDENT = "  "
 
 
-def lines(program: Program) -> list[str]:
+def program_lines(program: Program) -> list[str]:
     """A program in words. exact: recorded; assumed: a launch names the block, and nothing tells which bytes it uses."""
     said = [f"program   {program.title}, {format_size(program.nbytes, 3)} of blocks"]
     for number, block in enumerate(program.blocks):

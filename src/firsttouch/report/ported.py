@@ -1,0 +1,183 @@
+"""The part of a profile's page on what the traced program becomes in unified memory. All cells are plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from firsttouch.errors import UsageError
+from firsttouch.portability.findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
+from firsttouch.portability.places import named_places, where
+from firsttouch.portability.reading import findings_of, program_of, traced_run
+from firsttouch.portability.savings import SavingMoment, moments
+from firsttouch.profile.reading import Profile
+from firsttouch.profile.traced import CallLocation
+from firsttouch.report.memory import MOST_READINGS, Panel, Series, plain, thinned, when
+from firsttouch.report.palette import COLOURS
+from firsttouch.report.profile_tables import DASH, ProfileTable, size
+from firsttouch.text import count
+from firsttouch.workload.partners import partners
+from firsttouch.workload.program_text import program_lines
+
+MOST_ROWS = 100
+_MOST_TIMES = 8
+
+
+@dataclass(frozen=True)
+class PortedPage:
+    """What a page shows of a traced program. panel: what it holds over time; None if it holds nothing."""
+
+    tables: Sequence[ProfileTable]
+    panel: Panel | None
+    unseen: Sequence[str]
+
+
+def ported_page(profile: Profile) -> PortedPage | None:
+    """What the page of a profile shows of the program; None if it was not traced, or not by what calls name."""
+    try:
+        run = traced_run(profile)
+    except UsageError:
+        return None
+    port = findings_of(profile, run)
+    program = program_lines(program_of(profile, run))
+    course = list(moments(run, partners(run)))
+    candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _program(program)]
+    shown = [table for table in candidates if table.rows or table.notes]
+    return PortedPage(shown, _panel(course, profile.header.clock), [*port.incomplete, *port.unseen])
+
+
+def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
+    if not course:
+        return None
+    most = max(course, key=lambda moment: moment.saved)
+    lines = (
+        ("blocks of CUDA", [(m.t - clock, float(m.device)) for m in course], COLOURS[1]),
+        ("host bytes copied with them", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
+    )
+    series = [Series(name, thinned(readings, MOST_READINGS), colour) for name, readings, colour in lines]
+    saved = [(m.t - clock, float(m.saved)) for m in course]
+    peak = (most.t - clock, float(most.saved))
+    said = ["what a unified version does not hold", f"at {when(peak[0])}"]
+    series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=said))
+    return Panel("unified", "Program: blocks and their partners on the host", series)
+
+
+def _blocks(port: PortFindings) -> ProfileTable:
+    saved = port.saved
+    notes = [
+        plain(port.summary, 400),
+        f"Most is saved at {when(saved.t)}: of {size(saved.device)} in blocks of CUDA and {size(saved.host)} of the "
+        f"host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both share "
+        "a buffer is assumed.",
+    ]
+    heads = [
+        "block",
+        "size",
+        "times",
+        "copied in",
+        "copied back",
+        "by",
+        "partners on the host",
+        "saves at most",
+        "note",
+    ]
+    rows = [_block(block) for block in port.blocks[:MOST_ROWS]]
+    if len(port.blocks) > MOST_ROWS:
+        notes.append(f"The {MOST_ROWS} of {count(len(port.blocks), 'block')} that save most are listed.")
+    table = ProfileTable("unified-memory", "In unified memory", heads, rows, notes=notes)
+    table.ids = [f"block-{block.number}" for block in port.blocks[:MOST_ROWS]]
+    return table
+
+
+def _block(block: PortBlock) -> list[str]:
+    partners = [
+        f"{size(partner.bytes)}{' in a window' if partner.window else ''}{_touched(partner.touched, partner.threads)}"
+        for partner in block.partners[:4]
+    ]
+    more = len(block.partners) - 4
+    return [
+        plain(block.name or where(block.place), 80),
+        size(block.bytes),
+        f"{block.allocations:,}",
+        _copied(block.into),
+        _copied(block.out),
+        plain(named_places([*dict.fromkeys([*block.into.places, *block.out.places])]), 200) or DASH,
+        plain("; ".join([*partners, *([f"{more} more"] if more > 0 else [])]), 300) or DASH,
+        size(block.saves) if block.saves else DASH,
+        "; ".join(block.unused),
+    ]
+
+
+def _copied(copies: CopyCount) -> str:
+    return f"{copies.copies:,} x, {size(copies.bytes)}" if copies.copies else DASH
+
+
+def _touched(place: CallLocation | None, threads: int) -> str:
+    if place is None:
+        return ""
+    return f", first touched by {where(place)}{f', {threads} threads' if threads > 1 else ''}"
+
+
+def _findings(port: PortFindings) -> ProfileTable:
+    heads = ["word", "what", "where", "times", "bytes", "what happens", "unless", "what to do", "at"]
+    rows = [_finding(finding) for finding in port.findings[:MOST_ROWS]]
+    more = len(port.findings) - MOST_ROWS
+    notes = [f"{count(more, 'more finding')} in the JSON."] if more > 0 else []
+    return ProfileTable("solve-first", "What to solve first", heads, rows, notes=notes)
+
+
+def _finding(finding: PortFinding) -> list[str]:
+    what = "restoring copy" if finding.kind == "restoring" else HAZARDS[finding.kind]
+    return [
+        finding.certainty,
+        what,
+        plain(named_places(finding.places), 200),
+        f"{finding.count:,}",
+        size(finding.bytes) if finding.bytes else DASH,
+        plain(finding.text, 300),
+        finding.reading or DASH,
+        f"{finding.strategy} ({finding.link})" if finding.strategy else DASH,
+        _times(finding.records, finding.count),
+    ]
+
+
+def _times(records: Sequence[StepRecord], number: int) -> str:
+    shown = ", ".join(when(record.t) for record in records[:_MOST_TIMES])
+    return f"{shown}, ..." if number > min(len(records), _MOST_TIMES) else shown
+
+
+def _needless(port: PortFindings) -> ProfileTable:
+    heads = ["word", "direction", "where", "copies", "bytes", "has the bytes of", "pages compared", "at"]
+    rows = [
+        [
+            row.certainty,
+            row.direction,
+            plain(where(row.place), 120),
+            f"{row.copies:,}",
+            size(row.bytes),
+            plain(where(row.since, row.place), 120),
+            f"{row.compared:,} of {row.pages:,}",
+            _times(row.records, row.copies),
+        ]
+        for row in port.needless[:MOST_ROWS]
+    ]
+    return ProfileTable("needless-copies", "Copies that move what the other side holds", heads, rows)
+
+
+def _searched(port: PortFindings) -> ProfileTable:
+    number = {kind: sum(f.kind == kind for f in port.findings if f.certainty != "possible") for kind in HAZARDS}
+    rows = [
+        [
+            HAZARDS[row.kind],
+            f"found {number[row.kind]:,}" if number[row.kind] else "none" if row.searched else "unseen",
+            row.text or DASH,
+        ]
+        for row in port.searched
+    ]
+    return ProfileTable("hazards", "The six hazards", ["hazard", "", "how far it was looked for"], rows)
+
+
+def _program(lines: Sequence[str]) -> ProfileTable:
+    table = ProfileTable("program", "What the program does with memory", ["step"], [[plain(t, 300)] for t in lines])
+    table.folded = True
+    return table

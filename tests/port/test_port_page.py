@@ -1,0 +1,56 @@
+"""The page of a traced profile: what becomes of the program in unified memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.port.journals import profile
+from tests.port.test_port_command import backprop
+from tests.port.test_port_findings import names
+from tests.port.traces import Calls
+from tests.profile import profiles
+
+from firsttouch.profile.reading import read
+from firsttouch.report.ported import ported_page
+from firsttouch.report.profile import render
+
+
+def text_of(page: str) -> str:
+    return " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>|&shy;|<wbr>", " ", page, flags=re.DOTALL).split())
+
+
+def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
+    page = ported_page(read(profile(tmp_path / "p", backprop().traced, callers=names())))
+    assert page is not None
+    tables = {table.anchor: table for table in page.tables}
+    assert [*tables] == ["unified-memory", "solve-first", "hazards", "program"]
+    assert "holds at most 200 MiB less of 400 MiB" in tables["unified-memory"].notes[0]
+    assert {row[7] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
+    (finding,) = tables["solve-first"].rows
+    assert finding[:5] == ["likely", "restoring copy", "main p.cu:15", "1", "64 MiB"]
+    assert [row[1] for row in tables["hazards"].rows[:5]] == ["none"] * 5
+    assert any("gpu layer" in row[0] for row in tables["program"].rows)
+    assert page.panel is not None
+    assert [(series.name, series.peak and series.peak[1]) for series in page.panel.series][-1] == (
+        "saved at most", 200 * 2**20
+    )  # fmt: skip
+
+
+def test_names_from_the_target_are_text_on_the_page(tmp_path: Path):
+    calls = Calls(pid=100)
+    evil = "<script>alert(1)</script>\x1b[31m"
+    symbol = calls.block(64, kind="device_static", name=evil)
+    calls.copy(symbol, calls.host(64), 64, line=1)
+    calls.launch(symbol, kernel=evil)
+    directory = profile(tmp_path / "p", calls.traced, callers=names({1: evil}))
+    page = render({"p": read(directory)})
+    assert "<script>alert" not in page
+    assert "\x1b" not in page
+    assert "static variable" in text_of(page)
+    assert "What the program does with memory" in text_of(page)
+
+
+def test_a_profile_without_calls_has_no_such_part(tmp_path: Path):
+    assert ported_page(read(profiles.write(tmp_path / "plain"))) is None
+    assert ported_page(read(Path(__file__).parents[2] / "results" / "h200-profile")) is None
