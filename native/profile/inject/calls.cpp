@@ -8,7 +8,7 @@ namespace firsttouch::inject {
 namespace {
 
 enum Flag : std::uint8_t { captured = 1, while_captured = 2, cooperative = 4, launched_by_graph = 8 };
-enum Waiting : std::uint8_t { for_stream = 0, for_event = 1, for_context = 2, for_copy = 3 };
+enum Waiting : std::uint8_t { for_stream = 0, for_event = 1 };
 constexpr int most_nested_graphs = 8;
 constexpr std::size_t most_graph_steps = 1 << 16, most_streams = 1 << 16;
 
@@ -261,7 +261,10 @@ void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int de
             steps.push_back({arguments_.number(functions, function, nullptr, kernel.parameters, kernel.extra), {}});
         } else if (type == cupti::copy_node && functions.copy_node != nullptr) {
             cupti::Copy3D copy{};
-            if (functions.copy_node(node, &copy) == 0) steps.push_back({0, transfers_of(copy, true)});
+            if (functions.copy_node(node, &copy) != 0) continue;
+            Asked of_node = asked_of(copy, true, nullptr);
+            of_node.more.push_back(of_node.transfer);
+            steps.push_back({0, std::move(of_node.more)});
         } else if (cupti::Handle child = nullptr; type == cupti::graph_node && functions.child_graph != nullptr) {
             if (functions.child_graph(node, &child) == 0) add_nodes(child, steps, depth + 1);
         }
@@ -288,7 +291,7 @@ void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
     if (steps.empty()) steps.emplace_back();  // a launch of what is not known
     for (const GraphStep& step : steps) {
         for (const Transfer& copy : step.copies)
-            write_copy(copy, stream.first, stream.second | moved_by_graph, place, call);
+            after_copy(copy, stream.first, stream.second | moved_by_graph, place, call);
         if (!step.copies.empty()) continue;
         const LaunchRecord record{.time = monotonic_ns(),
                                   .correlation = call.correlation,
@@ -321,11 +324,10 @@ void Calls::after(const cupti::Event&, const Call& call) {
     if (!call.function.starts_with("cuEventQuery") || has_work_) waited(for_event, call);
 }
 
-void Calls::waited(std::uint8_t what, const Call& call, std::uint64_t stack) {
-    if (stack == 0) stack = places_.of_this_call().stack;
+void Calls::waited(std::uint8_t what, const Call& call) {
     has_work_ = false;
     const WaitRecord record{.time = monotonic_ns(),
-                            .stack = stack,
+                            .stack = places_.of_this_call().stack,
                             .thread = this_thread_id(),
                             .correlation = call.correlation,
                             .what = what,

@@ -1,6 +1,7 @@
 // Writes what a program asks of the driver: launches with what they name, copies with their addresses, blocks, waits.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -13,38 +14,17 @@
 #include "events/driver_calls.hpp"
 #include "profile/inject/arguments.hpp"
 #include "profile/inject/blocks.hpp"
-#include "profile/inject/host_watch.hpp"
 #include "profile/inject/host_places.hpp"
+#include "profile/inject/host_watch.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
-#include "profile/inject/samples.hpp"
+#include "profile/inject/transfers.hpp"
 
 namespace firsttouch::inject {
 
-enum class Direction : std::uint8_t { unknown = 0, to_device = 1, to_host = 2, within_devices = 3, within_host = 4 };
-enum class HostPlace : std::uint8_t { other = 0, stack = 1, data = 2, pinned = 3, registered = 4, managed = 5 };
-
 inline constexpr std::uint8_t moved_by_graph = 32;  // a flag of a move
 
-// Rows that a call copies. An array has its handle for an address.
-struct Transfer {
-    std::uint64_t target = 0, source = 0;
-    std::uint64_t bytes = 0;  // of a row
-    std::uint64_t rows = 1, target_pitch = 0, source_pitch = 0;
-    Direction direction = Direction::unknown;
-    bool is_certain = true;  // that the side of the host is mapped
-    bool is_async = false;
-
-    // The side of the host; of no use if there is none.
-    HostRows host_rows() const {
-        const bool is_target = direction == Direction::to_host;
-        return {is_target ? target : source, bytes, rows, is_target ? target_pitch : source_pitch, is_certain};
-    }
-    bool has_host() const { return direction == Direction::to_device || direction == Direction::to_host; }
-};
-
-// As few as describe a copy in three dimensions.
-std::vector<Transfer> transfers_of(const cupti::Copy3D& copy, bool is_async);
+enum class HostPlace : std::uint8_t { other = 0, stack = 1, data = 2, pinned = 3, registered = 4, managed = 5 };
 
 inline std::uint32_t this_thread_id() {
     static thread_local const std::uint32_t id = thread_id();
@@ -79,28 +59,15 @@ class Calls {
     };
 
     // What to do before a call, and after one that succeeded.
-    template <class Parameters>
-    void before(const Parameters&, const Call&) {}
-    void before(const cupti::CopyIn& copy, const Call& call);
-    void before(const cupti::CopyInOn& copy, const Call& call);
-    void before(const cupti::CopyOut& copy, const Call& call);
-    void before(const cupti::CopyOutOn& copy, const Call& call);
-    void before(const cupti::CopyAny& copy, const Call& call);
-    void before(const cupti::CopyAnyOn& copy, const Call& call);
-    void before(const cupti::CopyRows& rows, const Call& call);
-    void before(const cupti::CopyRowsOn& rows, const Call& call);
-    void before(const cupti::CopySlices& slices, const Call& call);
-    void before(const cupti::CopySlicesOn& slices, const Call& call);
-    void before(const cupti::CopyBatchOn& batch, const Call& call);
-    void before(const cupti::CopyBatchThatMayFailOn& batch, const Call& call);
+    void before(const auto&, const Call&) {}
+    void before(const Copying auto& parameters, const Call& call) { before_copies(asked(parameters), call); }
     void before(const cupti::MemoryAt& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::UnmappedMemory& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::ReleasedHost& at, const Call& call);
     void before(const cupti::ArrayAt& at, const Call& call);
 
-    template <class Parameters>
-    void after(const Parameters&, const Call&) {}
+    void after(const auto&, const Call&) {}
     void after(const cupti::NewMemory& made, const Call& call);
     void after(const cupti::NewPitched& made, const Call& call);
     void after(const cupti::NewManaged& made, const Call& call);
@@ -114,22 +81,7 @@ class Calls {
     void after(const cupti::NewArray& made, const Call& call);
     void after(const cupti::NewArray3D& made, const Call& call);
 
-    void after(const cupti::CopyIn& copy, const Call& call);
-    void after(const cupti::CopyInOn& copy, const Call& call);
-    void after(const cupti::CopyOut& copy, const Call& call);
-    void after(const cupti::CopyOutOn& copy, const Call& call);
-    void after(const cupti::CopyWithin& copy, const Call& call);
-    void after(const cupti::CopyWithinOn& copy, const Call& call);
-    void after(const cupti::CopyAny& copy, const Call& call);
-    void after(const cupti::CopyAnyOn& copy, const Call& call);
-    void after(const cupti::CopyBetween& copy, const Call& call);
-    void after(const cupti::CopyBetweenOn& copy, const Call& call);
-    void after(const cupti::CopyRows& copy, const Call& call);
-    void after(const cupti::CopyRowsOn& copy, const Call& call);
-    void after(const cupti::CopySlices& copy, const Call& call);
-    void after(const cupti::CopySlicesOn& copy, const Call& call);
-    void after(const cupti::CopyBatchOn& batch, const Call& call);
-    void after(const cupti::CopyBatchThatMayFailOn& batch, const Call& call);
+    void after(const Copying auto& parameters, const Call& call) { after_copies(asked(parameters), call); }
     void after(const cupti::Fill& fill, const Call& call);
     void after(const cupti::FillOn& fill, const Call& call);
     void after(const cupti::FillRows& fill, const Call& call);
@@ -156,12 +108,13 @@ class Calls {
     void find_direction(Transfer& transfer);
     HostPlace host_place(std::uint64_t address);
     bool is_blocking(const Transfer& transfer, HostPlace place) const;
-    void copies(Transfer transfer);
-    void sample_before(Transfer transfer, const Call& call);
-    void copied(Transfer transfer, cupti::Handle stream, const Call& call);
-    void copied(const std::vector<Transfer>& transfers, cupti::Handle stream, const Call& call);
-    void write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call);
-    void write_pointers(const Transfer& transfer, const Call& call);
+    void before_copies(Asked asked, const Call& call);
+    void tell_of_copy(const Transfer& transfer);
+    bool sample_before(const Transfer& transfer, std::uint64_t& hash);
+    void after_copies(const Asked& asked, const Call& call);
+    void after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call);
+    bool is_known_touched(const HostRows& rows) const;
+    bool find_pointers(const Transfer& transfer, std::vector<std::uint64_t>& found);
     void filled(std::uint64_t target, std::uint64_t bytes, std::uint64_t rows, std::uint64_t pitch,
                 cupti::Handle stream, const Call& call);
     void advised(MoveRecord record, cupti::Handle stream, const Call& call);
@@ -169,7 +122,7 @@ class Calls {
     void launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
                   std::uint8_t flags, const Call& call);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
-    void waited(std::uint8_t what, const Call& call, std::uint64_t stack = 0);
+    void waited(std::uint8_t what, const Call& call);
 
     std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
     // The number of a stream, and the flags of what is asked of it.
@@ -190,7 +143,7 @@ class Calls {
     std::unordered_set<std::uint64_t> capturing_;
     std::unordered_map<cupti::Handle, std::vector<GraphStep>> graphs_;
     std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target
-    std::vector<std::uint64_t> addresses_;                       // of this copy
+    std::array<HostRows, 1024> touched_;                         // of copies before, by their addresses
     std::atomic<bool> has_work_{false};                          // since the last wait
 };
 

@@ -10,15 +10,11 @@ namespace {
 enum What : std::uint8_t { copy = 0, fill = 1, prefetch = 2, advice = 3 };
 enum Flag : std::uint8_t { captured = 1, blocking = 4, has_sample = 8, has_before = 16 };
 constexpr std::uint64_t most_pointer_bytes = 64 << 10;
-constexpr std::uint64_t most_slices = 1 << 16;
 constexpr std::size_t most_targets = 1 << 16;
-
-std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 // The sample of what a copy to the host is about to overwrite, between the two callbacks of this thread.
 struct Overwritten {
-    std::uint32_t correlation = 0;
-    bool is_known = false;
+    std::uint32_t correlation = 0;  // 0: there is none
     std::uint64_t hash = 0;
 };
 thread_local Overwritten overwritten;
@@ -30,87 +26,35 @@ std::uint64_t value_bytes(std::string_view function) {
     return function.starts_with("D32") ? 4 : function.starts_with("D16") ? 2 : 1;
 }
 
-struct Place {
-    std::uint64_t address = 0, pitch = 0;
-    int type = 0;
-};
-template <class Side>
-Place place_of(const Side& side, std::uint64_t slice_offset, std::uint64_t width) {
-    if (side.type == cupti::array_memory) return {address_of(side.array), width, side.type};
-    const std::uint64_t start = side.type == cupti::host_memory ? address_of(side.host) : side.device;
-    return {start + slice_offset + side.y * side.pitch + side.x, side.pitch, side.type};
+std::uint64_t word_at(const unsigned char* words, std::uint64_t i) {
+    std::uint64_t word;
+    std::memcpy(&word, words + i * sizeof word, sizeof word);
+    return word;
 }
 
-Direction direction_of(int source, int target) {
-    if (source == cupti::unified_memory || target == cupti::unified_memory) return Direction::unknown;
-    if (source == cupti::host_memory)
-        return target == cupti::host_memory ? Direction::within_host : Direction::to_device;
-    return target == cupti::host_memory ? Direction::to_host : Direction::within_devices;
+// Whether the upper half of a word is that of an address in a range, which most data are not. Written so that compilers
+// use vectors.
+__attribute__((always_inline)) inline bool has_upper_half(const unsigned char* words, std::uint64_t count,
+                                                          std::uint32_t lowest, std::uint32_t extent) {
+    std::uint32_t hits = 0;
+    for (std::uint64_t i = 0; i < count; ++i)
+        hits |= static_cast<std::uint32_t>(word_at(words, i) >> 32) - lowest <= extent ? 1u : 0u;
+    return hits != 0;
 }
-
-Transfer transfer_of(const Place& source, const Place& target, std::uint64_t width, std::uint64_t rows, bool is_async) {
-    Transfer transfer{.target = target.address,
-                      .source = source.address,
-                      .bytes = width,
-                      .rows = rows,
-                      .target_pitch = target.pitch,
-                      .source_pitch = source.pitch,
-                      .direction = direction_of(source.type, target.type),
-                      .is_certain = source.type != cupti::unified_memory && target.type != cupti::unified_memory,
-                      .is_async = is_async};
-    if (rows == 1 || (source.pitch == width && target.pitch == width)) {
-        transfer.bytes = width * rows;
-        transfer.rows = 1;
-        transfer.source_pitch = transfer.target_pitch = 0;
-    }
-    return transfer;
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) bool has_upper_half_avx2(const unsigned char* words, std::uint64_t count,
+                                                         std::uint32_t lowest, std::uint32_t extent) {
+    return has_upper_half(words, count, lowest, extent);
 }
-
-// Of a copy whose structure has the addresses of both sides.
-template <class Copy>
-Transfer into_device(const Copy& copy, bool is_async) {
-    return {.target = copy.target,
-            .source = address_of(copy.source),
-            .bytes = copy.bytes,
-            .direction = Direction::to_device,
-            .is_async = is_async};
-}
-template <class Copy>
-Transfer out_of_device(const Copy& copy, bool is_async) {
-    return {.target = address_of(copy.target),
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::to_host,
-            .is_async = is_async};
-}
-template <class Copy>
-Transfer within_devices(const Copy& copy, bool is_async) {
-    return {.target = copy.target,
-            .source = copy.source,
-            .bytes = copy.bytes,
-            .direction = Direction::within_devices,
-            .is_async = is_async};
-}
-template <class Copy>
-Transfer anywhere(const Copy& copy, bool is_async) {
-    return {
-        .target = copy.target, .source = copy.source, .bytes = copy.bytes, .is_certain = false, .is_async = is_async};
-}
-template <class Batch>
-std::vector<Transfer> transfers_of(const Batch& batch) {
-    std::vector<Transfer> transfers;
-    for (std::size_t i = 0; i < batch.count; ++i)
-        transfers.push_back({.target = batch.targets[i],
-                             .source = batch.sources[i],
-                             .bytes = batch.sizes[i],
-                             .is_certain = false,
-                             .is_async = true});
-    return transfers;
-}
-
-Transfer transfer_of(const cupti::Copy2D& rows, bool is_async) {
-    return transfer_of(place_of(rows.source, 0, rows.width), place_of(rows.target, 0, rows.width), rows.width,
-                       rows.height, is_async);
+#endif
+bool may_hold(const unsigned char* words, std::uint64_t count, std::uint64_t lowest, std::uint64_t extent) {
+    const auto low = static_cast<std::uint32_t>(lowest >> 32);
+    const auto more = static_cast<std::uint32_t>((lowest + extent) >> 32) - low;
+#if defined(__x86_64__)
+    static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+    if (has_avx2) return has_upper_half_avx2(words, count, low, more);
+#endif
+    return has_upper_half(words, count, low, more);
 }
 
 // What is not CUDA's own, nor of a frame.
@@ -127,91 +71,6 @@ HostSide host_side(const Transfer& transfer, bool waits) {
 }
 
 }  // namespace
-
-// As few transfers as describe a copy in three dimensions: one if its slices follow each other, else one each.
-std::vector<Transfer> transfers_of(const cupti::Copy3D& copy, bool is_async) {
-    const std::uint64_t rows = std::max<std::uint64_t>(copy.height, 1), depth = std::max<std::uint64_t>(copy.depth, 1);
-    const auto slice_bytes = [](const cupti::Side3D& side) { return side.pitch * side.height; };
-    const auto at = [&](const cupti::Side3D& side, std::uint64_t slice) {
-        return place_of(side, (side.z + slice) * slice_bytes(side), copy.width);
-    };
-    const auto is_dense = [&](const cupti::Side3D& side) {
-        return depth == 1 || side.type == cupti::array_memory || side.height == rows;
-    };
-    if (copy.width == 0) return {};
-    if (is_dense(copy.source) && is_dense(copy.target))
-        return {transfer_of(at(copy.source, 0), at(copy.target, 0), copy.width, rows * depth, is_async)};
-    std::vector<Transfer> transfers;
-    for (std::uint64_t slice = 0; slice < std::min(depth, most_slices); ++slice)
-        transfers.push_back(transfer_of(at(copy.source, slice), at(copy.target, slice), copy.width, rows, is_async));
-    return transfers;
-}
-
-// ---------------------------------------------------------------------------------------------------- before and after
-
-void Calls::before(const cupti::CopyIn& copy, const Call&) { copies(into_device(copy, false)); }
-void Calls::before(const cupti::CopyInOn& copy, const Call&) { copies(into_device(copy, true)); }
-void Calls::before(const cupti::CopyOut& copy, const Call& call) { sample_before(out_of_device(copy, false), call); }
-void Calls::before(const cupti::CopyOutOn& copy, const Call&) { copies(out_of_device(copy, true)); }
-void Calls::before(const cupti::CopyAny& copy, const Call& call) { sample_before(anywhere(copy, false), call); }
-void Calls::before(const cupti::CopyAnyOn& copy, const Call&) { copies(anywhere(copy, true)); }
-void Calls::before(const cupti::CopyRows& rows, const Call& call) {
-    sample_before(transfer_of(*rows.copy, false), call);
-}
-void Calls::before(const cupti::CopyRowsOn& rows, const Call&) { copies(transfer_of(*rows.copy, true)); }
-void Calls::before(const cupti::CopySlices& slices, const Call& call) {
-    const std::vector<Transfer> transfers = transfers_of(*slices.copy, false);
-    if (transfers.size() == 1) return sample_before(transfers.front(), call);
-    for (const Transfer& transfer : transfers) copies(transfer);
-}
-void Calls::before(const cupti::CopySlicesOn& slices, const Call&) {
-    for (const Transfer& transfer : transfers_of(*slices.copy, true)) copies(transfer);
-}
-void Calls::before(const cupti::CopyBatchOn& batch, const Call&) {
-    for (const Transfer& transfer : transfers_of(batch)) copies(transfer);
-}
-void Calls::before(const cupti::CopyBatchThatMayFailOn& batch, const Call&) {
-    for (const Transfer& transfer : transfers_of(batch)) copies(transfer);
-}
-
-void Calls::after(const cupti::CopyIn& copy, const Call& call) { copied(into_device(copy, false), nullptr, call); }
-void Calls::after(const cupti::CopyInOn& copy, const Call& call) { copied(into_device(copy, true), copy.stream, call); }
-void Calls::after(const cupti::CopyOut& copy, const Call& call) { copied(out_of_device(copy, false), nullptr, call); }
-void Calls::after(const cupti::CopyOutOn& copy, const Call& call) {
-    copied(out_of_device(copy, true), copy.stream, call);
-}
-void Calls::after(const cupti::CopyWithin& copy, const Call& call) {
-    copied(within_devices(copy, false), nullptr, call);
-}
-void Calls::after(const cupti::CopyWithinOn& copy, const Call& call) {
-    copied(within_devices(copy, true), copy.stream, call);
-}
-void Calls::after(const cupti::CopyAny& copy, const Call& call) { copied(anywhere(copy, false), nullptr, call); }
-void Calls::after(const cupti::CopyAnyOn& copy, const Call& call) { copied(anywhere(copy, true), copy.stream, call); }
-void Calls::after(const cupti::CopyBetween& copy, const Call& call) {
-    copied(within_devices(copy, false), nullptr, call);
-}
-void Calls::after(const cupti::CopyBetweenOn& copy, const Call& call) {
-    copied(within_devices(copy, true), copy.stream, call);
-}
-void Calls::after(const cupti::CopyRows& rows, const Call& call) {
-    if (rows.copy->width > 0 && rows.copy->height > 0) copied(transfer_of(*rows.copy, false), nullptr, call);
-}
-void Calls::after(const cupti::CopyRowsOn& rows, const Call& call) {
-    if (rows.copy->width > 0 && rows.copy->height > 0) copied(transfer_of(*rows.copy, true), rows.stream, call);
-}
-void Calls::after(const cupti::CopySlices& slices, const Call& call) {
-    copied(transfers_of(*slices.copy, false), nullptr, call);
-}
-void Calls::after(const cupti::CopySlicesOn& slices, const Call& call) {
-    copied(transfers_of(*slices.copy, true), slices.stream, call);
-}
-void Calls::after(const cupti::CopyBatchOn& batch, const Call& call) {
-    copied(transfers_of(batch), batch.stream, call);
-}
-void Calls::after(const cupti::CopyBatchThatMayFailOn& batch, const Call& call) {
-    copied(transfers_of(batch), batch.stream, call);
-}
 
 // ------------------------------------------------------------------------------------------------------------ copies
 
@@ -244,53 +103,63 @@ bool Calls::is_blocking(const Transfer& transfer, HostPlace place) const {
     return transfer.direction != Direction::within_devices && !transfer.is_async;
 }
 
-// Before anything touches what is copied.
-void Calls::copies(Transfer transfer) {
-    if (watch_ == nullptr) return;
+bool Calls::is_known_touched(const HostRows& rows) const {
+    const HostRows& known = touched_[rows.address / 64 % touched_.size()];
+    return known.address == rows.address && known.bytes == rows.bytes && known.rows == rows.rows;
+}
+
+// Of a copy to the host that blocks, what it will overwrite is sampled, after the watch was told, since that reads it.
+void Calls::before_copies(Asked asked, const Call& call) {
+    overwritten.correlation = 0;
+    const bool may_block = asked.more.empty() && !asked.transfer.is_async;
+    if (watch_ == nullptr && !may_block) return;
     {
         const std::scoped_lock lock(mutex_);
-        find_direction(transfer);
+        find_direction(asked.transfer);
+        for (Transfer& transfer : asked.more) find_direction(transfer);
+    }
+    if (watch_ != nullptr) {
+        tell_of_copy(asked.transfer);
+        for (const Transfer& transfer : asked.more) tell_of_copy(transfer);
+    }
+    if (may_block && sample_before(asked.transfer, overwritten.hash)) overwritten.correlation = call.correlation;
+}
+
+void Calls::tell_of_copy(const Transfer& transfer) {
+    {
+        const std::scoped_lock lock(mutex_);
         if (!capturing_.empty() || !transfer.has_host() || !is_watched(host_place(transfer.host_rows().address)))
             return;
     }
     watch_->copies(monotonic_ns(), host_side(transfer, true));
 }
 
-void Calls::sample_before(Transfer transfer, const Call& call) {
-    copies(transfer);
-    overwritten = {call.correlation};
+bool Calls::sample_before(const Transfer& transfer, std::uint64_t& hash) {
+    if (transfer.direction != Direction::to_host) return false;
+    bool was_copied = false;
     {
         const std::scoped_lock lock(mutex_);
-        find_direction(transfer);
-        if (transfer.direction != Direction::to_host || host_place(transfer.target) == HostPlace::managed) return;
+        const HostPlace place = host_place(transfer.target);
+        if (place == HostPlace::managed) return false;
+        was_copied = place != HostPlace::other || is_known_touched(transfer.host_rows());
     }
-    overwritten.is_known = sample_touched(transfer.host_rows(), overwritten.hash);
+    return sample_touched(transfer.host_rows(), was_copied, hash);
 }
 
-void Calls::copied(const std::vector<Transfer>& transfers, cupti::Handle stream, const Call& call) {
-    for (const Transfer& transfer : transfers) copied(transfer, stream, call);
-}
-
-void Calls::copied(Transfer transfer, cupti::Handle stream, const Call& call) {
+void Calls::after_copies(const Asked& asked, const Call& call) {
     const CallPlace place = places_.of_this_call();
-    std::pair<std::uint16_t, std::uint8_t> about;
+    std::pair<std::uint16_t, std::uint8_t> stream;
     {
         const std::scoped_lock lock(mutex_);
-        about = about_stream(stream, call);
+        stream = about_stream(asked.stream, call);
     }
-    has_work_ = true;
-    write_copy(transfer, about.first, about.second, place, call);
+    has_work_.store(true, std::memory_order_relaxed);
+    after_copy(asked.transfer, stream.first, stream.second, place, call);
+    for (const Transfer& transfer : asked.more) after_copy(transfer, stream.first, stream.second, place, call);
 }
 
-void Calls::write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call) {
-    HostPlace host = HostPlace::other;
-    {
-        const std::scoped_lock lock(mutex_);
-        find_direction(transfer);
-        if (transfer.has_host()) host = host_place(transfer.host_rows().address);
-    }
-    const bool will_run = (flags & (captured | moved_by_graph)) != 0, is_managed = host == HostPlace::managed;
-    const bool waits = !will_run && is_blocking(transfer, host);
+void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t flags, CallPlace place, const Call& call) {
+    if (transfer.bytes == 0) return;
     MoveRecord record{.time = monotonic_ns(),
                       .source = transfer.source,
                       .target = transfer.target,
@@ -298,68 +167,86 @@ void Calls::write_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
                       .rows = transfer.rows,
                       .source_pitch = transfer.source_pitch,
                       .target_pitch = transfer.target_pitch,
-                      .sample = 0,
-                      .before = 0,
                       .correlation = call.correlation,
                       .site = place.number,
                       .thread = this_thread_id(),
                       .device = -1,
                       .stream = stream,
-                      .advice = 0,
                       .what = copy,
-                      .host = static_cast<std::uint8_t>(host),
-                      .flags = static_cast<std::uint8_t>(flags | (waits ? blocking : 0)),
-                      .direction = static_cast<std::uint8_t>(transfer.direction)};
-    const bool is_to_device = transfer.direction == Direction::to_device;
-    if (!will_run && !is_managed && transfer.has_host() && (is_to_device || waits)) {
-        if (sample(transfer.host_rows(), record.sample)) record.flags |= has_sample;
-        if (!is_to_device && overwritten.correlation == call.correlation && overwritten.is_known) {
+                      .flags = flags};
+    const bool runs_later = (flags & (captured | moved_by_graph)) != 0;
+    bool is_sampled = false, waits = false;
+    HostPlace host = HostPlace::other;
+    std::vector<std::uint64_t> pointers;
+    bool has_pointers = false;
+    {
+        const std::scoped_lock lock(mutex_);
+        find_direction(transfer);
+        if (transfer.has_host()) host = host_place(transfer.host_rows().address);
+        const bool is_to_device = transfer.direction == Direction::to_device;
+        waits = !runs_later && is_blocking(transfer, host);
+        is_sampled = !runs_later && host != HostPlace::managed && (is_to_device || (waits && transfer.has_host()));
+        if (is_sampled) touched_[transfer.host_rows().address / 64 % touched_.size()] = transfer.host_rows();
+        if (is_sampled && is_to_device) has_pointers = find_pointers(transfer, pointers);
+        record.host = static_cast<std::uint8_t>(host);
+        record.direction = static_cast<std::uint8_t>(transfer.direction);
+    }
+    if (is_sampled && sample(transfer.host_rows(), record.sample)) record.flags |= has_sample;
+    if (waits) {
+        record.flags |= blocking;
+        record.stack = place.stack;
+        has_work_.store(false, std::memory_order_relaxed);
+        if (overwritten.correlation == call.correlation && transfer.direction == Direction::to_host) {
             record.before = overwritten.hash;
             record.flags |= has_before;
         }
     }
-    journal_.append(Kind::move, {Journal::bytes_of(record)});
-    if (is_to_device && !will_run && !is_managed) write_pointers(transfer, call);
-    if (watch_ != nullptr && !will_run && transfer.has_host() && is_watched(host))
+    if (watch_ != nullptr && !runs_later && transfer.has_host() && is_watched(host))
         watch_->copied(monotonic_ns(), host_side(transfer, waits));
-    if (waits) waited(3, call, place.stack);
+    if (watch_ != nullptr && waits) watch_->waited(record.time);
+    journal_.append(Kind::move, {Journal::bytes_of(record)});
+    if (!has_pointers) return;
+    const PointersRecord found{.time = record.time,
+                               .target = transfer.target,
+                               .correlation = call.correlation,
+                               .addresses = static_cast<std::uint32_t>(pointers.size())};
+    journal_.append(Kind::pointers,
+                    {Journal::bytes_of(found),
+                     {reinterpret_cast<const char*>(pointers.data()), pointers.size() * sizeof(std::uint64_t)}});
 }
 
-// Addresses of blocks in what was copied, unless they are those of the last copy to the same target.
-void Calls::write_pointers(const Transfer& transfer, const Call& call) {
+// Addresses of blocks in what was copied. Returns whether they are others than those of the last copy to the same
+// target.
+bool Calls::find_pointers(const Transfer& transfer, std::vector<std::uint64_t>& found) {
     constexpr std::uint64_t word_bytes = 8;
     const HostRows rows = transfer.host_rows();
-    if (rows.bytes < word_bytes || rows.bytes * rows.rows > most_pointer_bytes) return;
-    const std::scoped_lock lock(mutex_);
+    if (rows.bytes < word_bytes || rows.bytes * rows.rows > most_pointer_bytes) return false;
     const std::uint64_t lowest = blocks_.lowest(), extent = blocks_.highest() - lowest;
-    addresses_.clear();
-    std::uint64_t words[512];
+    std::array<std::uint64_t, 512> copied;
     for (std::uint64_t row = 0; row < rows.rows; ++row)
-        for (std::uint64_t from = 0; from + word_bytes <= rows.bytes; from += sizeof words) {
-            const std::uint64_t part = std::min<std::uint64_t>(sizeof words, rows.bytes - from) / word_bytes;
+        for (std::uint64_t from = 0; from + word_bytes <= rows.bytes; from += sizeof copied) {
+            const std::uint64_t count = std::min<std::uint64_t>(copied.size(), (rows.bytes - from) / word_bytes);
             const std::uint64_t address = rows.address + row * rows.pitch + from;
-            if (rows.is_certain)
-                std::memcpy(words, reinterpret_cast<const void*>(address), part * word_bytes);
-            else if (!read_mapped(address, words, part * word_bytes))
-                return;
-            for (std::uint64_t i = 0; i < part; ++i)
-                if (words[i] - lowest < extent && blocks_.find(words[i]) != nullptr) addresses_.push_back(words[i]);
+            const auto* words = reinterpret_cast<const unsigned char*>(address);
+            if (!rows.is_certain) {
+                if (!read_mapped(address, copied.data(), count * word_bytes)) return false;
+                words = reinterpret_cast<const unsigned char*>(copied.data());
+            }
+            if (!may_hold(words, count, lowest, extent)) continue;
+            for (std::uint64_t i = 0; i < count; ++i)
+                if (const std::uint64_t word = word_at(words, i);
+                    word - lowest < extent && blocks_.find(word) != nullptr)
+                    found.push_back(word);
         }
-    std::ranges::sort(addresses_);
-    addresses_.erase(std::ranges::unique(addresses_).begin(), addresses_.end());
-    const std::size_t bytes = addresses_.size() * sizeof addresses_.front();
     const auto last = pointers_.find(transfer.target);
-    if (addresses_.empty() && last == pointers_.end()) return;
-    const std::uint64_t hash = addresses_.empty() ? 0 : hash_bytes(addresses_.data(), bytes, 1);
-    if (last != pointers_.end() && last->second == hash) return;
+    if (found.empty() && last == pointers_.end()) return false;
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    const std::uint64_t hash = hash_bytes(found.data(), found.size() * sizeof(std::uint64_t), 1);
+    if (last != pointers_.end() && last->second == hash) return false;
     if (pointers_.size() >= most_targets) pointers_.clear();
     pointers_.insert_or_assign(transfer.target, hash);
-    const PointersRecord record{.time = monotonic_ns(),
-                                .target = transfer.target,
-                                .correlation = call.correlation,
-                                .addresses = static_cast<std::uint32_t>(addresses_.size())};
-    journal_.append(Kind::pointers,
-                    {Journal::bytes_of(record), {reinterpret_cast<const char*>(addresses_.data()), bytes}});
+    return true;
 }
 
 // ------------------------------------------------------------------------------------------------------------- others

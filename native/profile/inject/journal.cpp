@@ -28,8 +28,18 @@ void* map_part(int file, std::size_t offset, std::size_t bytes) {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < offset + bytes) return nullptr;
     if (posix_fallocate(file, off_t(offset), off_t(bytes)) != 0) return nullptr;
-    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, off_t(offset));
+    void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, off_t(offset));
     return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
+// Asking for the process's number at each record would take longer than writing it.
+std::atomic<pid_t>* map_unforked() {
+    const auto bytes = std::size_t(sysconf(_SC_PAGESIZE));
+    void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return nullptr;
+    if (madvise(page, bytes, MADV_WIPEONFORK) == 0) return new (page) std::atomic<pid_t>(0);
+    munmap(page, bytes);
+    return nullptr;
 }
 
 // Completes a record: a reader sees its size only together with all of it.
@@ -49,9 +59,13 @@ std::uint64_t monotonic_ns() noexcept {
 
 std::uint32_t thread_id() noexcept { return std::uint32_t(syscall(SYS_gettid)); }
 
-Journal::Journal(std::string folder, Limits limits) : folder_(std::move(folder)), limits_(limits) {}
+Journal::Journal(std::string folder, Limits limits)
+    : folder_(std::move(folder)), limits_(limits), unforked_(map_unforked()) {}
 
-Journal::~Journal() { release(); }
+Journal::~Journal() {
+    release();
+    if (unforked_ != nullptr) munmap(unforked_, std::size_t(sysconf(_SC_PAGESIZE)));
+}
 
 void Journal::release() noexcept {
     if (header_ != nullptr) munmap(header_, header_bytes_);
@@ -63,6 +77,7 @@ void Journal::release() noexcept {
 // In a forked process, the mappings and perhaps a locked mutex are those of its parent: it begins anew. One thread
 // does, the others wait for it.
 void Journal::follow_process() noexcept {
+    if (unforked_ != nullptr && unforked_->load(std::memory_order_acquire) > 0) return;
     const pid_t self = getpid();
     pid_t seen = process_.load(std::memory_order_acquire);
     while (seen != self) {
@@ -81,6 +96,7 @@ void Journal::follow_process() noexcept {
             failed_ = folder_.empty() || folder_.front() != '/';
             used_ = file_bytes_ = 0;
             process_.store(self, std::memory_order_release);
+            if (unforked_ != nullptr) unforked_->store(self, std::memory_order_release);
             return;
         }
     }

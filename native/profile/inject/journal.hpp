@@ -90,7 +90,8 @@ class Journal {
 
     const std::string folder_;
     const Limits limits_;
-    std::atomic<pid_t> process_{0};  // that writes; negative while it takes over after a fork
+    std::atomic<pid_t> process_{0};           // that writes; negative while it takes over after a fork
+    std::atomic<pid_t>* unforked_ = nullptr;  // the same, in a page that is zero after a fork; null if there is none
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     std::atomic<std::uint64_t> left_out_{0};
     bool failed_ = false;

@@ -29,38 +29,60 @@ std::uint64_t page_bytes() {
     return bytes;
 }
 
-// Whether the first, the last and two pages between are mapped; of at most 16 pages, all.
-bool is_touched(const HostRows& rows) {
+bool is_touched(const HostRows& rows, bool was_copied) {
     const std::uint64_t start = rows.address / page_bytes() * page_bytes();
     const std::uint64_t end = rows.address + (rows.rows - 1) * rows.pitch + rows.bytes;
     const std::uint64_t pages = (end - start + page_bytes() - 1) / page_bytes();
     std::array<unsigned char, 16> states{};
     const auto is_there = [&](std::uint64_t first, std::uint64_t count) {
-        return mincore(reinterpret_cast<void*>(start + first * page_bytes()), count * page_bytes(), states.data()) ==
-                   0 &&
+        void* const from = reinterpret_cast<void*>(start + first * page_bytes());
+        return mincore(from, count * page_bytes(), states.data()) == 0 &&
                std::all_of(states.begin(), states.begin() + std::ptrdiff_t(count),
                            [](unsigned char state) { return (state & 1) != 0; });
     };
-    if (pages <= states.size()) return is_there(0, pages);
+    if (pages <= states.size()) return was_copied || is_there(0, pages);
+    if (was_copied) return is_there(pages / 2, 1);
     for (std::uint64_t i = 0; i < 4; ++i)
         if (!is_there(i * (pages - 1) / 3, 1)) return false;
     return true;
 }
 
+// 64 bytes at a time, in four lanes that do not depend on each other.
+class Hash {
+  public:
+    explicit Hash(std::uint64_t seed)
+        : lanes_{seed ^ primes[0], seed ^ primes[1], seed ^ primes[2], seed ^ primes[3]} {}
+
+    void add(const void* data, std::size_t bytes) {
+        const auto* at = static_cast<const unsigned char*>(data);
+        for (; bytes >= piece; at += piece, bytes -= piece) add_piece(at);
+        if (bytes == 0) return;
+        unsigned char last[piece] = {};
+        std::memcpy(last, at, bytes);
+        add_piece(last);
+    }
+    std::uint64_t value(std::uint64_t bytes) const {
+        return mixed(mixed(lanes_[0] ^ bytes, lanes_[1] ^ primes[2]),
+                     mixed(lanes_[2] ^ primes[0], lanes_[3] ^ primes[1]));
+    }
+
+  private:
+    static constexpr std::size_t piece = 64;
+
+    void add_piece(const unsigned char* at) {
+        for (std::size_t i = 0; i < 4; ++i)
+            lanes_[i] = mixed(word_at(at + 16 * i) ^ primes[i], word_at(at + 16 * i + 8) ^ lanes_[i]);
+    }
+
+    std::uint64_t lanes_[4];
+};
+
 }  // namespace
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) noexcept {
-    const auto* at = static_cast<const unsigned char*>(data);
-    std::uint64_t lanes[4] = {seed ^ primes[0], seed ^ primes[1], seed ^ primes[2], seed ^ primes[3]};
-    std::size_t left = bytes;
-    for (; left >= 64; at += 64, left -= 64)
-        for (std::size_t i = 0; i < 4; ++i)
-            lanes[i] = mixed(word_at(at + 16 * i) ^ primes[i], word_at(at + 16 * i + 8) ^ lanes[i]);
-    unsigned char last[64] = {};
-    if (left > 0) std::memcpy(last, at, left);
-    for (std::size_t i = 0; left > 0 && i < 4; ++i)
-        lanes[i] = mixed(word_at(last + 16 * i) ^ primes[i], word_at(last + 16 * i + 8) ^ lanes[i]);
-    return mixed(mixed(lanes[0] ^ bytes, lanes[1] ^ primes[2]), mixed(lanes[2] ^ primes[0], lanes[3] ^ primes[1]));
+    Hash hash(seed);
+    hash.add(data, bytes);
+    return hash.value(bytes);
 }
 
 bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcept {
@@ -71,18 +93,18 @@ bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcep
 bool sample(const HostRows& rows, std::uint64_t& hash) noexcept {
     const std::uint64_t all = rows.bytes * rows.rows;
     if (all == 0) return false;
-    std::uint64_t sum = all;
+    Hash sum(all);
     std::array<unsigned char, 4096> buffer;
     const auto add = [&](std::uint64_t row, std::uint64_t from, std::uint64_t bytes) {
         const std::uint64_t address = rows.address + row * rows.pitch + from;
         if (rows.is_certain) {
-            sum = hash_bytes(reinterpret_cast<const void*>(address), bytes, sum);
+            sum.add(reinterpret_cast<const void*>(address), bytes);
             return true;
         }
-        for (std::uint64_t part; bytes > 0; from += part, bytes -= part) {
-            part = std::min<std::uint64_t>(bytes, buffer.size());
-            if (!read_mapped(rows.address + row * rows.pitch + from, buffer.data(), part)) return false;
-            sum = hash_bytes(buffer.data(), part, sum);
+        for (std::uint64_t done = 0, part = 0; done < bytes; done += part) {
+            part = std::min<std::uint64_t>(bytes - done, buffer.size());
+            if (!read_mapped(address + done, buffer.data(), part)) return false;
+            sum.add(buffer.data(), part);
         }
         return true;
     };
@@ -91,19 +113,19 @@ bool sample(const HostRows& rows, std::uint64_t& hash) noexcept {
             if (!add(row, 0, rows.bytes)) return false;
     } else {
         const std::uint64_t pieces = std::clamp(all / bytes_a_piece, least_pieces, most_pieces);
+        const std::uint64_t step = (all - piece_bytes) / (pieces - 1), rest = (all - piece_bytes) % (pieces - 1);
         for (std::uint64_t i = 0; i < pieces; ++i) {
-            const auto offset =
-                static_cast<std::uint64_t>(static_cast<unsigned __int128>(all - piece_bytes) * i / (pieces - 1));
-            const std::uint64_t row = offset / rows.bytes, from = offset % rows.bytes;
+            const std::uint64_t offset = step * i + rest * i / (pieces - 1);
+            const std::uint64_t row = rows.rows == 1 ? 0 : offset / rows.bytes, from = offset - row * rows.bytes;
             if (!add(row, from, std::min(piece_bytes, rows.bytes - from))) return false;
         }
     }
-    hash = sum;
+    hash = sum.value(all);
     return true;
 }
 
-bool sample_touched(const HostRows& rows, std::uint64_t& hash) noexcept {
-    return rows.rows > 0 && rows.bytes > 0 && is_touched(rows) && sample(rows, hash);
+bool sample_touched(const HostRows& rows, bool was_copied, std::uint64_t& hash) noexcept {
+    return rows.rows > 0 && rows.bytes > 0 && is_touched(rows, was_copied) && sample(rows, hash);
 }
 
 }  // namespace firsttouch::inject

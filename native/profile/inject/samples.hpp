@@ -21,8 +21,9 @@ inline constexpr std::uint64_t hashed_whole = 8 << 10, piece_bytes = 64, bytes_a
 
 // Returns false if the memory cannot be read.
 bool sample(const HostRows& rows, std::uint64_t& hash) noexcept;
-// The same; but false as well if pages of it were not touched yet, since reading would map them.
-bool sample_touched(const HostRows& rows, std::uint64_t& hash) noexcept;
+// The same; but false as well if pages of it were not touched yet, since reading would map them. Of more than 16 pages,
+// four are looked at, or one if the program had copied from them or to them before.
+bool sample_touched(const HostRows& rows, bool was_copied, std::uint64_t& hash) noexcept;
 
 // Reads memory of this process that may not be mapped. Returns whether all could be read.
 bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcept;

@@ -249,6 +249,7 @@ class _CallReader(JournalReader):
         target_pitch: int,
         sample: int,
         before: int,
+        stack: int,
         correlation: int,
         site: int,
         thread: int,
@@ -287,6 +288,8 @@ class _CallReader(JournalReader):
                 site=self._site_of(site),
             )
         )
+        if stack:
+            self._all.calls.append(CudaWait(t=time * 1e-9, thread=thread, what="copy", stack=stack))
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
