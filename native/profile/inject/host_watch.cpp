@@ -16,9 +16,10 @@
 namespace firsttouch::inject {
 namespace {
 
-constexpr double shortest_run_ns = 1e8;  // a run counts as at least this long
+constexpr double shortest_run_ns = 1e9;  // a run counts as at least this long
 constexpr double share_of_passes = 0.5;  // the rest is for looks whose time the program determines
 constexpr std::uint64_t between_passes = 100'000'000, between_frees = 5'000'000;
+constexpr std::uint64_t passes_of_run = 16;  // but at least so much of the run's time so far is between two passes
 constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_pieces = 8192;  // of a record
 constexpr std::uint64_t unit = 4096;       // of the pieces of a record
@@ -70,18 +71,20 @@ void HostWatch::guarded(Step&& step) noexcept {
     if (ended_.load(std::memory_order_relaxed) || getpid() != process_) return;
     try {
         const std::scoped_lock lock(mutex_);
-        const std::uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        step_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
         step();
-        spent_ns_ += double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
+        spent_ns_ = spent_ns();
     } catch (const std::exception& reason) {
         if (!ended_.exchange(true))
             notice(Layer::host, std::string("host data are not looked at from here on: ") + reason.what());
     }
 }
 
+double HostWatch::spent_ns() const { return spent_ns_ + double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - step_began_); }
+
 bool HostWatch::affords(std::uint64_t time, double more_ns) const {
     const double run = time > began_ ? double(time - began_) : 0;
-    return spent_ns_ + more_ns <= share_ * std::max(run, shortest_run_ns);
+    return spent_ns() + more_ns <= share_ * std::max(run, shortest_run_ns);
 }
 
 void HostWatch::leave_out(std::uint64_t time) {
@@ -139,13 +142,17 @@ void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
     guarded([&] {
         std::vector<Segment*> open;
         double cost = 0;
-        for (Segment* const segment : within(side))
-            if (segment->state == State::watched) open.push_back(segment), cost += segment->look_ns;
+        for (Segment* const segment : within(side)) {
+            if (segment->state == State::watched)
+                open.push_back(segment), cost += segment->look_ns;
+            else
+                segment->state = State::copying;
+        }
         if (open.empty()) return;
         if (!affords(time, cost)) {
             leave_out(time);
             for (Segment* const segment : open)  // the copy's own writes are not the program's
-                if (side.is_target) write_quiet(*segment), segment->state = State::idle;
+                if (side.is_target) write_quiet(*segment), segment->state = State::copying;
             return;
         }
         const bool reads = affords(time, cost + smaps_ns_);
@@ -228,9 +235,16 @@ void HostWatch::frees(std::uint64_t time) noexcept {
 }
 
 void HostWatch::passes(std::uint64_t time) noexcept {
-    if (time < last_look_.load(std::memory_order_relaxed) + between_passes) return;
+    const std::uint64_t last = std::max(last_pass_.load(std::memory_order_relaxed), began_);
+    if (time < last + std::max(between_passes, (last - began_) / passes_of_run)) return;
+    last_pass_ = time;
     guarded([&] {
-        if (spent_ns_ <= share_of_passes * share_ * double(time > began_ ? time - began_ : 0)) look_at_all();
+        const auto is_permitted = [&] {
+            return spent_ns() <= share_of_passes * share_ * double(time > began_ ? time - began_ : 0);
+        };
+        for (auto& [end, segment] : segments_)
+            if (segment.state == State::idle && is_permitted()) begin(segment, time);
+        if (is_permitted()) look_at_all();
     });
 }
 
@@ -289,7 +303,7 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
     merge_into(segment.written, fresh);
     write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched));
-    segment.state = State::idle;
+    segment.state = State::copying;
     segment.launch = 0;
 }
 
@@ -304,7 +318,6 @@ std::uint64_t HostWatch::read_bytes(const Segment& segment, const std::vector<Pa
 // What is known now, for the case that a range is not mapped any more at the next look.
 void HostWatch::look_at_all() {
     const std::uint64_t time = monotonic_ns();  // after those that other threads began
-    last_look_ = time;
     std::vector<Segment*> open;
     double cost = smaps_ns_;
     for (auto& [end, segment] : segments_)
@@ -379,20 +392,19 @@ void HostWatch::write_quiet(Segment& segment) {
 }
 
 void HostWatch::tell_of_cost(std::uint64_t time) {
-    const double run = time > began_ ? double(time - began_) : 0;
+    const double run = time > began_ ? double(time - began_) : 0, spent = spent_ns();
     char text[200];
     if (left_out_ > 0) {
-        std::snprintf(
-            text, sizeof text,
-            "host data were not looked at %llu times, the first %.3f s after the start, so that looking takes at "
-            "most %g %% of the run",
-            static_cast<unsigned long long>(left_out_), double(first_left_out_ - began_) * 1e-9, share_ * 100);
+        std::snprintf(text, sizeof text,
+                      "%llu looks at host data were left out, the first %.3f s after the start, so that looking takes "
+                      "at most %g %% of the run",
+                      static_cast<unsigned long long>(left_out_), double(first_left_out_ - began_) * 1e-9,
+                      share_ * 100);
         notice(Layer::host, text);
     }
-    if (spent_ns_ > share_ * run) {
-        std::snprintf(text, sizeof text,
-                      "looking at host data took %.1f ms, %.1f %% of the run, more than the %g %% that are meant",
-                      spent_ns_ * 1e-6, spent_ns_ / run * 100, share_ * 100);
+    if (spent > share_ * run) {
+        std::snprintf(text, sizeof text, "looking at host data took %.1f ms, %.1f %% of the run and not at most %g %%",
+                      spent * 1e-6, spent / run * 100, share_ * 100);
         notice(Layer::host, text);
     }
 }

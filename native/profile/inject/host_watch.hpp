@@ -37,7 +37,8 @@ class HostWatch {
     void waited(std::uint64_t time) noexcept;
     // The program frees memory of the device, so that it may free that of the host next.
     void frees(std::uint64_t time) noexcept;
-    // To be called now and then, so that something is known of memory whose end is not seen.
+    // To be called now and then, so that something is known of memory whose end is not seen, and what could not be
+    // looked at is looked at later.
     void passes(std::uint64_t time) noexcept;
     void finish(std::uint64_t time) noexcept;
 
@@ -45,6 +46,7 @@ class HostWatch {
     enum class State : std::uint8_t {
         idle,      // not protected: its writes are not known
         watched,   // protected since `since`
+        copying,   // a call copies it
         awaiting,  // a copy into it may still run; it is protected after the next wait
         gone       // no longer mapped
     };
@@ -73,6 +75,7 @@ class HostWatch {
     // Carries out a step under the lock, unless this is a forked process. A failure ends the watch.
     template <class Step>
     void guarded(Step&& step) noexcept;
+    double spent_ns() const;
     bool affords(std::uint64_t time, double more_ns) const;
     void leave_out(std::uint64_t time);
     // Those that have bytes of a copy.
@@ -100,12 +103,13 @@ class HostWatch {
     std::mutex mutex_;
     std::map<std::uint64_t, Segment> segments_;  // by the end of their pages
     std::atomic<bool> ended_{false};
-    std::atomic<bool> is_launched_{false};     // since the last wait
-    std::atomic<std::uint64_t> last_look_{0};  // at all of them
+    std::atomic<bool> is_launched_{false};  // since the last wait
+    std::atomic<std::uint64_t> last_pass_{0};
     std::atomic<std::uint64_t> last_free_{0};  // that was followed by such a look
     std::atomic<bool> is_active_{false};       // a window began or ended since that free
-    double spent_ns_ = 0;
-    double smaps_ns_ = 0;  // what reading touches took last
+    double spent_ns_ = 0;                      // before this step
+    std::uint64_t step_began_ = 0;             // by this thread's processor time
+    double smaps_ns_ = 0;                      // what reading touches took last
     std::uint64_t left_out_ = 0, first_left_out_ = 0;
 };
 
