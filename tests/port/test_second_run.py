@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +131,18 @@ def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_p
     program = call("port", "--program", str(tmp_path / "p"))
     assert "gpu third" in program.stdout
     assert "updates 1.38 MiB of 1 (shares.c:24) in 22 pieces exact" in program.stdout
+
+
+def test_the_second_run_reads_its_input_from_the_beginning(exact: Path, tmp_path: Path) -> None:
+    given, read = tmp_path / "given", tmp_path / "read"
+    given.write_text("three lines\nof\ninput\n")
+    script = f"import sys; open({str(read)!r}, 'a').write(sys.stdin.read())"
+    before = os.dup(0)
+    try:
+        with given.open() as stdin:
+            os.dup2(stdin.fileno(), 0)
+            call("profile", "--exact", "--out", str(tmp_path / "p"), "--", sys.executable, "-c", script)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+    assert read.read_text() == 2 * given.read_text()

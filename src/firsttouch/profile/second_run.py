@@ -38,10 +38,13 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
     _check(call)
     with TemporaryDirectory(prefix="firsttouch-") as folder:
         patch = build_patch(Path(folder), call.environment)
+        begin = _input_offset()
         outcome = profile(call)
         if outcome.status is None or outcome.status > 128:
             say("there is no second run, because the first was ended by a signal")
             return outcome
+        if begin is not None:  # the target moved the offset of the file that it shares with this process
+            os.lseek(0, begin, os.SEEK_SET)
         say("the program runs again, slowly, to see which bytes its kernels use")
         again = replace(
             call, out=outcome.directory / FOLDER, faults=0, trace=False, host=False, exact=False, patch=patch
@@ -50,6 +53,14 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
     if second.status != outcome.status:
         say(f"the second run ended with status {second.status}, the first with {outcome.status}")
     return replace(outcome, failure=outcome.failure or second.failure)
+
+
+def _input_offset() -> int | None:
+    """How far the standard input has been read; None if it is no file, so that the second run cannot read it again."""
+    try:
+        return os.lseek(0, 0, os.SEEK_CUR)
+    except OSError:
+        return None
 
 
 def _check(call: ProfileCall) -> None:

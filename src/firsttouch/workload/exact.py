@@ -199,7 +199,7 @@ class _Match:
         uses = []
         for use in launch.used:
             instance = alive.get(use.address)
-            number = self._blocks.get(instance) if instance else None
+            number = self._blocks.get(instance) if instance and instance[1] == use.bytes else None
             if number is None:
                 self._exact.elsewhere += sum(end - start for start, end in (*use.reads, *use.writes))
             else:
