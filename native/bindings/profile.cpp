@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -83,6 +84,29 @@ std::string why_no_page_tracking() {
     }
 }
 
+// Where the compiler has the fields.
+nb::dict journal_offsets() {
+    using namespace inject;
+    nb::dict offsets;
+    nb::dict fields;
+    const char* structure_name = nullptr;
+    const auto begin = [&](const char* name) { structure_name = name, fields = nb::dict(); };
+#define RECORD(kind, number, structure, version)                                                                       \
+    {                                                                                                                  \
+        using Structure = structure;                                                                                   \
+        begin(#kind);
+#define PART(name, structure, version)                                                                                 \
+    {                                                                                                                  \
+        using Structure = structure;                                                                                   \
+        begin(#name);
+#define FIELD(type, name, version) fields[#name] = nb::make_tuple(offsetof(Structure, name), sizeof(Structure::name));
+#define END(structure)                                                                                                 \
+    offsets[structure_name] = nb::make_tuple(sizeof(Structure), fields);                                               \
+    }
+#include "profile/inject/records.def"
+    return offsets;
+}
+
 }  // namespace
 
 void bind_profile(nb::module_& m) {
@@ -93,6 +117,9 @@ void bind_profile(nb::module_& m) {
           "version.");
     m.def("why_no_page_tracking", &why_no_page_tracking,
           "Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.");
+    m.def("journal_offsets", &journal_offsets,
+          nb::sig("def journal_offsets() -> dict[str, tuple[int, dict[str, tuple[int, int]]]]"),
+          "The size of each structure of a journal in C++, and the offset and size of each of its fields, to compare.");
     nb::class_<ProcessSampler>(m, "ProcessSampler",
                                "Reads the memory counters of processes from /proc, in a thread of its own.")
         .def(nb::init<std::string>(), nb::arg("root") = "/proc")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.port.journals import JournalBytes, journal, profile
+from tests.port.journals import VERSION, JournalBytes, journal, profile
 from tests.port.traces import Calls, at
 
+from firsttouch import _core
 from firsttouch.errors import UsageError
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import Arguments, CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
@@ -169,3 +172,26 @@ def test_a_record_that_contradicts_itself_is_refused(record: str, fields: dict[s
     made.add(record, **fields)
     with pytest.raises(UsageError, match="broken record"):
         read_calls(written(tmp_path, made))
+
+
+def test_each_field_is_where_the_compiler_has_it():
+    layout = _core.journal_layout(VERSION)
+    compiled = _core.journal_offsets()
+    assert layout.keys() == compiled.keys()
+    for name, (_, form, fields) in layout.items():
+        parts = re.findall(r"\d+[sx]|[A-Za-z]", form)
+        at, places = 0, []
+        for part in parts:
+            size = struct.calcsize(f"<{part}")
+            if not part.endswith("x"):
+                places.append((at, size))
+            at += size
+        assert (at, dict(zip(fields, places, strict=True))) == compiled[name], name
+
+
+def test_a_version_only_adds_to_the_one_before():
+    old, new = _core.journal_layout(1), _core.journal_layout(2)
+    for name, (kind, form, fields) in old.items():
+        assert new[name][0] == kind
+        assert new[name][1].startswith(form)
+        assert new[name][2][: len(fields)] == fields

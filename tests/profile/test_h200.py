@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from firsttouch.profile.reading import read
@@ -27,6 +29,11 @@ def test_a_program_whose_moves_are_known() -> None:
     assert sum(of.unified.h2d.bytes for of in managed if of.unified is not None) == 64 * MiB
     phases = {phase.name: phase.unified for phase in trace.phases}
     assert phases["to the GPU"].h2d.bytes == 64 * MiB
+
+
+def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no_other() -> None:
+    summary = msgspec.json.encode(summarise(read(RESULTS / "h200-profile")))
+    assert hashlib.sha256(summary).hexdigest()[:16] == "3223b033c7b9127a"
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace firsttouch::inject {
 namespace {
@@ -11,13 +12,25 @@ namespace {
 constexpr std::size_t most_stacks = 1024;
 
 struct Stack {
-    bool is_known = false;
     std::uint64_t start = 0, end = 0;
+    bool contains(std::uint64_t address) const { return address - start < end - start; }
 };
 thread_local Stack own;
+thread_local bool is_own_known = false;
 
+// Of all threads that asked.
+struct Stacks {
+    std::mutex mutex;
+    std::vector<Stack> known;
+};
+Stacks& stacks() {
+    static Stacks& instance = *new Stacks;  // threads may ask while the process ends
+    return instance;
+}
+
+// A thread that has ended may leave its stack to another, and so its range is replaced.
 void find_own_stack() {
-    own.is_known = true;
+    is_own_known = true;
     pthread_attr_t attributes;
     if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
     void* start = nullptr;
@@ -27,19 +40,18 @@ void find_own_stack() {
         own.end = own.start + bytes;
     }
     pthread_attr_destroy(&attributes);
+    const std::scoped_lock lock(stacks().mutex);
+    std::erase_if(stacks().known, [](const Stack& of) { return of.start < own.end && own.start < of.end; });
+    if (stacks().known.size() < most_stacks) stacks().known.push_back(own);
 }
 
 }  // namespace
 
-// A thread that has ended may leave its stack to another, and so its range is replaced.
 bool HostPlaces::is_in_a_stack(std::uint64_t address) {
-    if (!own.is_known) {
-        find_own_stack();
-        std::erase_if(stacks_, [](const Range& other) { return other.start < own.end && own.start < other.end; });
-        if (stacks_.size() < most_stacks) stacks_.push_back({own.start, own.end});
-    }
-    if (address - own.start < own.end - own.start) return true;
-    return std::ranges::any_of(stacks_, [&](const Range& stack) { return stack.contains(address); });
+    if (!is_own_known) find_own_stack();
+    if (own.contains(address)) return true;
+    const std::scoped_lock lock(stacks().mutex);
+    return std::ranges::any_of(stacks().known, [&](const Stack& stack) { return stack.contains(address); });
 }
 
 bool HostPlaces::is_in_data(std::uint64_t address) {

@@ -21,7 +21,7 @@ class HostPlaces {
 
     void find_data();
 
-    std::vector<Range> stacks_, data_;
+    std::vector<Range> data_;
     unsigned long long loaded_ = 0, unloaded_ = 0;
 };
 
