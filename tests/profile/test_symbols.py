@@ -248,6 +248,30 @@ def test_of_inlined_calls_the_outermost_in_own_code_is_told(tmp_path: Path) -> N
     assert line in {place.number for place in found if place.function.startswith("fill(")}
 
 
+def test_a_split_part_of_a_function_has_its_own_lines(tmp_path: Path) -> None:
+    """GCC splits the body off a function that may return at its beginning, and inlines it again."""
+    source = r"""
+    #include <stdio.h>
+    #include <stdlib.h>
+    __attribute__((noinline)) void* obtain(size_t n) { return malloc(n); }
+    void go(int count, char** arguments) {
+        if (count != 1) {
+            printf("%s", arguments[0]);
+            exit(0);
+        }
+        char* block = obtain(count);  // obtains
+        for (int i = 0; i < count; ++i) block[i] = (char)(i * count);
+    }
+    int main(int count, char** arguments) {
+        go(count, arguments);
+        return 0;
+    }"""
+    program = build(tmp_path, "program", source, "-O2")
+    places = symbolize([(str(program), offset) for offset in offsets_of_code(program, 1)]).values()
+    line = next(number for number, line in enumerate(source.splitlines(), 1) if "// obtains" in line)
+    assert line in {place.number for place in places if place.function == "go"}
+
+
 def places_of(program: Path, **more: float) -> dict[str, CodeLocation]:
     """By function."""
     found = symbolize([(str(program), offset) for offset in offsets_of_code(program)], **more)

@@ -117,7 +117,7 @@ class _Unit:
     lines: the offset of its line program, None without one; directory: the compiler's working directory.
     """
 
-    _NAMES = {0x01: "sibling", 0x10: "lines", 0x11: "low", 0x12: "high", 0x1B: "directory", 0x55: "ranges"}
+    _NAMES = {0x01: "sibling", 0x10: "lines", 0x11: "low", 0x12: "high", 0x1B: "directory", 0x31: "origin", 0x55: "ranges"}
     _NAMES |= {0x58: "call_file", 0x59: "call_line", 0x72: "strings", 0x73: "addresses", 0x74: "lists"}
     _INLINED, _FUNCTION = 0x1D, 0x2E
 
@@ -196,9 +196,10 @@ class _Unit:
     def calls(self, addresses: list[int], until: float) -> dict[int, list[tuple[int, int]]]:
         """Of addresses in inlined code: (number of the file, line) of the calls that were inlined, the outermost first.
 
-        addresses: sorted.
+        A part of a function that the compiler split off and inlined again is no call. addresses: sorted.
         """
         inlined: dict[int, list[tuple[int, int]]] = {}
+        origins: dict[int, int] = {}  # of the innermost function that each address is in
         reader = self._reader
         reader.at, depth, count = self._begin, 0, 0
         while reader.at < self.end:
@@ -220,10 +221,12 @@ class _Unit:
             if has_code:
                 for begin, end in self._ranges_of(values):
                     inside.update(addresses[bisect_left(addresses, begin) : bisect_left(addresses, end)])
-            if declaration.tag == self._INLINED:
-                place = _number(values, "call_file"), _number(values, "call_line")
-                for address in inside:
+            origin = _number(values, "origin")
+            for address in inside:
+                if declaration.tag == self._INLINED and origin != origins.get(address):
+                    place = _number(values, "call_file"), _number(values, "call_line")
                     inlined.setdefault(address, []).append(place)
+                origins[address] = origin
             if declaration.children:
                 sibling = self._offset + _number(values, "sibling")
                 if has_code and not inside and sibling > reader.at:
