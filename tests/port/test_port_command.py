@@ -140,6 +140,7 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         ("void std::__fill_n<float*>(float*, int)", "", PROGRAM, "a container of the C++ library"),
         ("main", "/usr/include/c++/12/bits/stl_construct.h", PROGRAM, "a container of the C++ library"),
         ("load", "/src/io.c", "/usr/lib/libio.so", "a library"),
+        ("", "", "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05", None),
         ("main", "/app/p.cu", PROGRAM, None),
         ("fill(std::vector<float>&)", "/app/p.cu", PROGRAM, None),
         ("", "", "/usr/lib/libc.so.6", None),

@@ -15,6 +15,7 @@ from firsttouch.portability.places import Places
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.schema import TOUCH_GRANULE
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
+from firsttouch.profile.trace import is_of_cuda
 from firsttouch.profile.traced import CallLocation
 from firsttouch.workload.partners import Partners
 from firsttouch.workload.trace import TracedCopy, TracedRun
@@ -84,6 +85,8 @@ def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, 
 
 
 def _word(place: TouchPlace, own: set[str]) -> str:
+    if is_of_cuda(place.file, place.function):
+        return ""
     name = _core.demangle(place.function) if place.function else ""
     if _FUNCTION.match(name) or _HEADERS.search(place.source):
         return "a container of the C++ library"

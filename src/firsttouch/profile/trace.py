@@ -413,6 +413,16 @@ def is_of_the_runtime(function: str) -> bool:
     return _RUNTIME.match(function) is not None
 
 
+_CUDA = re.compile(r"(?:^|/)lib(?:cuda|cudart|cudadebugger|cupti|nvidia-[\w-]+|firsttouch_inject)\.so")
+
+
+def is_of_cuda(file: str, function: str) -> bool:
+    """Whether code is of the CUDA driver, its runtime or the library that is loaded to trace it. What it touches first
+    is the target of a copy.
+    """
+    return _CUDA.search(file) is not None or is_of_the_runtime(function)
+
+
 def caller(site: CallSite, function_of: Callable[[str, int], str]) -> CallFrame | None:
     """The place in the program that called the CUDA runtime, or the driver. function_of: the name of the function at an
     offset of a file, '' if it is unknown. None for an empty site.

@@ -117,7 +117,15 @@ class _Unit:
     lines: the offset of its line program, None without one; directory: the compiler's working directory.
     """
 
-    _NAMES = {0x01: "sibling", 0x10: "lines", 0x11: "low", 0x12: "high", 0x1B: "directory", 0x31: "origin", 0x55: "ranges"}
+    _NAMES = {
+        0x01: "sibling",
+        0x10: "lines",
+        0x11: "low",
+        0x12: "high",
+        0x1B: "directory",
+        0x31: "origin",
+        0x55: "ranges",
+    }
     _NAMES |= {0x58: "call_file", 0x59: "call_line", 0x72: "strings", 0x73: "addresses", 0x74: "lists"}
     _INLINED, _FUNCTION = 0x1D, 0x2E
 
