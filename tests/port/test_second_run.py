@@ -13,6 +13,8 @@ from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
 
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.exact import read_exact
+from firsttouch.profile.reading import read
+from firsttouch.report.ported import ported_page
 from firsttouch.workload.exact import ExactRun, match
 from firsttouch.workload.trace import TracedLaunch, trace
 
@@ -127,7 +129,10 @@ def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_p
     text = " ".join(shown.stderr.split())
     assert "exact what 12 of 12 launches use: 7 recorded in a second run" in text
     assert "0 accesses outside all blocks" in text
+    assert "first uses 64 KiB of 4 MiB at main shares.c:23, 1x" in text
     assert "--exact tells" not in text
+    (table,) = [table for table in ported_page(read(tmp_path / "p")).tables if table.anchor == "kernels"]  # type: ignore[union-attr]
+    assert ["third", "main shares.c:24", "4 MiB", "1", "1.38 MiB", "34.4 %", "1.38 MiB", "1.38 MiB"] in table.rows
     program = call("port", "--program", str(tmp_path / "p"))
     assert "gpu third" in program.stdout
     assert "updates 1.38 MiB of 1 (shares.c:24) in 22 pieces exact" in program.stdout

@@ -19,7 +19,7 @@ from firsttouch.text import count, join_names
 from firsttouch.units import format_size
 
 MOST_LINES = 25
-_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES = 6, 2, 3, 4
+_MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2
 NAMES: dict[FindingKind, str] = {"restoring": "restoring copy", **dict(HAZARDS.items())}
 _HEAD, _WORD = 10, 9
 """The widths of the first two columns."""
@@ -153,6 +153,9 @@ def _kernels(port: PortFindings) -> Iterator[str]:
     )
     told += f"second run{slower}, {known.alike:,} like those"
     yield _row("kernels", "exact", f"{told}; {count(known.outside, 'access', 'accesses')} outside all blocks")
+    for row in [row for row in known.kernels if row.used < row.bytes][:_MOST_KERNELS]:
+        used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
+        yield _row("", "exact", f"{short(row.kernel, 60)} uses {used}, {row.launches:,}x")
     others = [(known.varying, "like launches that use now these bytes, now those"), (known.opaque, "by tensor maps")]
     for number, how in others:
         if number:

@@ -147,6 +147,22 @@ class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class KernelBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What launches of a kernel used of a block, each as much, in whole granules of 64 KiB.
+
+    block: its number; bytes: its size. used: bytes that are read or written; read, written: bytes that are.
+    """
+
+    kernel: str
+    block: int
+    place: CallLocation
+    bytes: int
+    launches: int
+    used: int
+    read: int
+    written: int
+
+
 class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a second run told of the bytes that kernels use.
 
@@ -154,7 +170,8 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     alike, varying: those like others whose bytes were always the same, or not. outside: accesses beside all memory of
     CUDA. elsewhere: bytes of blocks that the first run does not have. opaque: launches that copy where a tensor map
     says. slowdown: the time of the second run as a multiple of the first's. ended: why what follows is not known;
-    notices: what kept the second run from telling, in sentences.
+    notices: what kept the second run from telling, in sentences. kernels: what each used; of those that left most out,
+    first.
     """
 
     launches: int
@@ -168,6 +185,7 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     slowdown: float | None
     ended: str
     notices: Sequence[str]
+    kernels: Sequence[KernelBytes]
 
     @property
     def told(self) -> int:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 
 from firsttouch.errors import UsageError
-from firsttouch.portability.findings import KernelUse, PortFindings
+from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
+from firsttouch.portability.kernels import kernel_use
 from firsttouch.portability.places import Places, line_of
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
-from firsttouch.profile.exact import FOLDER, read_exact
+from firsttouch.profile.exact import read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
-from firsttouch.profile.reading import Profile, read
+from firsttouch.profile.reading import Profile
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.workload.exact import match, told
 from firsttouch.workload.program import Program
@@ -58,21 +58,8 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
-        kernels=_kernel_use(profile, run),
+        kernels=kernel_use(profile, run),
     )
-
-
-def _kernel_use(profile: Profile, run: TracedRun) -> KernelUse | None:
-    """What a second run told; None if there was none."""
-    exact = match(run, read_exact(profile.directory))
-    if exact is None:
-        return None
-    with suppress(UsageError):
-        second = read(profile.directory / FOLDER)
-        if profile.end and second.end and profile.end.t > 0:
-            exact.slowdown = round(second.end.t / profile.end.t, 2)
-    given = {field: getattr(exact, field) for field in KernelUse.__struct_fields__}
-    return KernelUse(**given)
 
 
 def program_of(profile: Profile, run: TracedRun) -> Program:

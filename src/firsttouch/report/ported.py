@@ -41,7 +41,7 @@ def ported_page(profile: Profile) -> PortedPage | None:
     port = findings_of(profile, run)
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
-    candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _program(program)]
+    candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _kernels(port), _program(program)]
     shown = [table for table in candidates if table.rows or table.notes]
     return PortedPage(shown, _panel(course, profile.header.clock), [*port.incomplete, *port.unseen])
 
@@ -175,6 +175,34 @@ def _searched(port: PortFindings) -> ProfileTable:
         for row in port.searched
     ]
     return ProfileTable("hazards", "The six hazards", ["hazard", "", "how far it was looked for"], rows)
+
+
+def _kernels(port: PortFindings) -> ProfileTable:
+    """What the second run told of kernels."""
+    known, heads = port.kernels, ["kernel", "block", "size", "launches", "uses", "", "reads", "writes"]
+    table = ProfileTable("kernels", "What the kernels use", heads, [])
+    if known is None:
+        return table
+    slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
+    notes = [
+        f"Exact, in granules of 64 KiB: {known.recorded:,} of {count(known.launches, 'launch', 'launches')} were "
+        f"recorded in a second run{slower}; {known.alike:,} others are taken to use what those like them always did. "
+        f"{count(known.outside, 'access', 'accesses')} outside all blocks."
+    ]
+    if known.varying:
+        notes.append(
+            f"Unseen: {count(known.varying, 'launch', 'launches')} of kernels that use now these bytes, now those."
+        )
+    if known.opaque:
+        notes.append(f"Unseen: {count(known.opaque, 'launch', 'launches')} that copy where a tensor map says.")
+    table.notes = [*notes, *(plain(text, 300) for text in (known.ended, *known.notices) if text)]
+    table.rows = [
+        [plain(row.kernel, 120), plain(where(row.place), 80), size(row.bytes), f"{row.launches:,}", size(row.used),
+         f"{100 * row.used / row.bytes:.3g} %", size(row.read) if row.read else DASH,
+         size(row.written) if row.written else DASH]
+        for row in known.kernels[:MOST_ROWS]
+    ]  # fmt: skip
+    return table
 
 
 def _program(lines: Sequence[str]) -> ProfileTable:

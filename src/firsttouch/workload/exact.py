@@ -58,9 +58,8 @@ class ExactRun(msgspec.Struct):
     the kernel, grid and blocks of such that did not; their bytes are not exact.
 
     outside: accesses beside all blocks. elsewhere: bytes of blocks that the first run does not have. opaque: launches
-    that were left out because a tensor map says where they copy. slowdown: the time of the second run as a multiple of
-    the first's, if known. ended: why the rest is not exact, and notices: what kept the second run from telling, in
-    sentences.
+    that were left out because a tensor map says where they copy. ended: why the rest is not exact, and notices: what
+    kept the second run from telling, in sentences.
     """
 
     launches: int
@@ -72,7 +71,6 @@ class ExactRun(msgspec.Struct):
     outside: int = 0
     elsewhere: int = 0
     opaque: int = 0
-    slowdown: float | None = None
     ended: str = ""
     notices: tuple[str, ...] = ()
 

@@ -1,0 +1,78 @@
+"""Which bytes of each block the kernels of a program use, as a second run told (workload/exact.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from firsttouch.errors import UsageError
+from firsttouch.portability.findings import KernelBytes, KernelUse
+from firsttouch.portability.places import Places
+from firsttouch.profile.exact import FOLDER, read_exact
+from firsttouch.profile.reading import Profile, read
+from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece, match
+from firsttouch.workload.trace import TracedLaunch, TracedRun
+from firsttouch.workload.traced import kernel_name
+
+
+def kernel_use(profile: Profile, run: TracedRun) -> KernelUse | None:
+    """What the second run of a profile told; None if there was none."""
+    exact = match(run, read_exact(profile.directory))
+    if exact is None:
+        return None
+    return KernelUse(
+        launches=exact.launches,
+        matched=exact.matched,
+        recorded=exact.recorded,
+        alike=exact.alike,
+        varying=exact.varying,
+        outside=exact.outside,
+        elsewhere=exact.elsewhere,
+        opaque=exact.opaque,
+        slowdown=_slowdown(profile),
+        ended=exact.ended,
+        notices=exact.notices,
+        kernels=kernel_bytes(run, exact, Places(profile.callers)),
+    )
+
+
+def _slowdown(profile: Profile) -> float | None:
+    with suppress(UsageError):
+        second = read(profile.directory / FOLDER)
+        if profile.end and second.end and profile.end.t > 0:
+            return round(second.end.t / profile.end.t, 2)
+    return None
+
+
+def kernel_bytes(run: TracedRun, exact: ExactRun, places: Places) -> Sequence[KernelBytes]:
+    """What each kernel used of each block, by how much; those that left most out first."""
+    counts = Counter[tuple[str, int, int, int, int]]()
+    known: dict[UsedBlock, tuple[int, int, int]] = {}
+    for number, blocks in exact.uses.items():
+        step = run.steps[number]
+        if not isinstance(step, TracedLaunch):
+            continue
+        for used in blocks:
+            if used not in known:
+                known[used] = used.nbytes, _sum(used, lambda p: p.reads), _sum(used, lambda p: p.writes)
+            key = (step.kernel, used.block, *known[used])
+            counts[key] += 1
+    rows = [
+        KernelBytes(
+            kernel=kernel_name(kernel),
+            block=number,
+            place=places.of(run.blocks[number].site),
+            bytes=run.blocks[number].nbytes,
+            launches=launches,
+            used=used,
+            read=read_bytes,
+            written=written,
+        )
+        for (kernel, number, used, read_bytes, written), launches in counts.items()
+    ]
+    return sorted(rows, key=lambda row: (row.used - row.bytes, row.block))
+
+
+def _sum(used: UsedBlock, is_counted: Callable[[UsedPiece], bool]) -> int:
+    return sum(piece.end - piece.start for piece in used.pieces if is_counted(piece))
