@@ -147,7 +147,7 @@ def test_what_is_allocated_anew_has_lost_its_contents_unless_the_host_has_them()
         calls.free(scratch)
     program = program_of_trace(calls.run)
     assert [block.times for block in program.blocks] == [1, 3]
-    assert program.obtained == (Obtained(MIB, 6),)
+    assert program.obtained == (Obtained(MIB, 3), Obtained(MIB, 3, alone=True))
     assert "Renew 1" in " ".join(short(program))
 
 

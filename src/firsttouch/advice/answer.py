@@ -101,10 +101,10 @@ class CopyCheck:
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of the source that the recommended strategy needs. what: allocate, drop, prefetch, advise, lock or keep.
+    """A change of the source that the recommended strategy needs.
 
-    lines: of the calls that change, as 'file:line' each, in order; text: in words. count: of the calls, bytes: of their
-    blocks or copies.
+    what: allocate, drop, omit, prefetch, advise, lock or keep. lines: of the calls that change, as 'file:line'
+    each, in order; text: in words. count: of the calls, bytes: of their blocks or copies.
     """
 
     what: str

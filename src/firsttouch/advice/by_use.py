@@ -15,9 +15,10 @@ from firsttouch.workload.narrowed import is_assumed, widest, with_share
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES
 
-SAMPLES = (0.75, 0.5, 0.25, 0.0)
-"""Shares at which the order is looked at, besides all."""
 HALVINGS = 8
+"""Of the share at which the order turns. What turns nearer to none than that is not said."""
+ALL = 2.0
+"""What stands for all of each block, beyond the share of what is assumed."""
 NOT_PRICED = (Unmeasured, MissingValue, Impossible, NotEstimated)
 
 
@@ -35,6 +36,7 @@ class ByUse:
             (name, 1.0): sums(terms) for name, terms in assumed.items()
         }
         self._programs = {1.0: program}
+        self._widest: Program | None = None
 
     def of(self, name: str, share: float) -> tuple[float, float, float] | None:
         """ms with bounds, if kernels use this share of what is assumed. What copies whole arrays, and the program as
@@ -46,9 +48,11 @@ class ByUse:
 
     def most(self, name: str) -> tuple[float, float, float] | None:
         """ms with bounds, if they use all of each block."""
-        if name == NAME or STRATEGIES[name].duplicated:
+        if self._widest is None:
+            self._widest = widest(self._program)
+        if name == NAME or STRATEGIES[name].duplicated or self._widest == self._program:
             return self.of(name, 1.0)
-        return self._of(name, 2.0, lambda: widest(self._program))
+        return self._of(name, ALL, lambda: self._widest or self._program)
 
     def _of(self, name: str, share: float, program: Callable[[], Program]) -> tuple[float, float, float] | None:
         if (name, share) not in self._known:
@@ -85,17 +89,15 @@ def bounds_by_use(times: ByUse, names: Sequence[str]) -> list[UsedBytes]:
 
 
 def turns_by_use(program: Program, times: ByUse, names: Sequence[str]) -> list[OrderTurn]:
-    """The share below which another than the fastest is clearly faster, if there is one. The fastest comes first."""
+    """The share below which another than the fastest is faster, if it is clearly so where kernels use the least. The
+    fastest comes first.
+    """
     if not names or not is_assumed(program):
         return []
     best = names[0]
-    above = 1.0
-    for share in SAMPLES:
-        other = _faster(times, best, names, share)
-        if other is not None:
-            return [OrderTurn(_turn(times, best, other, share, above), best, other)]
-        above = share
-    return []
+    other = _faster(times, best, names, 0.0)
+    share = _turn(times, best, other) if other is not None else 0.0
+    return [OrderTurn(share, best, other)] if other is not None and share else []
 
 
 def _ms(times: ByUse, name: str, share: float) -> float | None:
@@ -112,15 +114,16 @@ def _faster(times: ByUse, best: str, names: Sequence[str], share: float) -> str 
     return fastest if known[fastest] * SIMILAR < known[best] else None
 
 
-def _turn(times: ByUse, best: str, other: str, low: float, high: float) -> float:
-    """The share at which both add the same, between one at which the other adds less and one at which it does not."""
+def _turn(times: ByUse, best: str, other: str) -> float:
+    """The share at which both add the same. 0 if the other adds less only below the least that is looked at."""
+    low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         first, second = _ms(times, best, middle), _ms(times, other, middle)
         if first is None or second is None:
             break
         low, high = (middle, high) if second < first else (low, middle)
-    return (low + high) / 2
+    return (low + high) / 2 if low else 0.0
 
 
 def as_it_is(program: Program, prices: Prices) -> tuple[list[Term] | None, str]:

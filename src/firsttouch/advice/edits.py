@@ -48,7 +48,8 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         return []
     copies = _copies(run, {block.number for block in paired}, places)
     if strategy.duplicated:
-        return [] if is_plain_host(strategy.host_arrays) else _locked(paired, strategy.host_arrays, copies)
+        needless = _needless(found)
+        return needless if is_plain_host(strategy.host_arrays) else _locked(paired, strategy.host_arrays, copies)
     changes = [_allocated(paired, strategy.allocator), _dropped(copies)]
     for restoring in (f for f in found.counted if f.kind == "restoring"):
         text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
@@ -67,6 +68,16 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
             )
         )
     return changes
+
+
+def _needless(found: PortFindings) -> list[Edit]:
+    """Copies that are left out where host arrays and device arrays remain."""
+    rows = [row for row in found.needless if row.certainty != "possible"]
+    if not rows:
+        return []
+    number, size = sum(row.copies for row in rows), sum(row.bytes for row in rows)
+    text = f"leave out {count(number, 'copy', 'copies')} whose bytes the other side holds"
+    return [Edit("omit", text, _lines(row.place for row in rows), number, size)]
 
 
 def _lines(places: Iterable[CallLocation]) -> list[str]:

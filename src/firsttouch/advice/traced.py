@@ -14,7 +14,7 @@ from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, Strategy
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
-from firsttouch.advice.traced_wording import not_priced, sentences_of_traced, unseen_of
+from firsttouch.advice.traced_wording import is_good_enough, not_priced, sentences_of_traced, unseen_of
 from firsttouch.advice.wording import chosen
 from firsttouch.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
@@ -71,7 +71,9 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         bounds=bounds,
         turns=turns_by_use(program, times, [row.strategy for row in rows]),
         check=checks(program, prices) if traced.title == prices.device.title else [],
-        edits=[] if rows[0] is mine else edits(run, found, traced.places, STRATEGIES[best.strategy]),
+        edits=[]
+        if mine and is_good_enough(mine, best)
+        else edits(run, found, traced.places, STRATEGIES[best.strategy]),
         assumed=[*program.assumptions],
         unseen=[*found.unseen, *unseen_of(run)],
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),

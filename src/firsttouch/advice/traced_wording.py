@@ -39,7 +39,7 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     if own is None:
         return f"Take {best.strategy} for {name}: {adds}; what it adds as it is is not priced."
     own_ms = quantity(own.ms, "ms")
-    if own.ms <= best.ms * SIMILAR + CALL_MS:
+    if is_good_enough(own, best):
         verb = "adds no less" if own.ms <= best.ms else "adds hardly less"
         return (
             f"Leave {name} as it is: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
@@ -51,6 +51,11 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     only = "Take" if advice.fastest_known else "Of the strategies that have a time, take"
     apart = "; the two are not told apart" if not_apart([own], best) else ""
     return f"{only} {best.strategy}: {adds} instead of {own_ms} as {name} does it{saved}{apart}."
+
+
+def is_good_enough(own: StrategyRow | None, best: StrategyRow) -> bool:
+    """Whether the best strategy adds hardly less than the program as it is."""
+    return own is not None and own.ms <= best.ms * SIMILAR + CALL_MS
 
 
 def turn_lines(traced: TracedAdvice) -> list[str]:

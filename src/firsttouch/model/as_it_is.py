@@ -22,9 +22,13 @@ FIRST_BY_CPU = "first touch of host pages by the CPU"
 
 
 def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
-    """The terms of a traced program as it is. Raises Unmeasured or MissingValue if a price is not known."""
+    """The terms of a traced program as it is. Memory that the device alone uses is the same under all strategies.
+
+    Raises Unmeasured or MissingValue if a price is not known.
+    """
     terms, touched = Terms(), 0
-    for obtained in program.obtained:
+    shared = [obtained for obtained in program.obtained if not obtained.alone]
+    for obtained in shared:
         allocator = LOCKED if obtained.pinned else DEVICE
         _call(terms, prices, "allocate", allocator, obtained.nbytes, obtained.times)
     for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
@@ -33,7 +37,7 @@ def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
             touched += 0 if move.pinned else move.new * times
     if touched:
         terms.add("free", f"free {PLAIN} host arrays", prices.host_free(PLAIN), touched)
-    for obtained in program.obtained:
+    for obtained in shared:
         allocator = LOCKED if obtained.pinned else DEVICE
         _call(terms, prices, "free", allocator, obtained.nbytes, obtained.times)
     return terms.terms()

@@ -148,11 +148,14 @@ class Renew(_Item, frozen=True, tag="renew"):
 
 
 class Obtained(_Item, frozen=True):
-    """Memory that a traced program obtains itself, and how often. pinned: of the host; else of the device."""
+    """Memory that a traced program obtains itself, and how often. pinned: of the host; else of the device. alone: the
+    device alone uses it, and nothing is copied to it or from it.
+    """
 
     nbytes: int
     times: int = 1
     pinned: bool = False
+    alone: bool = False
 
 
 class Swap(_Item, frozen=True, tag="swap"):

@@ -440,11 +440,21 @@ class _Maker:
 
     def _obtained(self) -> list[Obtained]:
         """What the program allocates itself."""
-        count = Counter[tuple[int, bool]]()
+        count = Counter[tuple[int, bool, bool]]()
         for block in self.run.blocks:
             if block.kind in ("device", "pinned"):
-                count[block.nbytes, block.kind == "pinned"] += len(block.lives)
-        return [Obtained(nbytes, times, pinned) for (nbytes, pinned), times in count.items()]
+                pinned = block.kind == "pinned"
+                count[block.nbytes, pinned, not pinned and self._is_alone(block.number)] += len(block.lives)
+        return [Obtained(nbytes, times, pinned, alone) for (nbytes, pinned, alone), times in count.items()]
+
+    def _is_alone(self, number: int) -> bool:
+        """Whether the CPU neither uses a block nor copies to it or from it."""
+        if self.layout.is_window(number):
+            return False
+        if (own := self.layout.own.get(number)) is None:
+            return True
+        use = self.uses[own.number]
+        return not (use.into or use.back or use.by_cpu)
 
     def _assumptions(self) -> list[str]:
         found, run, told = [], self.run, len(self.exact.uses)
