@@ -17,8 +17,10 @@ static __device__ __forceinline__ int use(void* data, u64 address, u64 bytes, un
     u64 low = 0, high = table->count;  // the block is the last that begins at or before the address
     while (low < high) {
         const u64 middle = (low + high) / 2;
-        if (table->blocks[middle].begin <= address) low = middle + 1;
-        else high = middle;
+        if (table->blocks[middle].begin <= address)
+            low = middle + 1;
+        else
+            high = middle;
     }
     const GranuleBlock* const block = table->blocks + low - 1;
     if (low == 0 || address + bytes > block->end) atomicAdd(&table->outside, 1ull);

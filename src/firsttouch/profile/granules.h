@@ -10,9 +10,9 @@ struct GranuleBlock {
 };
 
 struct GranuleTable {
-    unsigned long long outside;         // accesses beside all blocks
-    unsigned long long opaque;          // copies whose addresses only a tensor map has
-    unsigned int* read;                 // a bit for each granule
+    unsigned long long outside;  // accesses beside all blocks
+    unsigned long long opaque;   // copies whose addresses only a tensor map has
+    unsigned int* read;          // a bit for each granule
     unsigned int* written;
     unsigned long long count;           // blocks
     const struct GranuleBlock* blocks;  // by address
