@@ -87,6 +87,18 @@ bool HostWatch::affords(std::uint64_t time, double more_ns) const {
     return spent_ns() + more_ns <= share_ * std::max(run, shortest_run_ns);
 }
 
+// With what the last look at all of them will take.
+bool HostWatch::affords_before_last(std::uint64_t time, double more_ns) const {
+    return affords(time, more_ns + watched_units_ * tracker_.look_ns());
+}
+
+void HostWatch::become(Segment& segment, State state) {
+    const double units = double(segment.pages.bytes()) / double(unit);
+    if (segment.state == State::watched) watched_units_ -= units;
+    if (state == State::watched) watched_units_ += units;
+    segment.state = state;
+}
+
 void HostWatch::leave_out(std::uint64_t time) {
     if (left_out_++ == 0) first_left_out_ = time;
 }
@@ -146,13 +158,13 @@ void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
             if (segment->state == State::watched)
                 open.push_back(segment), cost += segment->look_ns;
             else
-                segment->state = State::copying;
+                become(*segment, State::copying);
         }
         if (open.empty()) return;
         if (!affords(time, cost)) {
             leave_out(time);
             for (Segment* const segment : open)  // the copy's own writes are not the program's
-                if (side.is_target) write_quiet(*segment), segment->state = State::copying;
+                if (side.is_target) write_quiet(*segment), become(*segment, State::copying);
             return;
         }
         const bool reads = affords(time, cost + smaps_ns_);
@@ -171,7 +183,7 @@ void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
         for (Segment* const segment : within(side)) {
             if (segment->state == State::watched) continue;
             if (side.is_target && !side.blocking)
-                segment->state = State::awaiting;
+                become(*segment, State::awaiting);
             else
                 begin(*segment, time);
         }
@@ -186,7 +198,7 @@ void HostWatch::launched(std::uint64_t time) noexcept {
         for (const auto& [end, segment] : segments_)
             if (segment.state == State::watched) cost += segment.look_ns;
         if (cost == 0) return;
-        if (!affords(time, cost)) return leave_out(time);
+        if (!affords_before_last(time, cost)) return leave_out(time);
         for (auto& [end, segment] : segments_) {
             if (segment.state != State::watched) continue;
             std::vector<PageRange> fresh;
@@ -209,7 +221,7 @@ void HostWatch::waited(std::uint64_t time) noexcept {
             if (segment.launch != 0) cost += segment.look_ns;
         }
         if (!ran) return;
-        const bool looks = affords(time, cost);
+        const bool looks = affords_before_last(time, cost);
         if (!looks) leave_out(time);
         for (auto& [end, segment] : segments_) {
             const std::uint64_t launch = std::exchange(segment.launch, 0);
@@ -250,10 +262,10 @@ void HostWatch::passes(std::uint64_t time) noexcept {
 
 void HostWatch::finish(std::uint64_t time) noexcept {
     guarded([&] {
-        look_at_all();
+        const bool looked = look_at_all();
         for (auto& [end, segment] : segments_)
-            if (segment.state == State::watched) segment.state = State::gone;  // so that what was seen is written
-        remove_gone();
+            if (segment.state == State::watched) become(segment, State::gone);  // so that what was seen is written
+        remove_gone(looked);
         tell_of_cost(time);
     });
     ended_ = true;
@@ -263,18 +275,20 @@ void HostWatch::finish(std::uint64_t time) noexcept {
 
 void HostWatch::begin(Segment& segment, std::uint64_t time) {
     const double units = double(segment.pages.bytes()) / double(unit);
-    segment.state = State::idle;
-    if (!affords(time, units * tracker_.protect_ns() / 2)) return leave_out(time);
+    become(segment, State::idle);
+    const double last_ns = units * tracker_.look_ns();
+    if (!affords_before_last(time, last_ns + units * tracker_.protect_ns() / 2)) return leave_out(time);
     segment.has_huge = false;
     if (!tracker_.protect(segment.pages, segment.has_huge)) {
-        segment.state = State::gone;
+        become(segment, State::gone);
         return;
     }
-    segment.is_cool = affords(time, units * tracker_.protect_ns()) && tracker_.cool(segment.pages);
+    segment.is_cool =
+        affords_before_last(time, last_ns + units * tracker_.protect_ns() / 2) && tracker_.cool(segment.pages);
     if (segment.is_cool && has_forked)  // pages that a child shares are not cooled
         segment.is_cool = touched({&segment}).front() == 0;
     is_active_ = true;
-    segment.state = State::watched;
+    become(segment, State::watched);
     segment.since = clock_ns(CLOCK_MONOTONIC);
     segment.launch = segment.seen = segment.charged = 0;
     segment.quiet = {0, 0};
@@ -286,7 +300,7 @@ void HostWatch::begin(Segment& segment, std::uint64_t time) {
 bool HostWatch::find_written(Segment& segment, bool again, std::vector<PageRange>& fresh) {
     const std::uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (!tracker_.written(segment.pages, again, fresh)) {
-        segment.state = State::gone;
+        become(segment, State::gone);
         return false;
     }
     segment.look_ns = double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
@@ -303,7 +317,7 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
     merge_into(segment.written, fresh);
     write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched));
-    segment.state = State::copying;
+    become(segment, State::copying);
     segment.launch = 0;
 }
 
@@ -316,14 +330,14 @@ std::uint64_t HostWatch::read_bytes(const Segment& segment, const std::vector<Pa
 }
 
 // What is known now, for the case that a range is not mapped any more at the next look.
-void HostWatch::look_at_all() {
+bool HostWatch::look_at_all() {
     const std::uint64_t time = monotonic_ns();  // after those that other threads began
     std::vector<Segment*> open;
     double cost = smaps_ns_;
     for (auto& [end, segment] : segments_)
         if (segment.state == State::watched) open.push_back(&segment), cost += segment.look_ns;
-    if (open.empty()) return;
-    if (!affords(time, cost)) return leave_out(time);
+    if (open.empty()) return true;
+    if (!affords(time, cost)) return leave_out(time), false;
     const std::vector<std::uint64_t> of_all = touched(open);
     for (std::size_t i = 0; i < open.size(); ++i) {
         Segment& segment = *open[i];
@@ -335,10 +349,11 @@ void HostWatch::look_at_all() {
         segment.seen = time;
     }
     remove_gone();
+    return true;
 }
 
 // Of a range that the program has unmapped, what was seen last is told.
-void HostWatch::remove_gone() {
+void HostWatch::remove_gone(bool is_at_end) {
     for (auto next = segments_.begin(); next != segments_.end();) {
         Segment& segment = next->second;
         if (segment.state != State::gone) {
@@ -346,7 +361,8 @@ void HostWatch::remove_gone() {
             continue;
         }
         write_quiet(segment);
-        if (segment.seen != 0) write(segment, {segment.since, segment.seen}, segment.seen_written, segment.seen_read);
+        if (segment.seen != 0)
+            write(segment, {segment.since, segment.seen}, segment.seen_written, segment.seen_read, !is_at_end);
         tracker_.forget(segment.pages);
         next = segments_.erase(next);
     }
@@ -366,13 +382,15 @@ std::vector<std::uint64_t> HostWatch::touched(const std::vector<Segment*>& segme
 // ----------------------------------------------------------------------------------------- records
 
 void HostWatch::write(const Segment& segment, PageRange times, const std::vector<PageRange>& written,
-                      std::uint64_t read) {
+                      std::uint64_t read, bool is_gone) {
+    constexpr std::uint32_t goes_on = 1, was_gone = 2;
     std::vector<HostPiece> pieces;
     for (const PageRange& range : written)
         pieces.push_back({.first = std::uint32_t((range.start - segment.pages.start) / unit),
                           .count = std::uint32_t(range.bytes() / unit)});
     for (std::size_t at = 0; at == 0 || at < pieces.size(); at += most_pieces) {
         const std::size_t count = std::min(most_pieces, pieces.size() - at);
+        const bool has_more = at + count < pieces.size();
         const HostRecord record{.since = times.start,
                                 .time = times.end,
                                 .address = segment.named.start,
@@ -380,7 +398,7 @@ void HostWatch::write(const Segment& segment, PageRange times, const std::vector
                                 .pages = segment.pages.start,
                                 .read = read,
                                 .pieces = std::uint32_t(count),
-                                .more = at + count < pieces.size()};
+                                .flags = (has_more ? goes_on : 0) | (is_gone ? was_gone : 0)};
         journal_.append(Kind::host, {Journal::bytes_of(record),
                                      {reinterpret_cast<const char*>(pieces.data() + at), count * sizeof(HostPiece)}});
     }

@@ -77,6 +77,8 @@ class HostWatch {
     void guarded(Step&& step) noexcept;
     double spent_ns() const;
     bool affords(std::uint64_t time, double more_ns) const;
+    bool affords_before_last(std::uint64_t time, double more_ns) const;
+    void become(Segment& segment, State state);
     void leave_out(std::uint64_t time);
     // Those that have bytes of a copy.
     std::vector<Segment*> within(const HostSide& side);
@@ -88,10 +90,11 @@ class HostWatch {
     void end_window(Segment& segment, std::uint64_t time, std::uint64_t touched);
     std::uint64_t read_bytes(const Segment& segment, const std::vector<PageRange>& written,
                              std::uint64_t touched) const;
-    void look_at_all();
-    void remove_gone();
+    bool look_at_all();
+    void remove_gone(bool is_at_end = false);
     std::vector<std::uint64_t> touched(const std::vector<Segment*>& segments);
-    void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read);
+    void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read,
+               bool is_gone = false);
     void write_quiet(Segment& segment);
     void tell_of_cost(std::uint64_t time);
 
@@ -109,6 +112,7 @@ class HostWatch {
     std::atomic<bool> is_active_{false};       // a window began or ended since that free
     double spent_ns_ = 0;                      // before this step
     std::uint64_t step_began_ = 0;             // by this thread's processor time
+    double watched_units_ = 0;                 // how much is watched, in units of 4 KiB
     double smaps_ns_ = 0;                      // what reading touches took last
     std::uint64_t left_out_ = 0, first_left_out_ = 0;
 };

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from firsttouch import _core
+from firsttouch.portability.cpu_use import CpuUse, cpu_use
 from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
 from firsttouch.portability.hidden import TouchedRange, place_of_touch
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
+from firsttouch.units import format_size
 from firsttouch.workload.partners import LifePartners, Partners, may_pair
 from firsttouch.workload.trace import (
     NO_BLOCK,
@@ -109,8 +111,10 @@ def port_blocks(
     run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
+    of_cpu = cpu_use(run)
     by_address = {(of.block, of.start): of.touches for of in touched}
-    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address)
+    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
+                     of_cpu.get(block.number, CpuUse()))
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
@@ -122,6 +126,7 @@ def _block(
     use: BlockUse,
     places: Places,
     touches: Mapping[tuple[int, int], RangeTouches],
+    of_cpu: CpuUse,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
     return PortBlock(
@@ -137,7 +142,9 @@ def _block(
         saves=most.saves,
         launches=None if run.unknown else use.launches,
         may_write=use.may_write,
-        unused=_unused(run, block, use),
+        unread=of_cpu.unread,
+        read_again=of_cpu.read_again,
+        unused=_unused(run, block, use, of_cpu),
     )
 
 
@@ -159,7 +166,7 @@ def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int],
     return sorted(rows, key=lambda row: -row.bytes)
 
 
-def _unused(run: TracedRun, block: TracedBlock, use: BlockUse) -> list[str]:
+def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
     if block.name:
         return []
@@ -169,4 +176,7 @@ def _unused(run: TracedRun, block: TracedBlock, use: BlockUse) -> list[str]:
         said.append("no launch names it" if copied else "nothing names it")
     elif use.may_write and not use.out.copies and use.into.copies:
         said.append("a kernel may write it, never copied back")
+    if of_cpu.unread:
+        part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
+        said.append(f"{part}copied back and not read")
     return said

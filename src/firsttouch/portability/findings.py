@@ -69,8 +69,9 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     once are one. kind: such as 'device' or 'managed'; name: of a static variable.
 
     into, out: copies to it and from it. saves: bytes that vanish if the block and its partners are one, at most.
-    launches: that name it; None: not known of all. may_write: one of them may write it. unused: what of it is not
-    needed, in sentences.
+    launches: that name it; None: not known of all. may_write: one of them may write it. unread: bytes that were copied
+    back and that the CPU did not use before the next copy or the end; read_again: bytes that it read after they were
+    copied to the device; both 0 where the CPU was not watched. unused: what of it is not needed, in sentences.
     """
 
     number: int
@@ -85,6 +86,8 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     saves: int
     launches: int | None
     may_write: bool
+    unread: int = 0
+    read_again: int = 0
     unused: Sequence[str] = ()
 
 

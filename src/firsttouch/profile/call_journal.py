@@ -48,6 +48,8 @@ _BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH = 4, 8, 16, 32
 """Flags of a move, besides the first two."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
+_GOES_ON, _WAS_GONE = 1, 2
+"""Flags of what the CPU did with a range."""
 _STATIC = 6, 7
 _VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
@@ -336,7 +338,7 @@ class _CallReader(JournalReader):
         for i in range(record.pieces):
             first, count = piece.read(content, form.size + i * piece.size)
             self._written.append((record.pages + first * _PIECE, record.pages + (first + count) * _PIECE))
-        if record.more:
+        if record.flags & _GOES_ON:
             return
         writes, self._written = tuple(self._written), []
         use = HostUse(
@@ -346,6 +348,7 @@ class _CallReader(JournalReader):
             bytes=record.bytes,
             writes=writes,
             read=None if record.read == _NOT_KNOWN else record.read,
+            was_gone=bool(record.flags & _WAS_GONE),
         )
         self._all.calls.append(use)
 

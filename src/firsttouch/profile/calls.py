@@ -150,6 +150,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     writes: pieces [start, end) of addresses, in whole pages; the first and the last one may reach beyond the range, and
     hold other data there. read: bytes of pages that were read and not written; None: not known, as from a launch on.
+    was_gone: the memory was given back later, without a last look at it.
     """
 
     since: float
@@ -158,6 +159,7 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes: int
     writes: tuple[tuple[int, int], ...]
     read: int | None = None
+    was_gone: bool = False
 
 
 CudaCall: TypeAlias = CudaLaunch | CudaMove | CudaPointers | CudaBlock | CudaWait | CudaQuery | HostUse

@@ -1,0 +1,85 @@
+"""What the CPU does with the host's bytes after they were copied, where it was watched (--host)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from firsttouch.profile.calls import HostUse
+from firsttouch.workload.partners import joined
+from firsttouch.workload.range_map import RangeMap
+from firsttouch.workload.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+
+
+@dataclass
+class CpuUse:
+    """Of a block's copies. unread: bytes that were copied back, and that the CPU neither read nor wrote before they
+    were copied again or the program ended, or began to free memory. read_again: bytes that the CPU read after they were
+    copied to the device, the most between two copies.
+    """
+
+    unread: int = 0
+    read_again: int = 0
+
+
+def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
+    """By block, of the bytes of which it is known."""
+    uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
+    if not any(isinstance(step, HostUse) for step in run.steps):
+        return uses
+    copied: RangeMap[tuple[str, int]] = RangeMap()
+    left_alone: RangeMap[bool] = RangeMap()
+    end = _end(run)
+    for step in run.steps:
+        if isinstance(step, HostUse) and step.read is not None:
+            first, last = step.address, step.address + step.bytes
+            ends_early = step.was_gone and step.t < end
+            left_alone.assign(first, last, step.read == 0 and not step.writes and not ends_early)
+            _count_read(copied, step, uses)
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+            for part in joined(step):
+                last = part.host + part.end - part.start
+                _settle(copied, left_alone, part.host, last, uses)
+                copied.assign(part.host, last, (step.way, step.device.block))
+    for first, last, _ in list(left_alone):
+        _settle(copied, left_alone, first, last, uses)
+    return uses
+
+
+def _end(run: TracedRun) -> float:
+    """When the program began to free memory for the last time; infinite if it did not."""
+    freed = float("inf")
+    for step in run.steps:
+        if isinstance(step, TracedAllocation) and not step.begins:
+            freed = min(freed, step.call.t)
+        elif isinstance(step, TracedCopy | TracedLaunch):
+            freed = float("inf")
+    return freed
+
+
+def _settle(
+    copied: RangeMap[tuple[str, int]],
+    left_alone: RangeMap[bool],
+    start: int,
+    end: int,
+    uses: defaultdict[int, CpuUse],
+) -> None:
+    """Counts the bytes of a range that were copied back and are not used any more."""
+    for first, last, is_unread in left_alone.overlapping(start, end):
+        for begin, stop, (way, block) in copied.overlapping(max(first, start), min(last, end)) if is_unread else ():
+            if way == "d2h":
+                uses[block].unread += min(stop, last, end) - max(begin, first, start)
+    left_alone.remove(start, end)
+
+
+def _count_read(copied: RangeMap[tuple[str, int]], use: HostUse, uses: defaultdict[int, CpuUse]) -> None:
+    """Adds what was read of bytes that were copied to the device last. Which bytes of a range it were is not known."""
+    read = use.read or 0
+    sizes: defaultdict[int, int] = defaultdict(int)
+    for start, end, (way, block) in copied.overlapping(use.address, use.address + use.bytes) if read else ():
+        size = min(end, use.address + use.bytes) - max(start, use.address)
+        if way == "h2d":
+            sizes[block] += min(size, read)
+        read -= min(size, read)
+    for block, size in sizes.items():
+        uses[block].read_again = max(uses[block].read_again, size)

@@ -1,0 +1,76 @@
+"""Copied back and not read, and read again after it was copied to the device: in traces made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.port.test_port_findings import of
+from tests.port.traces import Calls
+
+from firsttouch.cli.ported import lines
+
+MIB = 1 << 20
+
+
+def copied_back(after: Callable[[Calls, int], None]) -> Calls:
+    """A block that is copied in, used and copied back, and what the CPU does then."""
+    calls = Calls()
+    block, host, out = calls.block(MIB), calls.host(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB)
+    calls.launch(block)
+    calls.copy(out, block, MIB)
+    after(calls, out)
+    return calls
+
+
+def again(calls: Calls, out: int) -> None:
+    calls.host_use(out, MIB, read=0)
+    calls.copy(calls.calls[0].address, out, MIB)  # type: ignore[union-attr]
+
+
+def not_looked_at(calls: Calls, out: int) -> None:
+    calls.launch(calls.calls[0].address)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("after", "unread"),
+    [
+        (lambda calls, out: calls.host_use(out, MIB, read=0), MIB),
+        (lambda calls, out: calls.host_use(out, MIB // 2, read=0), MIB // 2),
+        (again, MIB),
+        (lambda calls, out: calls.host_use(out, MIB, read=4096), 0),
+        (lambda calls, out: calls.host_use(out, MIB, [(out, out + 4096)], read=0), 0),
+        (
+            lambda calls, out: calls.host_use(out, MIB, read=0, was_gone=True),
+            0,
+        ),  # and used after the last look, perhaps
+        (lambda calls, out: calls.host_use(out, MIB), 0),
+        (not_looked_at, 0),
+    ],
+)
+def test_copied_back_and_not_read(after: Callable[[Calls, int], None], unread: int) -> None:
+    port = of(copied_back(after))
+    assert [block.unread for block in port.blocks] == [unread]
+    text = " ".join(" ".join(lines(port)).split())
+    assert ("copied back and not read" in text) == (unread > 0)
+    assert ("512 KiB copied back and not read" in text) == (unread == MIB // 2)
+
+
+def test_memory_whose_end_is_not_seen_is_known_until_the_program_frees() -> None:
+    calls = copied_back(lambda calls, out: calls.free(calls.calls[0].address))  # type: ignore[union-attr]
+    out = calls.calls[3].target  # type: ignore[union-attr]
+    calls.host_use(out, MIB, read=0, was_gone=True)
+    assert [block.unread for block in of(calls).blocks] == [MIB]
+
+
+def test_inputs_that_the_cpu_reads_again() -> None:
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB)
+    calls.host_use(host, MIB, read=8192)
+    calls.copy(block, host, MIB)
+    calls.host_use(host, MIB, read=MIB // 2)
+    port = of(calls)
+    assert (port.blocks[0].read_again, port.blocks[0].unread) == (MIB // 2, 0)
+    assert "the CPU reads 512 KiB of it again" in " ".join(" ".join(lines(port)).split())
