@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator, Sequence
+
 import pytest
+from msgspec.structs import replace
 from tests.port.traces import Calls
 
+from firsttouch.model.estimate import estimate
+from firsttouch.model.platform import platform_of
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
 from firsttouch.workload.program import (
     Access,
+    Item,
     Launch,
     Move,
     Obtained,
@@ -19,6 +27,7 @@ from firsttouch.workload.program import (
 )
 from firsttouch.workload.trace import TracedLaunch
 from firsttouch.workload.traced import kernel_name, program_of_trace
+from firsttouch.workspace.strategies import STRATEGIES
 
 MIB = 1 << 20
 
@@ -206,3 +215,57 @@ def test_what_a_graph_captures_does_not_run() -> None:
 )
 def test_kernels_have_names_for_people(mangled: str, name: str) -> None:
     assert kernel_name(mangled) == name
+
+
+def test_a_window_that_is_allocated_again_shows_nothing_of_before() -> None:
+    calls = Calls()
+    frames = calls.host(2 * MIB)
+    for _ in range(2):
+        frame = calls.block(MIB)
+        calls.launch(frame)
+        for n in range(2):
+            calls.copy(frame, frames + n * MIB, MIB)
+        calls.launch(frame)
+        calls.free(frame)
+    launches = [text for text in short(program_of_trace(calls.run)) if text.startswith("kernel")]
+    assert launches == ["kernel", f"kernel r? 0[{MIB}:{2 * MIB}]"] * 2
+
+
+def unfolded(items: Sequence[Item]) -> Iterator[Item]:
+    for item in items:
+        if isinstance(item, Repeat):
+            for _ in range(item.count):
+                yield from unfolded(item.body)
+        else:
+            yield item
+
+
+def loops(seed: int) -> Calls:
+    """A program of nested loops, which copies and launches in them, and allocates its scratch memory anew."""
+    chosen, calls = random.Random(seed), Calls()
+    host, blocks = calls.host(MIB), [calls.block(MIB, line=n + 1) for n in range(3)]
+    for _ in range(chosen.randint(1, 3)):
+        inner, sample = chosen.randint(1, 6), chosen.choice((None, 1))
+        copied, launched = chosen.choices(blocks, k=2), chosen.choices(blocks, k=3)
+        for _ in range(chosen.randint(2, 5)):
+            calls.copy(copied[0], host, chosen.choice((MIB, 4096)), sample=sample)
+            for _ in range(inner):
+                calls.launch(*launched)
+            if seed % 2:
+                scratch = calls.block(4 * MIB, line=9)
+                calls.launch(scratch, blocks[0])
+                calls.free(scratch)
+            calls.copy(host, copied[1], MIB)
+    return calls
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_folded_program_costs_what_its_rounds_cost_one_by_one(seed: int) -> None:
+    program = program_of_trace(loops(seed).run)
+    plain = replace(program, compute=tuple(unfolded(program.compute)))
+    assert plain.launches == program.launches
+    prices = PlatformPrices(platform_of("model:h200-pcie"))
+    for strategy in ("explicit", "managed", "managed+prefetch", "pinned"):
+        folded, one_by_one = (estimate(p, STRATEGIES[strategy], prices) for p in (program, plain))
+        assert [(t.what, t.bytes, t.count) for t in folded] == [(t.what, t.bytes, t.count) for t in one_by_one]
+        assert [t.ms for t in folded] == pytest.approx([t.ms for t in one_by_one])

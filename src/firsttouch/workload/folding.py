@@ -98,8 +98,12 @@ class Folder:
                 return False
             tried += 1
             begin, middle = length - 2 * size, length - size
-            same = self._hash(begin, middle) == self._hash(middle, length)
-            if same and sequence[begin:middle] == sequence[middle:length]:
+            if sequence[begin] != sequence[middle] or sequence[place - size // 2] != sequence[length - 1 - size // 2]:
+                continue
+            if (
+                self._hash(begin, middle) == self._hash(middle, length)
+                and sequence[begin:middle] == sequence[middle:length]
+            ):
                 self._replace(begin, 2, tuple(sequence[middle:]))
                 return True
         return False

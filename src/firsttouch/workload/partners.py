@@ -34,6 +34,9 @@ class JoinedBytes(NamedTuple):
 def joined(copy: TracedCopy) -> Iterator[JoinedBytes]:
     """The parts of a copy between host and device of which both sides are contiguous, in order."""
     address = copy.call.target if copy.way == "d2h" else copy.call.source
+    if copy.device.rows == copy.host.rows == 1:
+        yield JoinedBytes(copy.device.start, copy.device.end, address)
+        return
     shift = address - copy.host.start
     device, host = iter(copy.device.pieces), iter(copy.host.pieces)
     (start, end), (first, last) = next(device), next(host)

@@ -88,6 +88,8 @@ class TracedRange(msgspec.Struct, frozen=True, gc=False):
     @property
     def pieces(self) -> list[tuple[int, int]]:
         """The pieces [start, end), in order."""
+        if self.rows == 1:
+            return [(self.start, self.start + self.nbytes)]
         return [(a, a + self.nbytes) for a in (self.start + row * self.pitch for row in range(self.rows))]
 
     @property

@@ -135,6 +135,8 @@ class _Maker:
         """By what a launch names, what a second run told of it, its kernel and shape: the version for which its item
         is known, and its number.
         """
+        self._moves: dict[Hashable, int] = {}
+        """The numbers of items that a copy has become."""
         self.touched = Ranges()
         """The host's bytes that the CPU or a copy has touched."""
         self._samples: dict[tuple[int, int], int] = {}
@@ -219,6 +221,7 @@ class _Maker:
         self.phases.append(self.folder.items(self._finished))
         self.folder, self.seconds = Folder(), {}
         self._launches.clear()
+        self._moves.clear()
 
     def _finished(self, number: int, item: Item) -> Item:
         """An item with the mean time of all that are like it."""
@@ -344,14 +347,20 @@ class _Maker:
     def _move(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
         pinned = copy.call.host in ("pinned", "registered")
         new = 0
-        for part in joined(copy):
-            end = part.host + part.end - part.start
-            new += 0 if pinned else part.end - part.start - self.touched.bytes_in(part.host, end)
-            self.touched.add(part.host, end)
-        block = self.layout.block_of(copy.device.block)
-        start, end = min((p.start for p in pieces), default=0), max((p.end for p in pieces), default=0)
-        way: CopiedWay = "h2d" if copy.way == "h2d" else "d2h"
-        self._add(Move(way, block, start, end, copy.device.total, pinned, new), copy)
+        for start, end, host in joined(copy):
+            if missing := (end - start) - self.touched.bytes_in(host, host + end - start):
+                self.touched.add(host, host + end - start)
+                new += 0 if pinned else missing
+        key = (copy.way, copy.device, copy.host, pinned)
+        number = -1 if new else self._moves.get(key, -1)
+        if number < 0:
+            first, last = min((p.start for p in pieces), default=0), max((p.end for p in pieces), default=0)
+            way: CopiedWay = "h2d" if copy.way == "h2d" else "d2h"
+            block = self.layout.block_of(copy.device.block)
+            number = self.folder.number(Move(way, block, first, last, copy.device.total, pinned, new))
+            if not new:
+                self._moves[key] = number
+        self._append(number, copy)
 
     def _copy_in(self, index: int, copy: TracedCopy) -> None:
         pieces = self.layout.copied(copy)
@@ -360,13 +369,23 @@ class _Maker:
             use = self.uses[piece.block]
             use.into, use.starts_on = use.into + 1, use.starts_on or "cpu"
         if pieces and not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy)):
-            parallel = self.threads(copy.host.start, copy.host.end) > 1
-            writes = self._accesses(pieces, reads=False, writes=True, assumed=True)
-            self._add_launch_of_cpu(writes, parallel=parallel)
+            self._use_by_cpu(copy, pieces)
         self.watch.copied(copy, pieces)
         self._move(copy, pieces)
         for piece in pieces:
             self._make_valid(piece.block, piece.start, piece.end)
+
+    def _use_by_cpu(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
+        """The CPU writes what is copied to the device, or reads what was copied back."""
+        key = (copy.way, copy.device, copy.host)
+        number = self._moves.get(key)
+        if number is None:
+            into = copy.way == "h2d"
+            accesses = self._accesses(pieces, reads=not into, writes=into, assumed=into)
+            parallel = into and any(self.threads(host, host + end - start) > 1 for start, end, host in joined(copy))
+            number = self.folder.number(Launch("cpu", tuple(accesses), "kernel" if parallel else "view"))
+            self._moves[key] = number
+        self._append(number, None)
 
     def _is_shown_again(self, copy: TracedCopy) -> bool:
         """Whether a window shows bytes that it, or another, has shown before, and that have not changed since."""
@@ -386,8 +405,8 @@ class _Maker:
         self.watch.copied(copy, pieces)
         if index in self.results:
             return
-        if not self.watch.reads_after(index):
-            self._add_launch_of_cpu(self._accesses(pieces, reads=True, writes=False))
+        if pieces and not self.watch.reads_after(index):
+            self._use_by_cpu(copy, pieces)
 
     # ------------------------------------------------------------------------------------------------ the rest
 
@@ -397,11 +416,8 @@ class _Maker:
         for accesses in (reads, writes):
             for access in accesses:
                 self.uses[access.block].by_cpu = True
-            self._add_launch_of_cpu(accesses)
-
-    def _add_launch_of_cpu(self, accesses: Sequence[Access], *, parallel: bool = False) -> None:
-        if accesses:
-            self._add(Launch("cpu", tuple(accesses), "kernel" if parallel else "view"))
+            if accesses:
+                self._add(Launch("cpu", tuple(accesses), "view"))
 
     def _allocation(self, step: TracedAllocation) -> None:
         if not step.begins:
