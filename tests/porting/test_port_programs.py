@@ -39,7 +39,7 @@ REASONS = {
     ("port-partial", "opencl:0", "naive"): "no unified-memory events",
     ("port-stack", "cpu", "naive"): "not observed in 5 runs: the kernel stores into a frame",
     ("port-stack", "opencl:0", "naive"): "no kernel reaches the stack",
-    ("port-static", "cpu", "naive"): "a part of the host's program",
+    ("port-static", "cpu", "naive"): "not observed in 5 runs: a static variable of the host",
 }
 """Why a point is not measured here."""
 

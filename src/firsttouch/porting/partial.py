@@ -6,6 +6,7 @@ form has the kernel store the word in a block of its own, in page-locked memory 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -34,7 +35,7 @@ class ScalarOfArray(PortProgram):
     naive_is_right = True
     size = 16 * 1024**2
     figures = (BY_FORM,)
-    codebook = codebook(moved_bytes_per_iteration="B", iterations="")
+    codebook = codebook(moved_bytes_per_iteration="B", iterations="", iteration_ms="ms")
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {VARIABLE: "1"}  # for all forms, since recording takes time
@@ -53,8 +54,8 @@ class ScalarOfArray(PortProgram):
                 parts.wait()
                 return int(words(word)[0])
 
-            found, _ = _iterations(parts, iterate)
-        return FormRun(found, counters={"iterations": ITERATIONS})
+            found, counters = _iterations(parts, iterate)
+        return FormRun(found, counters={k: v for k, v in counters.items() if k in ("iterations", "iteration_ms")})
 
     def naive(self, parts: Parts, size: int) -> FormRun:
         parts.session.recorded_events()  # without them nothing can be observed
@@ -70,7 +71,7 @@ class ScalarOfArray(PortProgram):
             facts = [fact("array", array)]
         each = as_number(moved["moved_bytes_per_iteration"]) or 0
         hazard = f"reading {WORD} bytes moves {format_size(int(each))} in each iteration" if each >= 64 * WORD else ""
-        return FormRun(found, hazard, {**moved, "iterations": ITERATIONS}, facts)
+        return FormRun(found, hazard, moved, facts)
 
     def ported(self, parts: Parts, size: int) -> FormRun:
         with parts.unified(size) as array, _own_block(parts) as word:
@@ -83,7 +84,7 @@ class ScalarOfArray(PortProgram):
 
             found, moved = _iterations(parts, iterate)
             facts = [fact("array", array), fact("scalar", word)]
-        return FormRun(found, counters={**moved, "iterations": ITERATIONS}, buffers=facts)
+        return FormRun(found, counters=moved, buffers=facts)
 
 
 def _launch(parts: Parts, array: _core.Buffer, before: int, result: _core.Buffer) -> None:
@@ -93,15 +94,17 @@ def _launch(parts: Parts, array: _core.Buffer, before: int, result: _core.Buffer
 
 
 def _iterations(parts: Parts, iterate: Callable[[int], int]) -> tuple[list[int], Mapping[str, Scalar]]:
-    """The word after each iteration, and what the driver moves in each after the first.
+    """The word after each iteration; and what the driver moves in each after the first, with the time of one.
 
     iterate: carries out an iteration, with the word that was read after the one before.
     """
     found = [iterate(0)]
     with _moved(parts) as moved:
+        start = time.perf_counter()
         for _ in range(ITERATIONS - 1):
             found.append(iterate(found[-1]))
-    return found, moved
+        seconds = time.perf_counter() - start
+    return found, {**moved, "iterations": ITERATIONS, "iteration_ms": 1e3 * seconds / (ITERATIONS - 1)}
 
 
 def _own_block(parts: Parts) -> _core.Buffer:

@@ -1,8 +1,9 @@
 """port-static: a filter whose coefficients are in a variable of the whole file.
 
 With copies, the variable is one of the device, to which the program copies. A static variable of the host is no
-substitute: the compiler of a kernel refuses it, or knows none of that name. The ported form passes the address of
-unified memory: of a managed static variable where the language has them, and of a block.
+substitute: the compiler of a kernel refuses it, or makes another of the same name, which the host's stores do not
+reach. The ported form passes the address of unified memory: of a managed static variable where the language has them,
+and of a block.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from firsttouch.allocators.properties import role, variant
 from firsttouch.errors import Unsupported
 from firsttouch.experiment.common import unreachable
 from firsttouch.porting.parts import WORD, Parts, words
-from firsttouch.porting.program import NAIVE, FormRun, PortProgram, codebook, fact
-from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.porting.program import FormRun, PortProgram, codebook, fact
+from firsttouch.records.schema import DeviceInfo, Scalar
 
 COEFFICIENTS = (1, 3, 5, 7, 11)
 VARIABLE = "firsttouch_host_static"
@@ -36,17 +37,9 @@ class CoefficientsInSymbol(PortProgram):
     name = "port-static"
     order = 95
     question = "What takes the place of a symbol of the device?"
-    hazard = "the compiler refuses a static variable of the host in a kernel"
+    hazard = "a static variable of the host is none of a kernel"
     strategy = "passes the address of unified memory"
     codebook = codebook(static_ms="ms", pointer_ms="ms")
-    needs_unified = frozenset({"ported"})
-
-    def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        if factors["form"] == NAIVE and not device.capabilities.machine_code:
-            return (
-                "kernels on this device are a part of the host's program, where a static variable is none of a device"
-            )
-        return super().skip(factors, device)
 
     def expected(self, size: int) -> Sequence[int]:
         count = size // WORD
@@ -73,12 +66,16 @@ class CoefficientsInSymbol(PortProgram):
         return FormRun(result)
 
     def naive(self, parts: Parts, size: int) -> FormRun:
-        parts.device.compile("port_static", _KERNEL, [("COEFFICIENTS", "coefficients")])  # so that this compiles
-        try:
-            parts.device.compile("port_static", HOST_STATIC + _KERNEL, [("COEFFICIENTS", VARIABLE)])
-        except _core.VendorError as error:
-            return FormRun([], f"the compiler refuses a static variable of the host in a kernel: {_refusal(error)}")
-        return FormRun([])
+        if parts.info.capabilities.machine_code:
+            parts.device.compile("port_static", _KERNEL, [("COEFFICIENTS", "coefficients")])  # so that this compiles
+            try:
+                parts.device.compile("port_static", HOST_STATIC + _KERNEL, [("COEFFICIENTS", VARIABLE)])
+            except _core.VendorError as error:
+                said = f"the compiler refuses a static variable of the host in a kernel: {_refusal(error)}"
+                return FormRun([], said)
+        result = [_filtered_by_own_variable(parts, size)]
+        same = result == [*self.expected(size)]
+        return FormRun(result, "" if same else "the kernel reads a variable of its own, which the host has not set")
 
     def ported(self, parts: Parts, size: int) -> FormRun:
         counters: dict[str, Scalar] = {}
@@ -99,6 +96,22 @@ class CoefficientsInSymbol(PortProgram):
             facts = [fact(name.removesuffix("_ms"), buffer) for name, buffer in places.items()]
         same = results if len(set(results)) == 1 else []
         return FormRun(same[:1], counters=counters, buffers=facts)
+
+
+def _filtered_by_own_variable(parts: Parts, size: int) -> int:
+    """The sum of the filtered array if the host sets the variable of the kernels' file as the host has it."""
+    text, count = _core.kernel_file("port.c"), size // WORD
+    kernel = parts.device.kernel("port", text, "port_filter_symbol", "ppLpLp", [("PORT_SET_BY_HOST", "1")])
+    with ExitStack() as alive:
+        array, out = (alive.enter_context(parts.unified(size)) for _ in range(2))
+        coefficients, has = (alive.enter_context(parts.unified(4096)) for _ in range(2))
+        _fill(array)
+        coefficients.write(0, _coefficients())
+        addresses = [each.address for each in (array, out, coefficients, has)]
+        _core.launch_on_host("port_filter_symbol", "ppLpLp", 1, [*addresses[:2], count, addresses[2], 1, addresses[3]])
+        parts.device.launch(kernel, *parts.device.grid(count), [array, out, count, coefficients, 0, has])
+        parts.wait()
+        return _sum(out)
 
 
 def _refusal(error: _core.VendorError) -> str:
