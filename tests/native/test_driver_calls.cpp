@@ -93,8 +93,12 @@ TEST(VendorTypes, DriverCalls) {
     static_assert(sizeof(Copy2D) == sizeof(CUDA_MEMCPY2D) && sizeof(Copy3D) == sizeof(CUDA_MEMCPY3D) &&
                   sizeof(Copy3D) == sizeof(CUDA_MEMCPY3D_PEER));
     SAME(Copy3D, source.context, CUDA_MEMCPY3D_PEER, srcContext);
-    static_assert(host_memory == CU_MEMORYTYPE_HOST && device_memory == CU_MEMORYTYPE_DEVICE &&
-                  array_memory == CU_MEMORYTYPE_ARRAY && unified_memory == CU_MEMORYTYPE_UNIFIED);
+    const std::pair<int, int> types[] = {
+        {host_memory, CU_MEMORYTYPE_HOST},        {device_memory, CU_MEMORYTYPE_DEVICE},
+        {array_memory, CU_MEMORYTYPE_ARRAY},      {unified_memory, CU_MEMORYTYPE_UNIFIED},
+        {kernel_node, CU_GRAPH_NODE_TYPE_KERNEL}, {copy_node, CU_GRAPH_NODE_TYPE_MEMCPY},
+        {fill_node, CU_GRAPH_NODE_TYPE_MEMSET},   {graph_node, CU_GRAPH_NODE_TYPE_GRAPH}};
+    for (const auto& [ours, theirs] : types) EXPECT_EQ(ours, theirs);
     SAME(CopyBatchOn, targets, cuMemcpyBatchAsync_v2_params, dsts);
     SAME(CopyBatchOn, sources, cuMemcpyBatchAsync_v2_params, srcs);
     SAME(CopyBatchOn, sizes, cuMemcpyBatchAsync_v2_params, sizes);
@@ -155,8 +159,6 @@ TEST(VendorTypes, DriverCalls) {
     SAME(NodeParameters, extra, CUDA_KERNEL_NODE_PARAMS, extra);
     SAME(NodeParameters, kernel, CUDA_KERNEL_NODE_PARAMS, kern);
     static_assert(sizeof(NodeParameters) == sizeof(CUDA_KERNEL_NODE_PARAMS));
-    static_assert(kernel_node == CU_GRAPH_NODE_TYPE_KERNEL && copy_node == CU_GRAPH_NODE_TYPE_MEMCPY &&
-                  fill_node == CU_GRAPH_NODE_TYPE_MEMSET && graph_node == CU_GRAPH_NODE_TYPE_GRAPH);
     STREAM(Stream, cuStreamBeginCapture_v2);
     SAME(FreeMemory, free, cuMemGetInfo_v2_params, free);
     SAME(FreeMemory, total, cuMemGetInfo_v2_params, total);

@@ -10,11 +10,11 @@ import re
 import struct
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
@@ -51,6 +51,8 @@ _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 _GOES_ON, _WAS_GONE = 1, 2
 """Flags of what the CPU did with a range."""
 _STATIC = 6, 7
+_Kernel: TypeAlias = tuple[int, str, float, int]
+"""A kernel that ran: start, name, seconds, and the number of its shape."""
 _VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
     r"|npp\w*|cufile\w*|nvjpeg\w*|cudart)\.so"
@@ -91,8 +93,10 @@ class _CallReader(JournalReader):
         self._variables: list[CudaBlock] = []
         self._graphs: defaultdict[int, list[int]] = defaultdict(list)
         """Of launches of graphs: the places of their kernels in the list of calls, by correlation."""
-        self._kernels: defaultdict[int, list[tuple[float, str, float, int]]] = defaultdict(list)
-        """Of kernels: start, name, seconds and shape, by correlation."""
+        self._of_graphs: defaultdict[int, list[_Kernel]] = defaultdict(list)
+        """The kernels that graphs ran, by correlation."""
+        self._unknown: dict[int, str] = {}
+        """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
         """What the CPU wrote, of records that go on in the next one."""
         self._lost = 0
@@ -188,12 +192,30 @@ class _CallReader(JournalReader):
             )
 
     def _add_copy_time(self, start_stamp: int, end_stamp: int, correlation: int) -> None:
-        start, end = self._span_of(start_stamp, end_stamp)
-        self._all.durations[correlation] = self._all.durations.get(correlation, 0.0) + end - start
+        seconds = max(0, end_stamp - start_stamp) * 1e-9
+        self._all.durations[correlation] = self._all.durations.get(correlation, 0.0) + seconds
 
-    def _add_kernel_time(self, start_stamp: int, end_stamp: int, correlation: int, name: int, shape: int) -> None:
-        start, end = self._span_of(start_stamp, end_stamp)
-        self._kernels[correlation].append((start, self._text_of(name), end - start, shape))
+    def _add_kernel_time(
+        self, start_stamp: int, end_stamp: int, correlation: int, name: int, graph_node: int, shape: int
+    ) -> None:
+        if not self._clock:
+            raise self._file.broken()
+        seconds, text = max(0, end_stamp - start_stamp) * 1e-9, self._text_of(name)
+        if graph_node or correlation in self._graphs:
+            self._of_graphs[correlation].append((start_stamp, text, seconds, shape))
+            return
+        durations = self._all.durations
+        durations[correlation] = durations.get(correlation, 0.0) + seconds
+        if shape:
+            self._all.shapes[correlation] = self._shape_of(shape)
+        if correlation in self._unknown:
+            self._unknown[correlation] = text
+
+    def _shape_of(self, number: int) -> LaunchShape:
+        try:
+            return self._shapes[number]
+        except KeyError:
+            raise self._file.broken() from None
 
     def _add_notice(self, content: memoryview) -> None:
         said = notice(self._file, content)
@@ -228,6 +250,8 @@ class _CallReader(JournalReader):
         calls = self._all.calls
         if flags & _BY_GRAPH:
             self._graphs[correlation].append(len(calls))
+        elif not arguments:
+            self._unknown[correlation] = ""
         calls.append(
             CudaLaunch(
                 t=time * 1e-9,
@@ -367,10 +391,6 @@ class _CallReader(JournalReader):
     def _finish(self) -> None:
         """Brings together what was recorded at different times."""
         self._add_graph_times()
-        for correlation, kernels in self._kernels.items():
-            self._all.durations[correlation] = sum(seconds for _, _, seconds, _ in kernels)
-            if (shape := self._shapes.get(kernels[0][3])) is not None:
-                self._all.shapes[correlation] = shape
         for i, call in enumerate(self._all.calls):
             if isinstance(call, CudaLaunch):
                 self._complete_launch(i, call)
@@ -382,17 +402,16 @@ class _CallReader(JournalReader):
         self._all.incomplete = tuple(self._losses())
 
     def _complete_launch(self, place: int, launch: CudaLaunch) -> None:
-        ran = self._kernels.get(launch.correlation)
-        if launch.captured and ran:  # on another stream than the one that is captured
+        if launch.captured and launch.correlation in self._all.durations:  # not on the stream that was captured
             self._all.calls[place] = launch = replace(launch, captured=False)
-        if launch.arguments is None and ran:
-            self._all.calls[place] = replace(launch, kernel=ran[0][1])
+        if launch.arguments is None and (kernel := self._unknown.get(launch.correlation)):
+            self._all.calls[place] = replace(launch, kernel=kernel)
 
     def _add_graph_times(self) -> None:
         """Gives the launches of a graph the kernels that ran, by their names and in their order."""
         for correlation, places in self._graphs.items():
-            ran = sorted(self._kernels.pop(correlation, ()))
-            by_name: defaultdict[str, deque[tuple[float, str, float, int]]] = defaultdict(deque)
+            ran = sorted(self._of_graphs.get(correlation, ()))
+            by_name: defaultdict[str, deque[_Kernel]] = defaultdict(deque)
             for kernel in ran:
                 by_name[kernel[1]].append(kernel)
             for number, place in enumerate(places, 1):
@@ -400,11 +419,19 @@ class _CallReader(JournalReader):
                 assert isinstance(launch, CudaLaunch)
                 of_its_own = (number << 32) | correlation
                 self._all.calls[place] = replace(launch, correlation=of_its_own)
-                name = launch.arguments.kernel if launch.arguments is not None else ""
-                if by_name[name]:
-                    self._kernels[of_its_own].append(by_name[name].popleft())
-                elif len(places) == 1:  # a graph that was not seen when it was made
-                    self._kernels[of_its_own].extend(ran)
+                same = by_name[launch.arguments.kernel] if launch.arguments is not None else None
+                if same:
+                    self._add_graph_time(of_its_own, [same.popleft()])
+                elif (
+                    len(places) == 1 and launch.arguments is None and ran
+                ):  # a graph that was not seen when it was made
+                    self._add_graph_time(of_its_own, ran)
+                    self._unknown[of_its_own] = ran[0][1]
+
+    def _add_graph_time(self, correlation: int, kernels: Sequence[_Kernel]) -> None:
+        self._all.durations[correlation] = sum(seconds for _, _, seconds, _ in kernels)
+        if shape := kernels[0][3]:
+            self._all.shapes[correlation] = self._shape_of(shape)
 
     def _add_variables(self) -> None:
         """Static variables that no call looked up, at the time at which their module was loaded or unloaded."""
