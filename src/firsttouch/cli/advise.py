@@ -23,7 +23,9 @@ def command(
             metavar="DIR", help="Results of `firsttouch run` or `app`; default: the newest in firsttouch-results."
         ),
     ] = None,
-    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Such as cuda:0 or opencl:0.")] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="DEVICE", help="Such as cuda:0 or opencl:0.")
+    ] = None,
     app: Annotated[
         str | None, typer.Option(metavar="NAME", help="An application; see `firsttouch app --list`.")
     ] = None,
@@ -32,7 +34,9 @@ def command(
     ] = None,
     pattern: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."),
+        typer.Option(
+            "--pattern", metavar="PATTERN", help="stream, iterate, read-many, feed, alternate, sparse or generate."
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,

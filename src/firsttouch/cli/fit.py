@@ -18,7 +18,7 @@ def command(
         typer.Argument(metavar="DIR", help="Results of `firsttouch run`; several of machines with the same devices."),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The platform file to write, such as mine.json.")],
-    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Such as cuda:0.")] = None,
+    device: Annotated[str | None, typer.Option("--device", metavar="DEVICE", help="Such as cuda:0.")] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="What the machine is called.")] = "",
     extends: Annotated[
         str, typer.Option(metavar="NAME", help="The platform that has what these runs have not measured.")

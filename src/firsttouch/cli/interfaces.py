@@ -29,7 +29,9 @@ def command(
     directory: Annotated[Path, typer.Argument(parser=path, metavar="DIR", help="Results of `firsttouch run`.")],
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="direct, copy, message or collective; may be repeated. Default: all."),
+        typer.Option(
+            "--kind", metavar="KIND", help="direct, copy, message or collective; may be repeated. Default: all."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print every answer and every crossover.")] = False,
     as_json: AsJsonOption = False,
