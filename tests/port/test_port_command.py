@@ -144,6 +144,9 @@ def test_a_program_without_cuda_has_its_own_status(tmp_path: Path, monkeypatch: 
         ("main", "/app/p.cu", PROGRAM, None),
         ("fill(std::vector<float>&)", "/app/p.cu", PROGRAM, None),
         ("", "", "/usr/lib/libc.so.6", None),
+        ("", "", "/usr/lib/libcuda.so.1", None),
+        ("", "", "/usr/lib/libcudart.so.13.0.1", None),
+        ("", "", "/site/firsttouch/libfirsttouch_inject.so", None),
         ("", "", "anonymous executable memory", None),
     ],
 )

@@ -24,6 +24,8 @@ _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
 """A demangled name, perhaps behind the type that it returns."""
 _HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
 """Headers of the C++ library, whose functions are inlined."""
+_OF_CUDA = re.compile(r"/lib(?:cuda|cudart|cupti|nvidia-\w+|firsttouch_inject)[-.][\w.-]*$")
+"""CUDA itself, and what records it, which touch what they copy."""
 HALF = 0.5
 """The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
 least half of what it holds in the end.
@@ -78,9 +80,11 @@ def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, 
 
 def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, str]]:
     """The place with most touches and a word for what hides there, if half of them are there."""
-    hidden = [(place, word) for place in touches.places if (word := _word(place, own))]
-    share = sum(place.samples for place, _ in hidden) / max(1, touches.samples)
-    if hidden and share + HALF / sqrt(touches.samples) >= HALF:  # less the standard error of a sampled half
+    places = [place for place in touches.places if not _OF_CUDA.search(place.file)]
+    hidden = [(place, word) for place in places if (word := _word(place, own))]
+    samples = sum(place.samples for place in places)
+    share = sum(place.samples for place, _ in hidden) / max(1, samples)
+    if hidden and share + HALF / sqrt(samples) >= HALF:  # less the standard error of a sampled half
         yield hidden[0]
 
 
