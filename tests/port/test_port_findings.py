@@ -161,9 +161,15 @@ def test_what_is_not_needed_is_said():
 
 
 def again(
-    kernel: str | None, *, second: int | None = 7, size: int = MIB, fill: bool = False, d2h: bool = False
+    kernel: str | None,
+    *,
+    second: int | None = 7,
+    size: int = MIB,
+    fill: bool = False,
+    d2h: bool = False,
+    back: bool = True,
 ) -> Calls:
-    """A copy to the device that is made twice, with samples 7 and `second`."""
+    """A copy to the device that is made twice, with samples 7 and `second`. back: the block is copied back at last."""
     calls = Calls()
     block, host = calls.block(size), calls.host(size)
     calls.copy(block, host, size, sample=7, line=1)
@@ -175,6 +181,8 @@ def again(
     if d2h:
         calls.copy(host, block, size, sample=8, before=7)
     calls.copy(block, host, size, sample=second, line=2)
+    if back:
+        calls.copy(calls.host(size), block, size, line=3)
     return calls
 
 
@@ -182,16 +190,28 @@ def again(
     ("made", "needless", "restoring"),
     [
         (lambda: again(READS), ["likely"], []),
-        (lambda: again(None, size=64 * KIB), ["seen"], []),
+        (lambda: again(None, size=8 * KIB), ["seen"], []),
         (lambda: again(READS, second=8), [], []),
         (lambda: again(READS, second=None), [], []),
         (lambda: again("_Z6updatePf"), [], ["likely"]),
+        (lambda: again("_Z6updatePf", back=False), ["likely"], []),
         (lambda: again(None, fill=True), [], ["likely"]),
-        (lambda: again(None, fill=True, size=64 * KIB), [], ["seen"]),
+        (lambda: again(None, fill=True, size=8 * KIB), [], ["seen"]),
         (lambda: again("_Z6updatePf", d2h=True), [], []),
         (lambda: again("_Z6updatePf", d2h=True, second=8), ["likely"], []),
     ],
-    ids=["equal", "few pages", "changed", "unknown", "written", "filled", "filled, few pages", "back", "back and in"],
+    ids=[
+        "equal",
+        "few bytes",
+        "changed",
+        "unknown",
+        "written",
+        "written in vain",
+        "filled",
+        "filled, few bytes",
+        "back",
+        "back and in",
+    ],
 )
 def test_a_copy_of_bytes_that_are_there_is_needless_and_one_of_overwritten_bytes_restores(
     made: Callable[[], Calls], needless: list[str], restoring: list[str]
@@ -203,7 +223,7 @@ def test_a_copy_of_bytes_that_are_there_is_needless_and_one_of_overwritten_bytes
 
 def test_a_restoring_copy_names_the_kernel_and_the_copy_whose_bytes_it_has():
     (finding,) = of(again("_Z6updatePf")).findings
-    assert "those of :1 (64 of 256 pages compared), and update may have overwritten them" in finding.text
+    assert "those of :1 (32 KiB of 1 MiB compared), and update may have overwritten them" in finding.text
     assert finding.reading == "that kernel does not write them"
     assert [p.line for p in finding.places] == [2]
     assert finding.link == "docs/porting.md#restoring-copies"

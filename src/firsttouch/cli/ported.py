@@ -96,8 +96,10 @@ def _needless(port: PortFindings) -> Iterator[str]:
         text = f"{count(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
         text += f" what the {side} holds: the bytes of {where(row.since, row.place)}"
-        if row.compared < row.pages:
-            text += f" ({row.compared:,} of {row.pages:,} pages compared)"
+        if row.compared < row.each:
+            text += f" ({format_size(row.compared, 3)} of {format_size(row.each, 3)} compared)"
+        if row.reading:
+            text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)
         head = ""
 

@@ -41,10 +41,13 @@ class _SiteCopies:
 
 @dataclass
 class BlockUse:
-    """What a program does with a block. launches: that name it; last: the step that used it last in each life."""
+    """What a program does with a block. copied_from: whether any copy reads it, back or to another block. launches:
+    that name it; last: the step that used it last in each life.
+    """
 
     into: _SiteCopies = field(default_factory=_SiteCopies)
     out: _SiteCopies = field(default_factory=_SiteCopies)
+    copied_from: bool = False
     launches: int = 0
     may_write: bool = False
     last: dict[int, int] = field(default_factory=dict)
@@ -82,6 +85,7 @@ def block_use(run: TracedRun) -> ProgramUse:
             settle()
             lives[step.block] += step.begins
         elif isinstance(step, TracedCopy):
+            use.blocks[step.source.block].copied_from = True
             for side in (step.source, step.target):
                 use.blocks[side.block].last[lives[side.block] - 1] = number
             if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:

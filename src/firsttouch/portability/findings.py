@@ -107,10 +107,12 @@ class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
 class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
 
-    compared, pages: how many of the pages of a copy were compared with those of the earlier one.
+    reading: the innocent reading that remains, '' of what was seen. compared, each: how many of the bytes of each copy
+    were compared with those of the earlier one, and how many it has.
     """
 
     certainty: FindingCertainty
+    reading: str
     direction: Literal["h2d", "d2h"]
     blocks: Sequence[int]
     copies: int
@@ -118,7 +120,7 @@ class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
     place: CallLocation
     since: CallLocation
     compared: int
-    pages: int
+    each: int
     records: Sequence[StepRecord]
 
 

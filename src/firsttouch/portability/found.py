@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from firsttouch.portability.blocks import ProgramUse, block_use, port_blocks
 from firsttouch.portability.findings import (
     HAZARDS,
-    MOST_RECORDS,
     HazardKind,
     KernelUse,
-    NeedlessCopies,
     PortBlock,
     PortFinding,
     PortFindings,
@@ -23,8 +20,8 @@ from firsttouch.portability.findings import (
 from firsttouch.portability.hazards import Findings, ProgramState, RecordOf
 from firsttouch.portability.hidden import TouchedRange, find_hidden, touched_ranges
 from firsttouch.portability.places import Places
+from firsttouch.portability.repeated import RepeatedBytes
 from firsttouch.portability.rules import (
-    PAGE_BYTES,
     ConcurrentAccess,
     FreeMemory,
     PartialTransfer,
@@ -34,15 +31,12 @@ from firsttouch.portability.rules import (
 from firsttouch.portability.savings import most_saved
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.touches import TouchIndex
-from firsttouch.profile.traced import CallerTable, CallLocation
+from firsttouch.profile.traced import CallerTable
 from firsttouch.text import count
 from firsttouch.units import format_size
-from firsttouch.workload.needless import RepeatedCopies, RepeatedCopy, repeated_copies
 from firsttouch.workload.partners import Partners, partners
-from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun, TracedStep
+from firsttouch.workload.trace import TracedLaunch, TracedRun, TracedStep
 
-SAMPLED_PAGES = 64
-"""The most pages of a copy of which its sample is a hash."""
 _ORDER = ("seen", "likely", "possible")
 
 
@@ -66,13 +60,13 @@ def found(
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
     blocks = port_blocks(run, joined, use, places, touched)
-    repeated = repeated_copies(run)
+    repeated = RepeatedBytes(run, use, places)
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     findings = sorted(
-        [*_restoring(run, repeated, places, record), *_hazards(run, joined, places, touched, record)],
+        [*repeated.restoring(record), *_hazards(run, joined, places, touched, record)],
         key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
     )
     most = most_saved(run, joined)
@@ -93,10 +87,10 @@ def found(
         copies=use.copies,
         copied=use.copied,
         blocks=blocks,
-        needless=_needless(run, repeated, places, record),
+        needless=repeated.needless(record),
         findings=findings,
         searched=_searched(run, touched),
-        unseen=list(_unseen(run, blocks, repeated, kernels.told if kernels else 0)),
+        unseen=list(_unseen(run, blocks, repeated.not_compared, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
         kernels=kernels,
     )
@@ -153,90 +147,13 @@ def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedH
             for kind, (searched, text) in ((kind, said.get(kind, (True, ""))) for kind in HAZARDS)]  # fmt: skip
 
 
-# ---------------------------------------------------------------------------------------------------- repeated copies
-
-
-def _copy(run: TracedRun, number: int) -> TracedCopy:
-    step = run.steps[number]
-    assert isinstance(step, TracedCopy)
-    return step
-
-
-def compared(copy: TracedCopy) -> tuple[int, int]:
-    """Of how many pages of a copy its sample is a hash, and how many it has."""
-    pages = -(-copy.device.total // PAGE_BYTES)
-    return min(pages, SAMPLED_PAGES), pages
-
-
-def _needless(run: TracedRun, repeated: RepeatedCopies, places: Places, record: RecordOf) -> list[NeedlessCopies]:
-    """By the call, and the one whose bytes the copies have; those with the most bytes first."""
-    rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
-    for one in repeated.copies:
-        if one.why == "needless":
-            copy, since = _copy(run, one.copy), _copy(run, one.since)
-            rows[copy.way, copy.call.site, since.call.site, compared(copy)].append(one)
-    made = []
-    for of in rows.values():
-        copies = [_copy(run, one.copy) for one in of]
-        first, (part, pages) = copies[0], compared(copies[0])
-        made.append(
-            NeedlessCopies(
-                certainty="seen" if part == pages else "likely",
-                direction="h2d" if first.way == "h2d" else "d2h",
-                blocks=list(dict.fromkeys(copy.device.block for copy in copies)),
-                copies=len(copies),
-                bytes=sum(copy.device.total for copy in copies),
-                place=places.of(first.call.site),
-                since=places.of(_copy(run, of[0].since).call.site),
-                compared=part,
-                pages=pages,
-                records=[record(one.copy) for one in of[:MOST_RECORDS]],
-            )
-        )
-    return sorted(made, key=lambda row: -row.bytes)
-
-
-def _restoring(run: TracedRun, repeated: RepeatedCopies, places: Places, record: RecordOf) -> Iterator[PortFinding]:
-    findings = Findings(record)
-    for one in repeated.copies:
-        if one.why != "restoring":
-            continue
-        copy, since, writer = _copy(run, one.copy), _copy(run, one.since), _writer(run, one)
-        part, pages = compared(copy)
-        surely = one.surely and part == pages
-        at = f"{_line(places.of(since.call.site))} ({part:,} of {count(pages, 'page')} compared)"
-        if copy.way == "d2h":
-            text = f"a copy back of what the CPU overwrote, with the bytes of {at}"
-        else:
-            may = "has" if one.surely else "may have"
-            text = f"its bytes are those of {at}, and {writer} {may} overwritten them"
-        reading = "" if surely else "the rest of the pages differs" if one.surely else "that kernel does not write them"
-        found = findings.of("restoring", "seen" if surely else "likely", text, reading, (copy.device.block,
-                            copy.call.site, since.call.site))  # fmt: skip
-        found.add(one.copy, copy.device.total, places.of(copy.call.site), copy.device.block)
-    yield from findings.all()
-
-
-def _line(place: CallLocation) -> str:
-    return f":{place.line}" if place.source else place.function or "an earlier copy"
-
-
-def _writer(run: TracedRun, one: RepeatedCopy) -> str:
-    from firsttouch import _core
-
-    step = run.steps[one.writer] if one.writer >= 0 else None
-    if isinstance(step, TracedLaunch) and step.kernel:
-        return _core.demangle(step.kernel).partition("(")[0]
-    return "a kernel" if isinstance(step, TracedLaunch) else "a fill or a copy on the device"
-
-
 # ---------------------------------------------------------------------------------------------------- what is not seen
 
 MOST_CLUSTERS = 8
 """More parts of a block than this, apart from each other, are those of an allocator of the program's own."""
 
 
-def _unseen(run: TracedRun, blocks: Sequence[PortBlock], repeated: RepeatedCopies, told: int) -> Iterator[str]:
+def _unseen(run: TracedRun, blocks: Sequence[PortBlock], not_compared: int, told: int) -> Iterator[str]:
     named = [block for block in blocks if block.launches]
     untold = run.launches - run.unknown - told
     if named and untold > 0:
@@ -246,8 +163,8 @@ def _unseen(run: TracedRun, blocks: Sequence[PortBlock], repeated: RepeatedCopie
         )
     if run.unknown:
         yield f"which blocks {run.unknown:,} of {count(run.launches, 'launch', 'launches')} use"
-    if repeated.not_compared:
-        yield f"whether {count(repeated.not_compared, 'repeated copy', 'repeated copies')} moved the same bytes again"
+    if not_compared:
+        yield f"whether {count(not_compared, 'repeated copy', 'repeated copies')} moved the same bytes again"
     devices = {block.device for block in run.blocks if not block.on_host}
     if len(devices) > 1:
         yield f"which of {len(devices)} GPUs takes a unified buffer: several GPUs are not modelled"

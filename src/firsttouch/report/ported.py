@@ -147,7 +147,7 @@ def _times(records: Sequence[StepRecord], number: int) -> str:
 
 
 def _needless(port: PortFindings) -> ProfileTable:
-    heads = ["word", "direction", "where", "copies", "bytes", "has the bytes of", "pages compared", "at"]
+    heads = ["word", "direction", "where", "copies", "bytes", "has the bytes of", "compared", "unless", "at"]
     rows = [
         [
             row.certainty,
@@ -156,7 +156,8 @@ def _needless(port: PortFindings) -> ProfileTable:
             f"{row.copies:,}",
             size(row.bytes),
             plain(where(row.since, row.place), 120),
-            f"{row.compared:,} of {row.pages:,}",
+            f"{size(row.compared)} of {size(row.each)}",
+            row.reading or DASH,
             _times(row.records, row.copies),
         ]
         for row in port.needless[:MOST_ROWS]
