@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from firsttouch.portability.blocks import ProgramUse, block_use, port_blocks
+from firsttouch.portability.concurrent import ConcurrentAccess
 from firsttouch.portability.findings import (
     HAZARDS,
     HazardKind,
@@ -22,7 +23,6 @@ from firsttouch.portability.hidden import TouchedRange, find_hidden, touched_ran
 from firsttouch.portability.places import Places
 from firsttouch.portability.repeated import RepeatedBytes
 from firsttouch.portability.rules import (
-    ConcurrentAccess,
     FreeMemory,
     PartialTransfer,
     StackVariable,

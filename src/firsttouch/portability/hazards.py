@@ -16,7 +16,7 @@ from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
 from firsttouch.workload.partners import LifePartners, Partners
-from firsttouch.workload.trace import TracedAllocation, TracedLaunch, TracedRun, TracedStep
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
 
 PAGE = "docs/porting.md"
 STRATEGIES: dict[FindingKind, str] = {
@@ -104,7 +104,8 @@ class Findings:
 
 
 class ProgramState:
-    """What holds before a step. pending: the first launch since the last wait that names a block, by its number.
+    """What holds before a step. pending: the first launch since the last wait, which a copy that blocks is too, that
+    names a block, by its number.
 
     alive: the number of the life that each living block is in.
     """
@@ -126,7 +127,7 @@ class ProgramState:
                 self._uses = step.uses
                 for use in step.uses:
                     self.pending.setdefault(use.block, step)
-        elif isinstance(step, CudaWait):
+        elif isinstance(step, CudaWait) or (isinstance(step, TracedCopy | TracedFill) and step.call.blocking):
             self._uses = None
             self.pending.clear()
         elif isinstance(step, TracedAllocation) and step.begins:

@@ -1,9 +1,9 @@
-"""The rules of five hazards: concurrent access, free memory, partial transfers, stack and static variables."""
+"""The rules of four hazards: free memory, partial transfers, stack and static variables."""
 
 from __future__ import annotations
 
 from firsttouch.portability.hazards import Findings, Occurrences, ProgramState, Rule
-from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
+from firsttouch.profile.calls import CudaQuery, CudaWait
 from firsttouch.workload.partners import may_pair
 from firsttouch.workload.trace import (
     NO_BLOCK,
@@ -15,9 +15,7 @@ from firsttouch.workload.trace import (
     TracedRange,
     TracedStep,
 )
-from firsttouch.workspace.ranges import Ranges
 
-PAGE_BYTES = 4096
 WHOLE = 0.99
 """The part of a block from which on a copy is one of the whole."""
 _PADDING = 512
@@ -30,65 +28,6 @@ def is_whole(block: TracedBlock, side: TracedRange) -> bool:
     """Whether a range is all of a block but for padding."""
     padded = side.pitch if side.nbytes < side.pitch < side.nbytes + _PADDING else side.nbytes
     return side.rows * padded >= WHOLE * block.nbytes
-
-
-class ConcurrentAccess(Rule):
-    """The CPU writes a partner while a kernel may run that names the block. Seen where the host was watched (--host):
-    whole pages of the partner, but for those that a copy to the host wrote. Otherwise likely, where other bytes are
-    copied to where they replace those that a pending kernel reads.
-    """
-
-    def __init__(self, state: ProgramState, findings: Findings) -> None:
-        super().__init__(state, findings)
-        self._watched = any(isinstance(step, HostUse) for step in state.run.steps)
-        self._staged = Ranges()
-        self._samples: dict[tuple[TracedRange, int], int | None] = {}
-
-    def take(self, number: int, step: TracedStep) -> None:
-        if isinstance(step, HostUse):
-            self._written(number, step)
-        elif isinstance(step, CudaWait):
-            self._staged.clear()
-        elif isinstance(step, TracedCopy) and step.way == "d2h":
-            for start, end in step.host.pieces:
-                shift = step.call.target - step.host.start
-                self._staged.add(start + shift, end + shift)
-        elif isinstance(step, TracedCopy) and step.way == "h2d" and not self._watched:
-            self._replaced(number, step)
-        elif isinstance(step, TracedAllocation):
-            self._samples.clear()
-
-    def _written(self, number: int, use: HostUse) -> None:
-        for block, launch in self.state.pending.items():
-            if launch.call.t > use.since or block not in self.state.alive:
-                continue
-            partners = self.state.partners(block).all_host()
-            pages = Ranges()
-            for start, end in use.writes:
-                for first, last in partners.common(start, end):
-                    pages.add(-(-first // PAGE_BYTES) * PAGE_BYTES, last // PAGE_BYTES * PAGE_BYTES)
-            for start, end in self._staged:
-                pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
-            if pages:
-                text = "the CPU writes it between a launch that names its block and the next wait"
-                found = self.findings.of("concurrent", "seen", text, apart=block)
-                found.add(number, pages.total(), self.state.places.of(launch.call.site), block)
-
-    def _replaced(self, number: int, copy: TracedCopy) -> None:
-        block = copy.device.block
-        if not may_pair(self.state.run.blocks[block], copy):
-            return
-        key = copy.device, copy.call.source
-        before, now = self._samples.get(key), copy.call.sample
-        self._samples[key] = now
-        window = self.state.partners(block).window
-        in_window = any(window.overlaps(start, end) for start, end in copy.device.pieces)
-        changed = before is not None and now is not None and before != now
-        if block in self.state.pending and (in_window or changed):
-            text = "the CPU prepares other bytes for a block that a kernel may still use"
-            reading = "they were prepared before the launch (--host tells)"
-            found = self.findings.of("concurrent", "likely", text, reading, apart=block)
-            found.add(number, copy.device.total, self.state.places.of(copy.call.site), block)
 
 
 class FreeMemory(Rule):
@@ -169,13 +108,19 @@ class StackVariable(Rule):
             else:
                 self._waiting.append((number, step))
         elif isinstance(step, CudaWait) and self._waiting:
-            for earlier, copy in [row for row in self._waiting if row[1].call.thread == step.thread]:
-                self._judge(earlier, copy, step.stack)
-            self._waiting = [row for row in self._waiting if row[1].call.thread != step.thread]
+            self._waited(step.thread, step.stack)
+        elif isinstance(step, TracedCopy) and step.call.blocking and self._waiting:
+            self._waited(step.call.thread, 0)
 
     def finish(self) -> None:
         for number, copy in self._waiting:
             self._judge(number, copy, 0)
+
+    def _waited(self, thread: int, stack: int) -> None:
+        """stack: the thread's stack pointer; 0: unknown."""
+        for earlier, copy in [row for row in self._waiting if row[1].call.thread == thread]:
+            self._judge(earlier, copy, stack)
+        self._waiting = [row for row in self._waiting if row[1].call.thread != thread]
 
     def _judge(self, number: int, copy: TracedCopy, stack: int) -> None:
         address = copy.call.target if copy.way == "d2h" else copy.call.source
