@@ -115,10 +115,13 @@ def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
 def _found(port: PortFindings) -> Iterator[str]:
     head = "first"
     groups = grouped(port.counted)
+    names = {block.number: short(block.name, 40) for block in port.blocks if block.name}
     for number, group in enumerate(groups):
         first = group[0]
         places = list(dict.fromkeys(place for finding in group for place in finding.places))
-        text = f"{NAMES[first.kind]} at {named_places(places[:_MOST_PLACES])} ({_amount(group)}): {first.text}"
+        variables = join_names([names[block] for of in group for block in of.blocks if names.get(block)][:_MOST_PLACES])
+        what = f"{NAMES[first.kind]} {variables}".strip()
+        text = f"{what} at {named_places(places[:_MOST_PLACES])} ({_amount(group)}): {first.text}"
         if first.reading:
             text += f"; unless {first.reading}"
         following = groups[number + 1][0] if number + 1 < len(groups) else None

@@ -22,10 +22,10 @@ from firsttouch.workload.trace import TracedCopy, TracedRun
 
 _FUNCTION = re.compile(r"^(?:[\w:<>,*& ]+ )?(?:std|__gnu_cxx)::")
 """A demangled name, perhaps behind the type that it returns."""
+_STRING = re.compile(r"^(?:[\w:<>,*& ]+ )?std::(?:__cxx11::)?basic_string<")
+_CONTAINER = "a container of the C++ library"
 _HEADERS = re.compile(r"/c\+\+/(?:v?\d[\w.]*/)")
 """Headers of the C++ library, whose functions are inlined."""
-_OF_CUDA = re.compile(r"/lib(?:cuda|cudart|cupti|nvidia-\w+|firsttouch_inject)[-.][\w.-]*$")
-"""CUDA itself, and what records it, which touch what they copy."""
 HALF = 0.5
 """The part of the first touches of a range from which on they are a container's: one that doubles as it grows moves at
 least half of what it holds in the end.
@@ -80,7 +80,7 @@ def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, 
 
 def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, str]]:
     """The place with most touches and a word for what hides there, if half of them are there."""
-    places = [place for place in touches.places if not _OF_CUDA.search(place.file)]
+    places = [place for place in touches.places if not is_of_cuda(place.file, place.function)]
     hidden = [(place, word) for place in places if (word := _word(place, own))]
     samples = sum(place.samples for place in places)
     share = sum(place.samples for place, _ in hidden) / max(1, samples)
@@ -89,11 +89,9 @@ def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, 
 
 
 def _word(place: TouchPlace, own: set[str]) -> str:
-    if is_of_cuda(place.file, place.function):
-        return ""
     name = _core.demangle(place.function) if place.function else ""
+    if is_of_the_c_library(place.file):  # which also reads numbers and text into the program's memory
+        return _CONTAINER if _STRING.match(name) else ""
     if _FUNCTION.match(name) or _HEADERS.search(place.source):
-        return "a container of the C++ library"
-    if place.file.startswith("/") and place.file not in own and not is_of_the_c_library(place.file):
-        return "a library"
-    return ""
+        return _CONTAINER
+    return "a library" if place.file.startswith("/") and place.file not in own else ""
