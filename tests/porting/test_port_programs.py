@@ -205,3 +205,13 @@ def test_pages_that_move_for_a_word_are_observed(found: Results, nbytes: int) ->
     measured = program.measure(naive, session)
     assert measured.counters["hazard"] == "reading 8 bytes moves 8 KiB in each iteration"
     assert measured.verified
+
+
+def test_the_counters_of_a_program_are_in_its_codebook(found: Results) -> None:
+    strange = {
+        (r.experiment, name)
+        for r in found.records
+        for name in r.counters
+        if PROGRAMS[r.experiment].codebook.counter(name) is None
+    }
+    assert not strange

@@ -14,6 +14,7 @@ from functools import cache
 from firsttouch import _core
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.events.log import VARIABLE
+from firsttouch.experiment.meanings import EVENTS
 from firsttouch.porting.parts import WORD, Parts, words
 from firsttouch.porting.program import BY_FORM, FormRun, PortProgram, codebook, fact
 from firsttouch.records.schema import Factors, Scalar, as_number
@@ -35,7 +36,7 @@ class ScalarOfArray(PortProgram):
     naive_is_right = True
     size = 16 * 1024**2
     figures = (BY_FORM,)
-    codebook = codebook(moved_bytes_per_iteration="B", iterations="", iteration_ms="ms")
+    codebook = codebook(*EVENTS, moved_bytes_per_iteration="B", iterations="", iteration_ms="ms")
 
     def environment(self, factors: Factors) -> dict[str, str]:
         return {VARIABLE: "1"}  # for all forms, since recording takes time

@@ -41,10 +41,11 @@ class FormRun:
     buffers: Sequence[BufferFact] = ()
 
 
-def codebook(**units: str) -> Codebook:
-    """The codebook of a program whose counters have these units."""
-    entries = tuple(CounterEntry(name=name, unit=unit) for name, unit in {**units, "hazard": "word"}.items())
-    return Codebook(factors={"form": FORMS, "size": {}}, counters=(*entries, CounterEntry(name="observed", unit="")))
+def codebook(*more: CounterEntry, **units: str) -> Codebook:
+    """The codebook of a program whose counters have these units, besides others that several experiments have."""
+    units |= {"hazard": "word", "observed": ""}
+    own = (CounterEntry(name=name, unit=unit) for name, unit in units.items())
+    return Codebook(factors={"form": FORMS, "size": {}}, counters=(*own, *more))
 
 
 class PortProgram(Experiment):
