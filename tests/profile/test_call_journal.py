@@ -15,8 +15,9 @@ from tests.port.traces import Calls, at
 from firsttouch import _core
 from firsttouch.errors import UsageError
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import Arguments, CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
+from firsttouch.profile.calls import Arguments, CudaBlock, CudaCall, CudaLaunch, CudaQuery, CudaWait, TracedCalls
 from firsttouch.profile.cuda import CallFrame
+from firsttouch.profile.schema import Caller
 
 
 def everything() -> Calls:
@@ -125,6 +126,19 @@ def test_queries_of_libraries_of_the_vendor_are_told_from_those_of_the_program(f
     made.calls.append(CudaQuery(t=1.0, free=1, total=2, site=(CallFrame(file, 4), *at(3))))
     (traced,) = read_calls(written(tmp_path, journal(made.traced)))
     assert [call.vendor for call in traced.calls if isinstance(call, CudaQuery)] == [vendor]
+
+
+def test_a_wait_has_the_stack_pointer_of_the_program_and_not_of_a_runtime_within_it(tmp_path: Path):
+    made = JournalBytes(7)
+    made.add("clocks", stamp=0, time=0)
+    frames = [made.packed("frame", offset=at, file=made.text("/app"), above=above) for at, above in ((1, 0), (2, 96))]
+    made.add("site", b"".join(frames), number=1, frames=2)
+    made.add("wait", stack=1000, site=1)
+    made.add("move", bytes=4, stack=1000, site=1, flags=4)
+    names = {("/app", 1): Caller(file="/app", offset=1, function="cudaDeviceSynchronize")}
+    (known,), (unknown,) = read_calls(written(tmp_path, made), names), read_calls(tmp_path)
+    assert [call.stack for call in known.calls if isinstance(call, CudaWait)] == [1096, 1096]
+    assert [call.stack for call in unknown.calls if isinstance(call, CudaWait)] == [1000, 1000]
 
 
 def test_what_is_missing_is_said(tmp_path: Path):

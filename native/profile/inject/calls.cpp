@@ -326,10 +326,12 @@ void Calls::after(const cupti::Event&, const Call& call) {
 
 void Calls::waited(std::uint8_t what, const Call& call) {
     has_work_ = false;
+    const CallPlace place = places_.of_this_call();
     const WaitRecord record{.time = monotonic_ns(),
-                            .stack = places_.of_this_call().stack,
+                            .stack = place.stack,
                             .thread = this_thread_id(),
                             .correlation = call.correlation,
+                            .site = place.number,
                             .what = what,
                             .unused = {}};
     if (watch_ != nullptr) watch_->waited(record.time);  // before, so that its records come before the wait

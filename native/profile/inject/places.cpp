@@ -119,14 +119,14 @@ __attribute__((noinline)) CallPlace Places::of_this_call() {
         },
         &walk);
     const Chain chain(walk.instructions.begin(), walk.instructions.begin() + std::ptrdiff_t(walk.count));
-    const Numbered numbered = number(chain, true);
+    const Numbered numbered = number(chain, true, walk.stacks.data());
     const CallPlace place{numbered.number, numbered.skipped < walk.count ? walk.stacks[numbered.skipped] : 0};
     if (walk.is_plain) remember(frame, chain, walk.stacks.data(), place);
     return place;
 }
 
 std::uint32_t Places::of_instruction(std::uint64_t address) {
-    return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false).number;
+    return address == 0 ? 0 : number({static_cast<std::uintptr_t>(address)}, false, nullptr).number;
 }
 
 // Where one of the return addresses is elsewhere, the chain is unwound each time.
@@ -145,19 +145,22 @@ void Places::remember(const void* frame, const Chain& chain, const std::uintptr_
     unwound_[frame].push_back(std::move(unwound));
 }
 
-Places::Numbered Places::number(const Chain& chain, bool skip_vendor) {
+Places::Numbered Places::number(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks) {
     const std::scoped_lock lock(mutex_);
     if (const auto known = numbers_.find(chain); known != numbers_.end()) return known->second;
     if (numbers_.size() >= most_places) return {};
     Numbered numbered;
     std::vector<SiteFrame> frames;
-    for (const std::uintptr_t instruction : chain) {
-        const Place place = locate(instruction);
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+        const Place place = locate(chain[i]);
         if (skip_vendor && frames.empty() && is_skipped(place.file)) {
             ++numbered.skipped;
             continue;
         }
-        frames.push_back({.offset = place.offset, .file = texts_.number(place.file), .unused = {}});
+        frames.push_back({.offset = place.offset,
+                          .file = texts_.number(place.file),
+                          .unused = {},
+                          .above = stacks == nullptr ? 0 : stacks[i] - stacks[numbered.skipped]});
         if (frames.size() == most_frames) break;
     }
     numbered.number = frames.empty() ? 0 : ++written_;

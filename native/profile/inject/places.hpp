@@ -30,7 +30,7 @@ class Texts {
     std::unordered_map<std::string, std::uint32_t, TextHash, std::equal_to<>> numbers_;
 };
 
-// A call by the program. stack: the program's stack pointer there, below which none of its frames is alive.
+// A call by the program. stack: the stack pointer of the first frame that is not left out.
 struct CallPlace {
     std::uint32_t number = 0;
     std::uint64_t stack = 0;
@@ -69,7 +69,8 @@ class Places {
     };
 
     static Place locate(std::uintptr_t instruction);
-    Numbered number(const Chain& chain, bool skip_vendor);
+    // stacks: the stack pointer of each frame, or null.
+    Numbered number(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks);
     const CallPlace* unwound_before(const void* frame) const;
     void remember(const void* frame, const Chain& chain, const std::uintptr_t* stacks, CallPlace place);
 

@@ -34,7 +34,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
             f"{directory} has no trace: nothing in it used CUDA, or it was profiled without --trace; "
             "firsttouch port -- COMMAND traces a program"
         )
-    processes = [calls for calls in read_calls(directory) if _uses_memory(calls)]
+    processes = [calls for calls in read_calls(directory, profile.callers) if _uses_memory(calls)]
     calls = traced_process(processes, process)
     if calls is None:
         raise _none(profile, processes, process)

@@ -37,6 +37,8 @@ from firsttouch.profile.calls import (
 )
 from firsttouch.profile.cuda import CallSite, CopyDirection
 from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
+from firsttouch.profile.trace import caller
+from firsttouch.profile.traced import CallerTable
 
 _MOVES: tuple[MoveKind, ...] = get_args(MoveKind)
 _PLACES: tuple[HostPlace, ...] = get_args(HostPlace)
@@ -59,13 +61,18 @@ _VENDOR = re.compile(
 )
 
 
-def read_calls(directory: Path) -> list[TracedCalls]:
+def read_calls(directory: Path, names: CallerTable | None = None) -> list[TracedCalls]:
     """The calls of each process that was traced, of a profile's directory.
+
+    names: the functions of places, by which frames of a CUDA runtime that was linked statically are told from those of
+    the program, whose stack pointer a wait has.
 
     Raises:
         UsageError: A journal is broken, or of version 1, which does not tell what launches and copies name.
     """
-    return [calls for path in journal_files(directory) if (calls := _CallReader(path).read_calls()) is not None]
+    return [
+        calls for path in journal_files(directory) if (calls := _CallReader(path, names or {}).read_calls()) is not None
+    ]
 
 
 def frames(directory: Path) -> list[tuple[str, int]]:
@@ -76,7 +83,7 @@ def frames(directory: Path) -> list[tuple[str, int]]:
     """
     found: dict[tuple[str, int], None] = {}
     for path in journal_files(directory):
-        for site in _CallReader(path).read_sites():
+        for site in _CallReader(path, {}).read_sites():
             found |= {(frame.file, frame.offset): None for frame in site}
     return list(found)
 
@@ -84,8 +91,11 @@ def frames(directory: Path) -> list[tuple[str, int]]:
 class _CallReader(JournalReader):
     """Reads the calls of one journal."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: CallerTable) -> None:
         super().__init__(path)
+        self._names = names
+        self._above: dict[int, int] = {0: 0}
+        """How far the program's stack pointer is above that of the first frame, by the number of a site."""
         self._all = TracedCalls(0, [])
         self._arguments: dict[int, Arguments | None] = {0: None}
         self._shapes: dict[int, LaunchShape] = {}
@@ -315,7 +325,7 @@ class _CallReader(JournalReader):
             )
         )
         if stack:
-            self._all.calls.append(CudaWait(t=time * 1e-9, thread=thread, what="copy", stack=stack))
+            self._all.calls.append(self._wait(time, stack, thread, site, "copy"))
 
     def _add_pointers(self, content: memoryview) -> None:
         form = self._file.layout["pointers"]
@@ -376,10 +386,26 @@ class _CallReader(JournalReader):
         )
         self._all.calls.append(use)
 
-    def _add_wait(self, time: int, stack: int, thread: int, what: int) -> None:
+    def _add_site(self, content: memoryview) -> None:
+        super()._add_site(content)
+        form, frame = self._file.layout["site"], self._file.layout["frame"]
+        record = form.read(content)
+        program = caller(self._sites[record.number], self._function_of)
+        if program is not None and "above" in frame.fields:
+            place = self._sites[record.number].index(program)
+            self._above[record.number] = frame.read(content, form.size + place * frame.size).above
+
+    def _function_of(self, file: str, offset: int) -> str:
+        known = self._names.get((file, offset))
+        return known.function if known else ""
+
+    def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int) -> None:
         if what >= len(_WAITS):
             raise self._file.broken()
-        self._all.calls.append(CudaWait(t=time * 1e-9, thread=thread, what=_WAITS[what], stack=stack))
+        self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what]))
+
+    def _wait(self, time: int, stack: int, thread: int, site: int, what: WaitKind) -> CudaWait:
+        return CudaWait(t=time * 1e-9, thread=thread, what=what, stack=stack + self._above.get(site, 0))
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)

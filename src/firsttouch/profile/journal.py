@@ -65,7 +65,7 @@ class Structure:
     def __init__(self, name: str, kind: int, layout: str, fields: tuple[str, ...]) -> None:
         form = struct.Struct(layout)
         self.kind, self.size = kind, form.size
-        self._fields, self.unpack = fields, form.unpack_from
+        self.fields, self.unpack = fields, form.unpack_from
         self._make: Callable[[tuple[Any, ...]], Any] = namedtuple(name, fields)._make  # type: ignore[attr-defined]
 
     def read(self, content: bytes | memoryview, offset: int = 0) -> Any:
@@ -74,7 +74,7 @@ class Structure:
 
     def passed_to(self, receive: Callable[..., None]) -> Callable[[memoryview], None]:
         """A function that calls `receive` with the fields that its parameters name; quicker than `read`."""
-        places = [self._fields.index(name) for name in signature(receive).parameters]
+        places = [self.fields.index(name) for name in signature(receive).parameters]
         chosen = itemgetter(*places) if len(places) > 1 else itemgetter(slice(places[0], places[0] + 1))
         unpack = self.unpack
         return lambda content: receive(*chosen(unpack(content)))
