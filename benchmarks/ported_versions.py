@@ -72,7 +72,9 @@ class Visit:
         self.rounds = options.rounds
 
     def call(self, name: str, words: Sequence[object], limit: float = 60) -> str | None:
-        """What a program printed; None if it failed or no time was left, which is said."""
+        """What a program printed; None if no time was left, which is said. Some programs end with status 1 unless they
+        compared their results.
+        """
         start, left = time.monotonic(), self.end - time.monotonic()
         if left < 5:
             print(f"{start - self.began:6.1f} s  {name}: no time is left", flush=True)
@@ -86,7 +88,7 @@ class Visit:
             code, text = 124, ""
         took = time.monotonic() - start
         print(f"{start - self.began:6.1f} s  {name}: {took:.1f} s{f', status {code}' if code else ''}", flush=True)
-        return text if code in (0, 3) else None
+        return text or None
 
     def program(self, name: str, version: str, arguments: Sequence[str]) -> list[str]:
         return [*self.preload, str(self.folder / f"{name}{VERSIONS[version]}"), *arguments]
@@ -104,19 +106,19 @@ class Visit:
         self.call(f"trace-{label}", [*FIRSTTOUCH, "port", "--out", profile, "--", *words], 90)
         self.call(f"program-{label}", [sys.executable, "-c", ANALYSED, profile, made])
         text = self.call(f"advise-{label}", [*FIRSTTOUCH, "advise", *prices, "--profile", profile, "--json"])
-        if text:
+        if text and "sentences" in (told := json.loads(text)):
             (made.with_suffix(".json")).write_text(text)
             digest = hashlib.sha256(text.encode()).hexdigest()
             with (self.out / "digests.txt").open("a") as file:
                 file.write(f"{digest}  advice/{label}.json  {time.time():.3f}\n")
-            print(f"         {digest}  {json.loads(text)['sentences'][0]}", flush=True)
+            print(f"         {digest}  {told['sentences'][0]}", flush=True)
 
     def traced(self, name: str, version: str, arguments: Sequence[str], label: str = "") -> None:
         label = label or f"{name}-{version}"
         profile, words = self.out / "profiles" / label, self.program(name, version, arguments)
         text = self.call(f"profile-{label}", [*FIRSTTOUCH, "profile", "--trace", "--json", "--out", profile, "--",
                                               *words], 90)  # fmt: skip
-        if text:
+        if text and "trace" in json.loads(text):
             (self.out / "traced" / f"{label}.json").write_text(text)
 
     def measure(self) -> None:
