@@ -8,7 +8,9 @@ from firsttouch.advice.answer import Edit
 from firsttouch.allocators.properties import is_plain_host
 from firsttouch.portability.findings import PortBlock, PortFindings
 from firsttouch.portability.places import Places, line_of
+from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import PAGE_LOCKED
+from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallLocation
 from firsttouch.text import count
 from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
@@ -62,7 +64,7 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
             Edit(
                 words[-1],
                 f"{' and '.join(words)} before the first launch",
-                _lines([places.of(launch.call.site)]),
+                _lines([_place(launch.call.site, places)]),
                 len(paired),
                 size,
             )
@@ -80,6 +82,12 @@ def _needless(found: PortFindings) -> list[Edit]:
     return [Edit("omit", text, _lines(row.place for row in rows), number, size)]
 
 
+def _place(site: CallSite, places: Places) -> CallLocation:
+    """The place of a call in the program: of one that a library of the vendor makes, where the program calls that."""
+    own = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
+    return places.of(site[own:])
+
+
 def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
@@ -95,7 +103,7 @@ def _allocated(blocks: Sequence[PortBlock], allocator: str) -> Edit:
 def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tuple[TracedCopy, CallLocation]]:
     """The copies between the host and blocks, with their places."""
     copies = (s for s in run.steps if isinstance(s, TracedCopy) and s.way in ("h2d", "d2h"))
-    return [(copy, places.of(copy.call.site)) for copy in copies if copy.device.block in blocks]
+    return [(copy, _place(copy.call.site, places)) for copy in copies if copy.device.block in blocks]
 
 
 def _dropped(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> Edit:

@@ -71,8 +71,12 @@ def _call(
     terms.add(call, f"{call} {allocator} memory", price, nbytes * times, price.of(nbytes).times(times), times)
 
 
-def _move(terms: Terms, prices: Prices, phase: str, move: Move, times: int, *, parallel: bool = False) -> None:
-    """A copy between host and device. What stays on the device takes no time that a strategy would save."""
+def _move(
+    terms: Terms, prices: Prices, phase: str, move: Move, times: int, *, parallel: bool = False, lone: bool = True
+) -> None:
+    """A copy between host and device. What stays on the device takes no time that a strategy would save. lone: from the
+    call to its completion, as a program waits for it; else as long as it occupies the GPU.
+    """
     if move.way not in ("h2d", "d2h"):
         return
     host = LOCKED if move.pinned else PLAIN
@@ -82,7 +86,7 @@ def _move(terms: Terms, prices: Prices, phase: str, move: Move, times: int, *, p
         terms.add(phase, FIRST_BY_CPU, touch, new * times, touch.of(new).times(times), times)
     else:
         nbytes, what = move.nbytes - (_into_new(terms, prices, phase, host, new, times) if new else 0), COPY_BACK
-    price, time = copy_price(prices, move.way, host, nbytes)
+    price, time = copy_price(prices, move.way, host, nbytes, lone=lone)
     terms.add(phase, f"{what}, {host} host arrays", price, nbytes * times, time.times(times), times)
 
 
@@ -99,26 +103,32 @@ def _into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, tim
     return new
 
 
-def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int) -> tuple[Price, Time]:
-    """The price of a copy, and its time: not less than that of a copy alone, if that was measured at such a size."""
+def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int, *, lone: bool) -> tuple[Price, Time]:
+    """The price of a copy, and its time. lone: not less than that of a copy alone, if such a size was measured."""
     price = prices.copy(direction, host)
     time = price.of(nbytes)
     with suppress(Unmeasured):
-        lone = prices.lone_copy(direction, host)
-        if lone.sizes[0] <= max(nbytes, SMALLEST_PAGE):
-            time = time.at_least(lone.of(nbytes))
+        alone = prices.lone_copy(direction, host)
+        if lone and alone.sizes[0] <= max(nbytes, SMALLEST_PAGE):
+            time = time.at_least(alone.of(nbytes))
     return price, time
+
+
+def _is_mostly_call(prices: Prices, way: Direction, move: Move) -> bool:
+    price = prices.copy(way, LOCKED if move.pinned else PLAIN)
+    return price.of(move.nbytes).value < 2 * price.times[0].value
 
 
 def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, int, float, Time]:
     """Of the copies in one direction whose time was recorded: how many, their bytes, and the ns that they took and that
-    they are priced at.
+    they are priced at. Those that take hardly longer than copies of next to nothing are left out: most of their price
+    is that of the call, which is not in what was recorded.
     """
     terms, number, size, took = Terms(), 0, 0, 0.0
     for move, times, _ in moves((*program.initialise, *program.compute)):
-        if move.way == way and move.seconds is not None:
+        if move.way == way and move.seconds is not None and not _is_mostly_call(prices, way, move):
             number, size, took = number + times, size + move.nbytes * times, took + 1e9 * move.seconds * times
-            _move(terms, prices, "compute", move, times)
+            _move(terms, prices, "compute", move, times, lone=False)
     priced = Time()
     for term in terms.terms():
         if term.what != FIRST_BY_CPU:

@@ -55,7 +55,7 @@ _GOES_ON, _WAS_GONE = 1, 2
 _STATIC = 6, 7
 _Kernel: TypeAlias = tuple[int, str, float, int]
 """A kernel that ran: start, name, seconds, and the number of its shape."""
-_VENDOR = re.compile(
+VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
     r"|npp\w*|cufile\w*|nvjpeg\w*|cudart)\.so"
 )
@@ -409,7 +409,7 @@ class _CallReader(JournalReader):
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
-        vendor = bool(frames) and _VENDOR.search(frames[0].file) is not None
+        vendor = bool(frames) and VENDOR.search(frames[0].file) is not None
         self._all.calls.append(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
 
     # ----------------------------------------------------------------------------------------------------- the end
