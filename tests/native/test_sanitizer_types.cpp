@@ -38,6 +38,7 @@ TEST(VendorTypes, Sanitizer) {
         {copy_begins, SANITIZER_CBID_MEMCPY_STARTING},
         {fill_begins, SANITIZER_CBID_MEMSET_STARTING},
         {node_begins, SANITIZER_CBID_GRAPHS_NODE_LAUNCH_BEGIN},
+        {graph_begins, SANITIZER_CBID_GRAPHS_LAUNCH_BEGIN},
         {of_module, SANITIZER_MEMORY_FLAG_MODULE},
         {managed, SANITIZER_MEMORY_FLAG_MANAGED},
         {host_pinned, SANITIZER_MEMORY_FLAG_HOST_PINNED},
@@ -76,6 +77,7 @@ TEST(VendorTypes, Sanitizer) {
     SAME(LaunchData, function, Sanitizer_LaunchData, function);
     SAME(LaunchData, name, Sanitizer_LaunchData, functionName);
     SAME(LaunchData, launch, Sanitizer_LaunchData, hLaunch);
+    SAME(LaunchData, graph_handle, Sanitizer_LaunchData, hApiStream);
     static_assert(offsetof(LaunchData, grid) == offsetof(Sanitizer_LaunchData, gridDim_x));
     static_assert(offsetof(LaunchData, block) == offsetof(Sanitizer_LaunchData, blockDim_x));
     SAME(CopyData, source_context, Sanitizer_MemcpyData, srcContext);

@@ -99,15 +99,21 @@ def test_accesses_beside_all_blocks_are_counted(play: Play) -> None:
 
 @pytest.mark.parametrize("end", ["sync", f"free {BLOCK}", "end", f"copy 3 0x1000 {MIB}", ""])
 def test_a_launch_is_told_where_the_program_waits_or_ends(play: Play, end: str) -> None:
-    (launch,) = play("module", f"alloc {BLOCK} {MIB}", f"r {BLOCK} 4", "node k 1 32", end).launches
+    (launch,) = play("module", f"alloc {BLOCK} {MIB}", f"r {BLOCK} 4", "graph", "node k 1 32", end).launches
     assert launch.of_graph
     assert launch.used == [ExactUse(BLOCK, MIB, reads=((0, 65536),))]
 
 
 def test_of_many_launches_of_a_kernel_the_first_and_some_later_ones_are_looked_at(play: Play) -> None:
-    again = [f"w {BLOCK} 4;launch k 7 32"] * 20
+    again = [f"w {BLOCK} 4;launch k 7 32"] * 40
     launches = play("module", f"alloc {BLOCK} {MIB}", *again, "launch k 8 32", "sync").launches
-    assert [i + 1 for i, launch in enumerate(launches) if launch.used is not None] == [1, 2, 3, 4, 8, 16, 21]
+    assert [i + 1 for i, launch in enumerate(launches) if launch.used is not None] == [*range(1, 17), 32, 41]
+
+
+def test_kernels_of_one_graph_are_not_told_apart(play: Play) -> None:
+    nodes = [f"r {BLOCK} 4", "node a 1 32", f"w {BLOCK} 4", "node b 1 32"]
+    launches = play("module", f"alloc {BLOCK} {MIB}", "graph", *nodes, "graph", *nodes[:2], "sync").launches
+    assert [launch.used for launch in launches] == [None, None, [ExactUse(BLOCK, MIB, reads=((0, 65536),))]]
 
 
 @pytest.mark.parametrize("call", ["sanitizerSubscribe", "sanitizerPatchModule", "sanitizerAddPatchesFromFile"])

@@ -145,6 +145,19 @@ def test_what_a_tensor_map_hides_is_not_exact() -> None:
     assert (both.matched.recorded, both.matched.opaque, both.uses()) == (0, 1, [None])
 
 
+def test_a_static_variable_is_assumed_where_a_launch_uses_other_memory() -> None:
+    both = Both()
+    symbol = both.first.block(256, kind="device_static", name="coefficients")
+    both.first.copy(symbol, both.first.host(256), 256)
+    both.second.append(ExactMove("h2d", 1, 256))
+    both.launch(used=[])
+    both.second[-1].outside = 3  # type: ignore[union-attr]
+    both.launch(kernel="other", used=[])
+    assert both.uses() == [(UsedBlock(0, (UsedPiece(0, 256, True, True),), assumed=True),), ()]
+    first, _ = (item for item in program_of_trace(both.run, exact=both.matched).compute if isinstance(item, Launch))
+    assert [(access.certainty, access.least) for access in first.accesses] == [("assumed", 0)]
+
+
 GRANULES = st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=1, max_size=256)
 
 

@@ -5,7 +5,8 @@
 //   alloc ADDRESS BYTES [FLAGS]     device memory; host: pinned memory; free ADDRESS: of either
 //   copy DIRECTION TARGET BYTES [asynchronous]; fill ADDRESS BYTES
 //   r|w|a ADDRESS BYTES             the next kernel reads, writes, or changes by an atomic operation
-//   launch|node NAME GRID BLOCK     a kernel; node: of a graph
+//   launch NAME GRID BLOCK          a kernel
+//   graph; node NAME GRID BLOCK     a graph is launched, with this kernel; its kernels have the table of its first
 //   sync; end                       the stream is waited for; the context ends
 // STANDIN_SANITIZER_FAILS is function=code, such as sanitizerPatchModule=14.
 #include <cstdio>
@@ -73,9 +74,15 @@ void begin_launch(const char* name, const unsigned int* grid, const unsigned int
                       .block = {block[0], block[1], block[2]},
                       .cluster = {1, 1, 1},
                       .number = 1,
-                      .launch = reinterpret_cast<Launch>(&handle)};
-    state.table = nullptr;
-    if (!of_graph) return call_back(launches, launch_begins, launch);
+                      .launch = reinterpret_cast<Launch>(&handle),
+                      .device = 0,
+                      .graph_context = reinterpret_cast<Context>(&context),
+                      .graph_stream = nullptr,
+                      .graph_handle = reinterpret_cast<StreamHandle>(&stream)};
+    if (!of_graph) {
+        state.table = nullptr;
+        return call_back(launches, launch_begins, launch);
+    }
     NodeData node{};
     node.type = kernel_node, node.launch = launch;
     call_back(graphs, node_begins, node);
@@ -126,6 +133,7 @@ void play_line(const char* line) {
     if (std::sscanf(line, "%63s", word) != 1) return;
     const char* const rest = line + std::strspn(line, " ") + std::strlen(word);
     const auto is = [&](const char* which) { return std::strcmp(word, which) == 0; };
+    if (is("graph")) state.table = nullptr, call_back(graphs, graph_begins, 0);
     if (is("launch") || is("node")) {
         std::sscanf(rest, "%255s %llu %llu", name, &first, &second);
         return play_launch(name, unsigned(first), unsigned(second), is("node"));

@@ -37,7 +37,7 @@ const Data& as(const void* data) {
 }
 
 // Of the launches of a kernel with one grid: the first ones, and then ever fewer, so that a change is seen.
-bool is_chosen(std::uint32_t number) { return number <= 4 || std::has_single_bit(number); }
+bool is_chosen(std::uint32_t number) { return number <= 16 || std::has_single_bit(number); }
 
 std::uint64_t words_of(std::uint64_t bytes) { return (bytes + 32 * granule - 1) / (32 * granule); }
 
@@ -91,6 +91,8 @@ void Exact::called_back(int domain, std::uint32_t id, const void* data) {
         fetch([&](const Looked& each) { return each.context == waited.context && each.stream == waited.handle; });
     } else if (domain == synchronisations && id == context_synchronised) {
         fetch([&](const Looked& each) { return each.context == as<SynchronisationData>(data).context; });
+    } else if (domain == graphs && id == graph_begins) {
+        first_in_graph_ = 0;
     } else if (domain == graphs && id == node_begins) {
         const auto& node = as<NodeData>(data);
         if (node.type == kernel_node) launch(node.launch, true);
@@ -190,8 +192,11 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
     const Size grid{launch.grid[0], launch.grid[1], launch.grid[2]};
     const Size block{launch.block[0], launch.block[1], launch.block[2]};
     ++launches_;
-    const bool is_looked_at =
-        !failed_ && patched_.contains(launch.context) && is_chosen(++seen_[{name, grid, block}]) && look(launch);
+    bool is_looked_at = !failed_ && patched_.contains(launch.context);
+    if (is_looked_at) {
+        const bool is_next = is_chosen(++seen_[{name, grid, block}]);
+        is_looked_at = of_graph ? look_in_graph(launch, is_next) : is_next && look(launch, launch.handle);
+    }
     const GridRecord record{.launch = launches_,
                             .name = texts_.number(name),
                             .grid_x = launch.grid[0],
@@ -206,8 +211,20 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
     journal_.append(Kind::grid, {Journal::bytes_of(record)});
 }
 
+// The first kernel of a graph has a table, until a second one comes. What was set for an earlier launch of the graph is
+// taken back.
+bool Exact::look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen) {
+    if (first_in_graph_ == 0) {
+        first_in_graph_ = launches_;
+        if (!is_chosen) api_.set_launch_data(launch.launch, launch.function, launch.graph_handle, nullptr);
+        return is_chosen && look(launch, launch.graph_handle);
+    }
+    for (Looked& each : looked_) each.is_mixed |= each.launch == first_in_graph_;
+    return false;
+}
+
 // Copies a table to the device, in the order of the stream: its head, the blocks, the bits of reads, those of writes.
-bool Exact::look(const sanitizer::LaunchData& launch) {
+bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle stream) {
     std::vector<GranuleBlock> blocks;
     std::uint64_t words = 0;
     for (const auto& [address, block] : blocks_) {
@@ -217,7 +234,7 @@ bool Exact::look(const sanitizer::LaunchData& launch) {
     const std::size_t bits_at = sizeof(GranuleTable) + blocks.size() * sizeof(GranuleBlock);
     Looked looked{.launch = launches_,
                   .context = launch.context,
-                  .stream = launch.handle,
+                  .stream = stream,
                   .table = nullptr,
                   .content = std::vector<std::uint8_t>(bits_at + 2 * words * sizeof(std::uint32_t)),
                   .count = blocks.size(),
@@ -237,8 +254,8 @@ bool Exact::look(const sanitizer::LaunchData& launch) {
     };
     std::memcpy(content.data(), &head, sizeof head);
     if (!blocks.empty()) std::memcpy(content.data() + sizeof head, blocks.data(), blocks.size() * sizeof(GranuleBlock));
-    auto result = api_.copy_in(looked.table, content.data(), content.size(), launch.handle);
-    if (result == 0) result = api_.set_launch_data(launch.launch, launch.function, launch.handle, looked.table);
+    auto result = api_.copy_in(looked.table, content.data(), content.size(), stream);
+    if (result == 0) result = api_.set_launch_data(launch.launch, launch.function, stream, looked.table);
     if (result != 0) return fail(result, "sanitizerSetLaunchCallbackData"), false;
     looked_.push_back(std::move(looked));
     return true;
@@ -256,7 +273,7 @@ void Exact::fetch(Condition condition) {
             result != 0)
             return fail(result, "sanitizerMemcpyDeviceToHost");
         api_.release(each.context, each.table);
-        write(each);
+        if (!each.is_mixed) write(each);
     }
 }
 

@@ -3,7 +3,8 @@
 //
 // A patch (granules.cu of the package) sets one bit for each 64 KiB. Looked at are the first launches of each kernel
 // with one grid, and ever fewer of the later ones; the patch returns at once in the rest. A launch's bits are fetched
-// where the program waits for it anyway, so that nothing that the program does comes in another order.
+// where the program waits for it anyway, so that nothing that the program does comes in another order. The kernels of a
+// graph share one table, so that they are told only of graphs with a single kernel.
 #pragma once
 
 #include <sys/types.h>
@@ -48,6 +49,7 @@ class Exact {
         void* table;
         std::vector<std::uint8_t> content;  // the table as it was copied there
         std::size_t count, words;           // blocks; words of bits for reads, and as many for writes
+        bool is_mixed = false;              // others of its graph have the same table
     };
 
     Exact(const sanitizer::Functions& api, Journal& journal, std::string patch);
@@ -61,7 +63,8 @@ class Exact {
     void copy(const sanitizer::CopyData& copy);
     void fill(const sanitizer::FillData& fill);
     void launch(const sanitizer::LaunchData& launch, bool of_graph);
-    bool look(const sanitizer::LaunchData& launch);
+    bool look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle stream);
+    bool look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen);
     void step(Did what, std::uint64_t address, std::uint64_t bytes, std::uint32_t flags = 0);
     template <class Condition>
     void fetch(Condition condition);
@@ -82,6 +85,7 @@ class Exact {
     std::map<std::tuple<std::string, Size, Size>, std::uint32_t> seen_;  // launches of each kernel, grid and block
     std::vector<Looked> looked_;
     std::uint32_t launches_ = 0;
+    std::uint32_t first_in_graph_ = 0;  // the first launch of the graph that is being launched; 0: none yet
 };
 
 // Looks at this process from here on, or says in the journal why not. patch: the compiled file.

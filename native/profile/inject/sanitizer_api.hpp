@@ -37,7 +37,7 @@ enum SynchronisationId : std::uint32_t { stream_synchronised = 1, context_synchr
 enum LaunchId : std::uint32_t { launch_begins = 1 };
 enum CopyId : std::uint32_t { copy_begins = 1 };
 enum FillId : std::uint32_t { fill_begins = 1 };
-enum GraphId : std::uint32_t { node_begins = 4 };
+enum GraphId : std::uint32_t { node_begins = 4, graph_begins = 6 };
 
 enum MemoryFlag : std::uint32_t { of_module = 0x1, managed = 0x2, host_pinned = 0x8, of_peer = 0x10, internal = 0xC0 };
 enum Direction : int { host_to_host = 1, host_to_device = 2, device_to_host = 3, device_to_device = 4 };
@@ -87,6 +87,11 @@ struct LaunchData {
     std::uint32_t grid[3], block[3], cluster[3];
     std::uint64_t number;
     Launch launch;
+    int device;
+    // Of a node of a graph alone: where the graph was launched.
+    Context graph_context;
+    Stream graph_stream;
+    StreamHandle graph_handle;
 };
 struct CopyData {
     Context source_context, target_context;

@@ -162,7 +162,11 @@ def _kernels(port: PortFindings) -> Iterator[str]:
     for row in [row for row in known.kernels if row.used < row.bytes][:_MOST_KERNELS]:
         used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
         yield _row("", "exact", f"{short(row.kernel, 60)} uses {used}, {row.launches:,}x")
-    others = [(known.varying, "like launches that use now these bytes, now those"), (known.opaque, "by tensor maps")]
+    others = [
+        (known.varying, "like launches that use now these bytes, now those"),
+        (known.opaque, "by tensor maps"),
+        (known.graphs, "in graphs of several kernels, which are not told apart"),
+    ]
     for number, how in others:
         if number:
             yield _row("", "unseen", f"what {count(number, 'launch', 'launches')} use, {how}")

@@ -174,9 +174,9 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     launches: of the first run; matched: those that the second run made too. recorded: those whose bytes were recorded;
     alike, varying: those like others whose bytes were always the same, or not. outside: accesses beside all memory of
     CUDA. elsewhere: bytes of blocks that the first run does not have. opaque: launches that copy where a tensor map
-    says. slowdown: the time of the second run as a multiple of the first's. ended: why what follows is not known;
-    notices: what kept the second run from telling, in sentences. kernels: what each used; of those that left most out,
-    first.
+    says; graphs: those of graphs with several kernels, which are not told apart. slowdown: the time of the second run
+    as a multiple of the first's. ended: why what follows is not known; notices: what kept the second run from telling,
+    in sentences. kernels: what each used; of those that left most out, first.
     """
 
     launches: int
@@ -187,6 +187,7 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     outside: int
     elsewhere: int
     opaque: int
+    graphs: int
     slowdown: float | None
     ended: str
     notices: Sequence[str]

@@ -30,6 +30,7 @@ def kernel_use(profile: Profile, run: TracedRun) -> KernelUse | None:
         outside=exact.outside,
         elsewhere=exact.elsewhere,
         opaque=exact.opaque,
+        graphs=exact.graphs,
         slowdown=_slowdown(profile),
         ended=exact.ended,
         notices=exact.notices,
@@ -53,7 +54,7 @@ def kernel_bytes(run: TracedRun, exact: ExactRun, places: Places) -> Sequence[Ke
         step = run.steps[number]
         if not isinstance(step, TracedLaunch):
             continue
-        for used in blocks:
+        for used in (used for used in blocks if not used.assumed):
             if used not in known:
                 known[used] = used.nbytes, _sum(used, lambda p: p.reads), _sum(used, lambda p: p.writes)
             key = (step.kernel, used.block, *known[used])

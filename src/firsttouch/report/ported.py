@@ -196,6 +196,8 @@ def _kernels(port: PortFindings) -> ProfileTable:
         )
     if known.opaque:
         notes.append(f"Unseen: {count(known.opaque, 'launch', 'launches')} that copy where a tensor map says.")
+    if known.graphs:
+        notes.append(f"Unseen: {count(known.graphs, 'launch', 'launches')} in graphs of several kernels.")
     table.notes = [*notes, *(plain(text, 300) for text in (known.ended, *known.notices) if text)]
     table.rows = [
         [plain(row.kernel, 120), plain(where(row.place), 80), size(row.bytes), f"{row.launches:,}", size(row.used),

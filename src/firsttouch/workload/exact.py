@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from firsttouch.profile.calls import LaunchShape
 from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
-from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
+from firsttouch.workload.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
 
 MOST_PIECES = 64
 """Of a block that a launch uses in more, how much is used is exact, and where is not."""
@@ -41,11 +41,14 @@ class UsedPiece(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class UsedBlock(msgspec.Struct, frozen=True):
-    """What a launch uses of a block, by number. scattered: of more pieces, whose places are not exact."""
+    """What a launch uses of a block, by number. scattered: of more pieces, whose places are not exact. assumed: it is a
+    static variable, whose address the second run does not tell; the launch used memory outside all other blocks.
+    """
 
     block: int
     pieces: tuple[UsedPiece, ...]
     scattered: bool = False
+    assumed: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -58,7 +61,8 @@ class ExactRun(msgspec.Struct):
     the kernel, grid and blocks of such that did not; their bytes are not exact.
 
     outside: accesses beside all blocks. elsewhere: bytes of blocks that the first run does not have. opaque: launches
-    that were left out because a tensor map says where they copy. ended: why the rest is not exact, and notices: what
+    that were left out because a tensor map says where they copy; graphs: those left out because the kernels of a graph
+    are not told apart. ended: why the rest is not exact, and notices: what
     kept the second run from telling, in sentences.
     """
 
@@ -71,6 +75,7 @@ class ExactRun(msgspec.Struct):
     outside: int = 0
     elsewhere: int = 0
     opaque: int = 0
+    graphs: int = 0
     ended: str = ""
     notices: tuple[str, ...] = ()
 
@@ -125,7 +130,7 @@ def _places(run: TracedRun) -> Iterator[_Place]:
             if step.begins and (kind := _KINDS.get(step.call.kind)) in ("device", "managed"):
                 before.append((kind, step.call.bytes))
         elif isinstance(step, TracedCopy):
-            if step.way in ("h2d", "d2h"):
+            if step.way in ("h2d", "d2h") and not step.call.captured:
                 before.append((step.way, step.device.total))
         elif isinstance(step, TracedLaunch) and not step.call.captured:
             shape = None if step.call.graph else run.shapes.get(step.call.correlation)
@@ -142,8 +147,8 @@ class _Match:
         lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
         self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
         self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
-        self._rest: list[tuple[int, object]] = []
-        """Launches that were not looked at, with what they have in common with others."""
+        self._rest: list[tuple[int, object, bool]] = []
+        """Launches that were not looked at, what they have in common with others, and whether a graph made them."""
 
     def run(self) -> ExactRun:
         exact, counts = self._exact, Counter[tuple[str, int]]()
@@ -188,11 +193,10 @@ class _Match:
 
     def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
         self._exact.outside += launch.outside
-        named = tuple(use.block for use in place.launch.uses)
-        common = (launch.kernel, launch.grid, launch.block, named)
+        common = (launch.kernel, launch.grid, launch.block, place.launch.call.arguments)
         if launch.used is None or launch.opaque:
             self._exact.opaque += launch.opaque
-            self._rest.append((place.step, common))
+            self._rest.append((place.step, common, launch.of_graph))
             return
         uses = []
         for use in launch.used:
@@ -202,19 +206,32 @@ class _Match:
                 self._exact.elsewhere += sum(end - start for start, end in (*use.reads, *use.writes))
             else:
                 uses.append(_used(number, use.reads, use.writes))
+        if launch.outside:
+            uses += self._static(place.launch, {used.block for used in uses})
         self._exact.recorded += 1
         self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
         self._recorded[common].append(found)
 
+    def _static(self, launch: TracedLaunch, known: set[int]) -> list[UsedBlock]:
+        """The static variables that a launch may use."""
+        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
+        return [
+            UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write),), assumed=True)
+            for use, block in blocks
+            if block.kind in STATIC_KINDS
+        ]
+
     def _settle(self) -> None:
         """Launches that were not looked at use what those alike use, if that is always the same."""
-        for step, common in self._rest:
+        for step, common, of_graph in self._rest:
             known = self._recorded.get(common, ())
             if known and all(uses == known[0] for uses in known):
                 self._exact.alike += 1
                 self._exact.uses[step] = known[0]
             elif known:
                 self._exact.varying += 1
+            else:
+                self._exact.graphs += of_graph
 
 
 def _instances(run: TracedRun) -> dict[_Instance, int]:

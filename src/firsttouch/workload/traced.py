@@ -302,7 +302,9 @@ class _Maker:
     def _told(self, index: int, used: UsedBlock) -> list[Access]:
         """What a launch used of a block in the second run."""
         return [
-            Access(piece.block, piece.start, piece.end, told.reads, told.writes)
+            Access(piece.block, piece.start, piece.end, told.reads, told.writes, certainty="assumed", least=0)
+            if used.assumed
+            else Access(piece.block, piece.start, piece.end, told.reads, told.writes)
             for told in used.pieces
             for piece in self.layout.used(index, used.block, told.start, told.end)
         ]
