@@ -151,7 +151,7 @@ def test_what_is_not_needed_is_said():
     calls.launch(lost)
     assert never
     assert {b.place.line: list(b.unused) for b in of(calls).blocks} == {
-        1: ["nothing names it"], 2: ["no launch names it"], 3: ["a kernel may write it, never copied back"]
+        1: ["nothing names it"], 2: ["no launch names it"], 3: ["perhaps written, never copied back"]
     }  # fmt: skip
     calls.calls.append(calls.calls[-1].__class__(t=1.0, correlation=99, arguments=None))
     assert [b.unused for b in of(calls).blocks if b.place.line == 1] == [[]], "an unknown launch may name it"
@@ -378,6 +378,28 @@ def test_no_strategy_is_given_for_what_is_only_possible_and_all_that_counts_has_
         assert all(f.strategy and f.link for f in port.findings if f.certainty != "possible")
         assert all(not f.strategy for f in port.findings if f.certainty == "possible")
         assert all(bool(f.reading) == (f.certainty == "likely") for f in port.findings)
+
+
+def test_a_block_that_an_allocator_divides_is_told_and_its_parts_are_no_partial_transfers():
+    calls = Calls()
+    pool = calls.block(2 * MIB)
+    for n in range(9):
+        calls.copy(pool + 1024 * n, calls.host(512), 512)
+    port = of(calls)
+    assert port.findings == []
+    assert "the buffers within 1 block that an allocator of the program divides" in port.unseen[0]
+
+
+def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
+    calls = Calls()
+    first, host = calls.block(MIB, line=1), calls.host(MIB)
+    calls.copy(first, host, MIB)
+    calls.launch(first)
+    second = calls.block(MIB, line=2)
+    calls.launch(second)
+    calls.free(first)
+    told = {b.place.line: list(b.unused) for b in of(calls).blocks}
+    assert told == {1: ["perhaps written, never copied back", "not used any more when blocks held most"], 2: []}
 
 
 def test_what_the_trace_cannot_tell_is_said():

@@ -5,6 +5,7 @@ exact (recorded), seen, likely, or what is unseen.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +13,10 @@ from typing import TextIO
 
 from firsttouch.cli.output import text_width
 from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
-from firsttouch.portability.places import named_places, where
+from firsttouch.portability.places import counted, named_places, where
 from firsttouch.profile.headline import short
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import count, join_names
+from firsttouch.text import join_names
 from firsttouch.units import format_size
 
 MOST_LINES = 25
@@ -30,7 +31,7 @@ _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None = None) -> list[str]:
     """The findings in words. files: the paths of what was written, named last."""
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
-    last = [*_wrapped(_unseen(port), stream), *files]
+    last = [*_wrapped(_unseen(port), stream), *_next(port), *files]
     middle = _wrapped([*_saved(port), *_needless(port), *_found(port), *_searched(port), *_kernels(port)], stream)
     room = MOST_LINES - len(first) - len(last)
     if len(middle) > room:
@@ -72,7 +73,7 @@ def _saved(port: PortFindings) -> Iterator[str]:
         before = block.place
     if more := rows[_MOST_BLOCKS:]:
         size = format_size(sum(block.bytes for block in more), 3)
-        yield _row("", "exact", f"{size:>9}  in {count(len(more), 'more block')}")
+        yield _row("", "exact", f"{size:>9}  in {counted(len(more), 'more block')}")
 
 
 def _about(block: PortBlock) -> str:
@@ -93,7 +94,7 @@ def _needless(port: PortFindings) -> Iterator[str]:
     head = "copies"
     for row in port.needless[:_MOST_COPIES]:
         side = "device" if row.direction == "h2d" else "host"
-        text = f"{count(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
+        text = f"{counted(row.copies, 'copy', 'copies')} of {format_size(row.bytes, 3)} at {where(row.place)} "
         text += "moves" if row.copies == 1 else "move"
         text += f" what the {side} holds: the bytes of {where(row.since, row.place)}"
         if row.compared < row.each:
@@ -102,6 +103,11 @@ def _needless(port: PortFindings) -> Iterator[str]:
             text += f"; unless {row.reading}"
         yield _row(head, row.certainty, text)
         head = ""
+
+
+def _next(port: PortFindings) -> Iterator[str]:
+    if port.copies:
+        yield f"{'next':<{_HEAD}}firsttouch advise RUN --profile {shlex.quote(port.directory)}"
 
 
 def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
@@ -119,7 +125,8 @@ def _found(port: PortFindings) -> Iterator[str]:
     for number, group in enumerate(groups):
         first = group[0]
         places = list(dict.fromkeys(place for finding in group for place in finding.places))
-        variables = join_names([names[block] for of in group for block in of.blocks if names.get(block)][:_MOST_PLACES])
+        blocks = [block for of in group for block in of.blocks] if first.kind == "static" else []
+        variables = join_names([names[block] for block in blocks if block in names][:_MOST_PLACES])
         what = f"{NAMES[first.kind]} {variables}".strip()
         text = f"{what} at {named_places(places[:_MOST_PLACES])} ({_amount(group)}): {first.text}"
         if first.reading:
@@ -155,10 +162,10 @@ def _kernels(port: PortFindings) -> Iterator[str]:
         return
     slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
     told = (
-        f"what {known.told:,} of {count(known.launches, 'launch', 'launches')} use: {known.recorded:,} recorded in a "
+        f"what {known.told:,} of {counted(known.launches, 'launch', 'launches')} use: {known.recorded:,} recorded in a "
     )
     told += f"second run{slower}, {known.alike:,} like those"
-    yield _row("kernels", "exact", f"{told}; {count(known.outside, 'access', 'accesses')} outside all blocks")
+    yield _row("kernels", "exact", f"{told}; {counted(known.outside, 'access', 'accesses')} outside all blocks")
     for row in [row for row in known.kernels if row.used < row.bytes][:_MOST_KERNELS]:
         used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
         yield _row("", "exact", f"{short(row.kernel, 60)} uses {used}, {row.launches:,}x")
@@ -169,7 +176,7 @@ def _kernels(port: PortFindings) -> Iterator[str]:
     ]
     for number, how in others:
         if number:
-            yield _row("", "unseen", f"what {count(number, 'launch', 'launches')} use, {how}")
+            yield _row("", "unseen", f"what {counted(number, 'launch', 'launches')} use, {how}")
     for text in (known.ended, *known.notices):
         if text:
             yield _row("", "unseen", text)

@@ -25,6 +25,12 @@ from firsttouch.workload.trace import (
     TracedRun,
     TracedUse,
 )
+from firsttouch.workspace.ranges import Ranges
+
+MOST_PARTS = 8
+"""A block of which copies name more parts than this, apart from each other, is one that an allocator of the program
+divides.
+"""
 
 
 @dataclass
@@ -42,7 +48,8 @@ class _SiteCopies:
 @dataclass
 class BlockUse:
     """What a program does with a block. copied_from: whether any copy reads it, back or to another block. launches:
-    that name it; last: the step that used it last in each life.
+    that name it; last: the step that used it last in each life. copied: bytes that copies of single rows name. idle:
+    whether it was not used any more when blocks held most.
     """
 
     into: _SiteCopies = field(default_factory=_SiteCopies)
@@ -51,6 +58,13 @@ class BlockUse:
     launches: int = 0
     may_write: bool = False
     last: dict[int, int] = field(default_factory=dict)
+    copied: Ranges = field(default_factory=Ranges)
+    idle: bool = False
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it is an allocator's of the program, which hands out parts of it."""
+        return sum(1 for _ in self.copied) > MOST_PARTS
 
 
 @dataclass
@@ -98,7 +112,23 @@ def block_use(run: TracedRun) -> ProgramUse:
             block = use.blocks[of.block]
             block.launches += count
             block.may_write |= of.may_write
+    _find_idle(use, run)
     return use
+
+
+def _find_idle(use: ProgramUse, run: TracedRun) -> None:
+    """Marks the blocks that were alive when all blocks held most, and not used from then on."""
+    held = most = at = 0
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedAllocation) and not run.blocks[step.block].on_host:
+            held += run.blocks[step.block].nbytes * (1 if step.begins else -1)
+            if held > most:
+                most, at = held, number
+    for block in run.blocks:
+        for life, of in enumerate(block.lives):
+            last = use.blocks[block.number].last.get(life)
+            if of.first < at < of.last and last is not None and last < at:
+                use.blocks[block.number].idle = True
 
 
 def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
@@ -106,6 +136,8 @@ def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
     way.copies += 1
     way.bytes[copy.call.site] += nbytes
+    if copy.device.rows == 1:
+        block.copied.add(copy.device.start, copy.device.end)
     if may_pair(run.blocks[copy.device.block], copy):
         use.copies += 1
         use.copied += nbytes
@@ -179,7 +211,9 @@ def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse) -
         copied = use.into.copies or use.out.copies
         said.append("no launch names it" if copied else "nothing names it")
     elif use.may_write and not use.out.copies and use.into.copies:
-        said.append("a kernel may write it, never copied back")
+        said.append("perhaps written, never copied back")
+    if use.idle:
+        said.append("not used any more when blocks held most")
     if of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
         said.append(f"{part}copied back and not read")

@@ -20,7 +20,7 @@ from firsttouch.portability.findings import (
 )
 from firsttouch.portability.hazards import Findings, ProgramState, RecordOf
 from firsttouch.portability.hidden import TouchedRange, find_hidden, touched_ranges
-from firsttouch.portability.places import Places
+from firsttouch.portability.places import Places, counted
 from firsttouch.portability.repeated import RepeatedBytes
 from firsttouch.portability.rules import (
     FreeMemory,
@@ -32,7 +32,6 @@ from firsttouch.portability.savings import most_saved
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable
-from firsttouch.text import count
 from firsttouch.units import format_size
 from firsttouch.workload.partners import Partners, partners
 from firsttouch.workload.trace import TracedLaunch, TracedRun, TracedStep
@@ -60,13 +59,14 @@ def found(
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
     blocks = port_blocks(run, joined, use, places, touched)
+    pooled = [number for number, of in use.blocks.items() if of.is_pooled]
     repeated = RepeatedBytes(run, use, places)
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     findings = sorted(
-        [*repeated.restoring(record), *_hazards(run, joined, places, touched, record)],
+        [*repeated.restoring(record), *_hazards(run, joined, places, pooled, touched, record)],
         key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
     )
     most = most_saved(run, joined)
@@ -90,7 +90,7 @@ def found(
         needless=repeated.needless(record),
         findings=findings,
         searched=_searched(run, touched),
-        unseen=list(_unseen(run, blocks, repeated.not_compared, kernels.told if kernels else 0)),
+        unseen=list(_unseen(run, blocks, pooled, repeated.not_compared, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
         kernels=kernels,
     )
@@ -104,19 +104,24 @@ def time_of(step: TracedStep) -> float:
 def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[PortFinding]) -> str:
     """The answer in one sentence."""
     number = len({finding.kind for finding in findings if finding.certainty != "possible"})
-    first = f"solve {count(number, 'thing')} first" if number else "nothing that stands in the way was found"
+    first = f"solve {counted(number, 'thing')} first" if number else "nothing that stands in the way was found"
     if not use.copies:
         return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
-    copied = f"{count(use.copies, 'copy', 'copies')} ({format_size(use.copied, 3)})"
+    copied = f"{counted(use.copies, 'copy', 'copies')} ({format_size(use.copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} less of {format_size(saved.of, 3)}"
     none = "none of " if use.copies > 1 else "not its "
     return f"A unified {name} holds {less} and needs {none}{copied}; {first}."
 
 
 def _hazards(
-    run: TracedRun, joined: Partners, places: Places, touched: Sequence[TouchedRange], record: RecordOf
+    run: TracedRun,
+    joined: Partners,
+    places: Places,
+    pooled: Sequence[int],
+    touched: Sequence[TouchedRange],
+    record: RecordOf,
 ) -> list[PortFinding]:
-    state, findings = ProgramState(run, joined, places), Findings(record)
+    state, findings = ProgramState(run, joined, places, pooled), Findings(record)
     rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
     stack = StackVariable(state, findings)
     for number, step in enumerate(run.steps):
@@ -133,7 +138,7 @@ def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedH
     """What was looked for, and what that leaves out."""
     watched = any(isinstance(step, HostUse) for step in run.steps)
     unknown = sum(not of.touches.samples for of in touched)
-    hidden = f"{unknown} of {count(len(touched), 'range')} of the host have no sampled first touch"
+    hidden = f"{unknown} of {counted(len(touched), 'range')} of the host have no sampled first touch"
     if not touched or unknown == len(touched):
         hidden = "no first touches of the copied buffers were sampled (--faults)"
     said: dict[HazardKind, tuple[bool, str]] = {
@@ -149,27 +154,31 @@ def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedH
 
 # ---------------------------------------------------------------------------------------------------- what is not seen
 
-MOST_CLUSTERS = 8
-"""More parts of a block than this, apart from each other, are those of an allocator of the program's own."""
 
-
-def _unseen(run: TracedRun, blocks: Sequence[PortBlock], not_compared: int, told: int) -> Iterator[str]:
+def _unseen(
+    run: TracedRun, blocks: Sequence[PortBlock], pooled: Sequence[int], not_compared: int, told: int
+) -> Iterator[str]:
+    if pooled:
+        yield (
+            f"the buffers within {counted(len(pooled), 'block')} that an allocator of the program divides, so that "
+            "what is said of blocks is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
+        )
     named = [block for block in blocks if block.launches]
     untold = run.launches - run.unknown - told
     if named and untold > 0:
         yield (
-            f"what kernels use within {count(len(named), 'block')} that "
-            f"{count(untold, 'launch', 'launches')} may use as a whole{'' if told else ' (--exact tells)'}"
+            f"what kernels use within {counted(len(named), 'block')} that "
+            f"{counted(untold, 'launch', 'launches')} may use as a whole{'' if told else ' (--exact tells)'}"
         )
     if run.unknown:
-        yield f"which blocks {run.unknown:,} of {count(run.launches, 'launch', 'launches')} use"
+        yield f"which blocks {run.unknown:,} of {counted(run.launches, 'launch', 'launches')} use"
     if not_compared:
-        yield f"whether {count(not_compared, 'repeated copy', 'repeated copies')} moved the same bytes again"
+        yield f"whether {counted(not_compared, 'repeated copy', 'repeated copies')} moved the same bytes again"
     devices = {block.device for block in run.blocks if not block.on_host}
     if len(devices) > 1:
         yield f"which of {len(devices)} GPUs takes a unified buffer: several GPUs are not modelled"
     strangers = sum(isinstance(step, TracedLaunch) and step.strangers > 0 for step in run.steps)
     if strangers:
-        yield f"memory that {count(strangers, 'launch', 'launches')} name and no recorded call allocated (pools, VMM)"
+        yield f"memory that {counted(strangers, 'launch', 'launches')} name and no recorded call allocated (pools, VMM)"
     if run.outside:
-        yield f"{count(run.outside, 'copy', 'copies')} of memory that no recorded call allocated"
+        yield f"{counted(run.outside, 'copy', 'copies')} of memory that no recorded call allocated"

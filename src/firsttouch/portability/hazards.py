@@ -7,7 +7,7 @@ to do about them. A rule says what is seen, what is likely and which innocent re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -107,11 +107,11 @@ class ProgramState:
     """What holds before a step. pending: the first launch since the last wait, which a copy that blocks is too, that
     names a block, by its number.
 
-    alive: the number of the life that each living block is in.
+    alive: the number of the life that each living block is in. pooled: blocks that an allocator of the program divides.
     """
 
-    def __init__(self, run: TracedRun, partners: Partners, places: Places) -> None:
-        self.run, self.places, self._partners = run, places, partners
+    def __init__(self, run: TracedRun, partners: Partners, places: Places, pooled: Collection[int] = ()) -> None:
+        self.run, self.places, self.pooled, self._partners = run, places, pooled, partners
         self.pending: dict[int, TracedLaunch] = {}
         self.alive: dict[int, int] = {}
         self._begun = Counter[int]()

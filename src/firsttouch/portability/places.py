@@ -45,6 +45,11 @@ def line_of(place: CallLocation) -> str:
     return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
 
 
+def counted(number: int, noun: str, several: str = "") -> str:
+    """'1 copy', '28,640 copies'. several: the plural, if it has not just an s."""
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
 def function_name(name: str) -> str:
     """A demangled function without its parameters, its return type, and the arguments of templates."""
     text, depth, kept = name.replace("(anonymous namespace)::", ""), 0, ""

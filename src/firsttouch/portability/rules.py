@@ -67,7 +67,7 @@ class PartialTransfer(Rule):
         if not isinstance(step, TracedCopy) or step.way not in ("h2d", "d2h"):
             return
         block = self.state.run.blocks[step.device.block]
-        if block.kind in STATIC_KINDS or block.kind == "array":
+        if block.kind in STATIC_KINDS or block.kind == "array" or block.number in self.state.pooled:
             return
         if not is_whole(block, step.device):
             window = self.state.partners(block.number).window
