@@ -154,18 +154,16 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
 
 def port(directory: Path, process: int | None = None) -> CommandResult[PortFindings]:
     """What stands between the program of a profile and unified memory. process: of several; by default the busiest."""
-    from firsttouch.portability.reading import port_findings
-    from firsttouch.profile.reading import read
+    from firsttouch.portability.reading import port_findings, read_single
 
-    return CommandResult(port_findings(read(directory), process))
+    return CommandResult(port_findings(read_single(directory), process))
 
 
 def traced_program(directory: Path, process: int | None = None) -> Program:
     """What the program of a profile does with memory."""
-    from firsttouch.portability.reading import program_of, traced_run
-    from firsttouch.profile.reading import read
+    from firsttouch.portability.reading import program_of, read_single, traced_run
 
-    profile = read(directory)
+    profile = read_single(directory)
     return program_of(profile, traced_run(profile, process))
 
 

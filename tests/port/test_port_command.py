@@ -115,6 +115,7 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("{dir}", "--", "./app"), "a directory and a command were given"),
         (("{dir}", "--out", "x"), "nothing is profiled; leave out --out"),
         (("--program", "--", "./app"), "--program shows a profile"),
+        (("{dir}/ranks",), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
         (("{dir}/none",), "holds no profile"),
         (("{dir}",), "has no trace: nothing in it used CUDA, or it was profiled without --trace"),
         (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),
@@ -122,9 +123,11 @@ def test_names_from_the_target_are_text(tmp_path: Path):
 )
 def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_path: Path):
     profiles.write(tmp_path / "plain")
+    for rank in range(2):
+        profiles.write(tmp_path / "plain" / "ranks" / f"rank-{rank}")
     result = call("port", *(word.format(dir=tmp_path / "plain") for word in words))
     assert result.returncode == 2
-    assert said in result.stderr
+    assert said.format(dir=tmp_path / "plain") in result.stderr
     assert result.stderr.count("\n") == 1
 
 

@@ -11,9 +11,8 @@ from firsttouch.advice.answer import Advice
 from firsttouch.advice.traced import TracedProgram, advise_traced
 from firsttouch.errors import UsageError
 from firsttouch.portability.places import Places
-from firsttouch.portability.reading import findings_of, program_of, traced_run
+from firsttouch.portability.reading import findings_of, program_of, read_single, traced_run
 from firsttouch.profile import schema
-from firsttouch.profile.reading import read
 from firsttouch.profile.traced import device_numbers
 from firsttouch.workload.trace import TracedRun
 
@@ -46,7 +45,7 @@ def traced_program(directory: Path, process: int | None = None) -> TracedProgram
 
     Raises UsageError if there is no trace in the profile, or no such process.
     """
-    profile = read(directory)
+    profile = read_single(directory)
     run = traced_run(profile, process)
     places, found = Places(profile.callers), findings_of(profile, run)
     return TracedProgram(run, program_of(profile, run), found, places, gpu_of(run, profile.header))

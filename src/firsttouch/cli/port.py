@@ -128,7 +128,10 @@ def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
     """Profiles a program, and shows the findings. Returns its exit status."""
 
     def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
+        from firsttouch.portability.reading import write_program
+
         summary, files = write_views(directory, failure)
+        write_program(directory)
         _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank)
 
     return carry_out(call, show, as_json, "port")

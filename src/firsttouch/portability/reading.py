@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
 
 from firsttouch.errors import UsageError
+from firsttouch.files import as_usage_error, write_atomically
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
 from firsttouch.portability.kernels import kernel_use
@@ -14,12 +18,22 @@ from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.exact import read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
-from firsttouch.profile.reading import Profile
+from firsttouch.profile.reading import Profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.workload.exact import match, told
-from firsttouch.workload.program import Program
+from firsttouch.workload.program import Program, encode
 from firsttouch.workload.trace import TracedRun, trace, traced_process
 from firsttouch.workload.traced import program_of_trace
+
+PROGRAM = "program.json"
+
+
+def read_single(directory: Path) -> Profile:
+    """The profile of a directory. Raises UsageError if there is none, or several, of ranks."""
+    profiles = profiles_in([directory])
+    if profiles != [directory]:
+        raise UsageError(f"{directory} holds the profiles of {len(profiles)} ranks; name one, such as {profiles[0]}")
+    return read(directory)
 
 
 def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
@@ -89,3 +103,11 @@ def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | Non
         return UsageError(f"the program of {directory} copied nothing by CUDA and launched nothing")
     known = ", ".join(str(calls.pid) for calls in processes) or "none"
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known}")
+
+
+def write_program(directory: Path) -> None:
+    """Writes the program of a profile beside it. Raises UsageError as `traced_run` does."""
+    profile = read_single(directory)
+    text = msgspec.json.format(encode(program_of(profile, traced_run(profile))), indent=1)
+    with as_usage_error("write", directory / PROGRAM, "a directory that can be written"):
+        write_atomically(directory / PROGRAM, text + b"\n")
