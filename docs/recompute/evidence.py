@@ -19,7 +19,6 @@ from statistics import geometric_mean, median
 import um_apps
 from firsttouch.cli.summary import show
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
-from firsttouch.outcomes.placements import ranking
 from firsttouch.outcomes.report import summary as rows_of
 from firsttouch.records.schema import Record
 from firsttouch.text import count, join_names, quantity
@@ -398,26 +397,6 @@ def summary(directories: Sequence[Directory]) -> str:
     return "\n".join([f"From {source}, on the H200:", "", *lines, ""])
 
 
-def placements(directories: Sequence[Directory]) -> str:
-    """What searches for better advice and prefetches of single buffers found."""
-    rows = []
-    for directory in directories:
-        lines = ranking(directory.records)
-        for name in sorted({line.application for line in lines}):
-            mine = [line for line in lines if line.application == name]
-            tried = [line for line in mine if line.settings]
-            base = next(line for line in mine if line.strategy == line.base and not line.settings)
-            best = next((line for line in tried if line.finalist), None)
-            cells = ["", "", "none"]
-            if best is not None:
-                low, high = best.relative_low or best.relative, best.relative_high or best.relative
-                changed = ", ".join(f"{key} {value}" for key, value in best.settings.items())
-                cells = [changed, f"{best.relative:.2f} ({low:.2f} to {high:.2f})", "yes" if best.is_gain else "no"]
-            rows.append([name, f"`{base.base}`, {quantity(base.total_ms, 'ms')}", str(len(tried)), *cells])
-    head = ["application", "fastest strategy", "placements tried", "best placement", "its relative time", "gain"]
-    return table(head, rows)
-
-
 def _judged(judged: Judgement) -> list[str]:
     """The cells of a row of figures."""
     fixed, least = judged.fixed
@@ -502,7 +481,6 @@ TEXTS: Mapping[str, Text] = {
     "means": of_each_once(means),
     "findings": of_each_once(findings),
     "memory": of_each_once(memory),
-    "placements": placements,
     "summary": summary,
     "um-apps": um_apps.gpu_times,
 }
