@@ -201,6 +201,12 @@ void PageTracker::forget(PageRange range) noexcept {
     }
 }
 
+void PageTracker::release(PageRange range, unsigned colour) noexcept {
+    const Descriptor& descriptor = descriptors_[colour % colours];
+    uffdio_writeprotect released{.range = {range.start, range.bytes()}, .mode = 0};
+    if (is_ours(descriptor)) ioctl(descriptor.number, UFFDIO_WRITEPROTECT, &released);
+}
+
 template <class Take>
 bool PageTracker::scan(PageRange range, unsigned long flags, Take&& take) {
     if (msync(reinterpret_cast<void*>(range.start), range.bytes(), MS_ASYNC) != 0)
@@ -261,32 +267,44 @@ std::vector<std::optional<std::uint64_t>> PageTracker::touched(std::span<const P
 
 // Tries everything on memory of its own, so that what this kernel lacks is known, and what each step takes.
 void PageTracker::try_out() {
-    constexpr std::size_t pages = 64;
+    constexpr std::size_t pages = 256;
     const std::size_t bytes = pages * page_bytes_;
     void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw Unavailable("there is no memory to try userfaultfd on");
     const auto unmap = [bytes](char* at) { munmap(at, bytes); };
     const std::unique_ptr<char, decltype(unmap)> memory(static_cast<char*>(mapped), unmap);
     madvise(mapped, bytes, MADV_NOHUGEPAGE);
-    const auto write_all = [&] {
-        for (std::size_t i = 0; i < bytes; i += page_bytes_) static_cast<volatile char*>(memory.get())[i] = 1;
+    const auto touch_all = [&](bool writes) {
+        volatile char* const at = memory.get();
+        for (std::size_t i = 0; i < bytes; i += page_bytes_) {
+            if (writes)
+                at[i] = 1;
+            else
+                static_cast<void>(at[i]);
+        }
+        return true;
     };
-    write_all();
+    touch_all(true);
     const auto address = reinterpret_cast<std::uint64_t>(mapped);
     const PageRange range{address, address + bytes};
     if (!track(range, 0)) throw Unavailable("userfaultfd does not take private memory");
-    const double units = double(bytes) / 4096;
-    const auto timed = [units](auto&& step) {
+    const auto timed = [units = double(bytes) / 4096](auto&& step) {
         const double begin = thread_ns();
         const bool is_done = step();
         return is_done ? (thread_ns() - begin) / units : -1;
     };
     std::vector<PageRange> found;
-    bool has_huge = false;
-    protect_ns_ = timed([&] { return protect(range, has_huge) && cool(range); });
-    fault_ns_ = timed([&] { return write_all(), true; });
-    look_ns_ = timed([&] { return written(range, false, found); });
-    if (protect_ns_ < 0 || look_ns_ < 0 || found != std::vector{range})
+    for (int round = 0; round < 2; ++round) {  // the first one meets cold caches
+        bool has_huge = false;
+        found.clear();
+        const double before = timed([&] { return touch_all(false); });
+        costs_.protect = timed([&] { return protect(range, has_huge); });
+        costs_.cool = timed([&] { return cool(range); });
+        costs_.touch = std::max(0.0, timed([&] { return touch_all(false); }) - before);
+        costs_.write = timed([&] { return touch_all(true); });
+        costs_.look = timed([&] { return written(range, false, found); });
+    }
+    if (costs_.protect < 0 || costs_.look < 0 || found != std::vector{range})
         throw Unavailable("this kernel has no PAGEMAP_SCAN, which Linux 6.7 and later have");
 }
 

@@ -27,6 +27,12 @@ struct PageRange {
 // Adds ranges to others: both are in order and disjoint, as is the result.
 void merge_into(std::vector<PageRange>& ranges, std::span<const PageRange> more);
 
+// Nanoseconds of a page of 4 KiB: to protect, to cool, to look for writes; and what the program's next write of a
+// protected page and its next touch of a cooled one take more.
+struct PageCosts {
+    double protect = 0, cool = 0, look = 0, write = 0, touch = 0;
+};
+
 // Not for several threads at once.
 class PageTracker {
   public:
@@ -46,6 +52,8 @@ class PageTracker {
     // From now on, all of its pages count as not written. has_huge: is set if one of them is huge, so that its touches
     // are those of all of it, until it is written.
     bool protect(PageRange range, bool& has_huge) noexcept;
+    // Its pages can be written without a fault again, as before a copy into it.
+    void release(PageRange range, unsigned colour) noexcept;
     // Appends what was written since its last protection, in order. again: what is found is protected again.
     bool written(PageRange range, bool again, std::vector<PageRange>& into);
     // From now on, all of its pages count as not touched. False also where the kernel refuses that for this memory.
@@ -55,11 +63,8 @@ class PageTracker {
     std::vector<std::optional<std::uint64_t>> touched(std::span<const PageRange> ranges);
 
     std::uint64_t page_bytes() const { return page_bytes_; }
-    // What each of these took for a page of 4 KiB when it was tried, in nanoseconds: protecting and cooling it, looking
-    // for writes, and its next write.
-    double protect_ns() const { return protect_ns_; }
-    double look_ns() const { return look_ns_; }
-    double fault_ns() const { return fault_ns_; }
+    // What each took when it was tried.
+    const PageCosts& costs() const { return costs_; }
 
   private:
     struct Descriptor {
@@ -85,7 +90,7 @@ class PageTracker {
     // Not on the stack, which is the program's.
     std::vector<Region> regions_;
     std::vector<char> text_;
-    double protect_ns_ = 0, look_ns_ = 0, fault_ns_ = 0;
+    PageCosts costs_;
 };
 
 }  // namespace firsttouch

@@ -22,7 +22,14 @@ namespace {
 
 constexpr std::uint64_t pages = 3000;  // of which the ends are in no whole huge page
 
-class Pages : public testing::TestWithParam<int> {
+struct Kind {
+    int mapping, advice;
+};
+// Of the program, also in huge pages, and as a driver maps it that locks it.
+constexpr Kind small{MAP_PRIVATE, MADV_NOHUGEPAGE}, huge{MAP_PRIVATE, MADV_HUGEPAGE},
+    shared{MAP_SHARED, MADV_NOHUGEPAGE};
+
+class Pages : public testing::TestWithParam<Kind> {
   protected:
     void SetUp() override {
         try {
@@ -32,8 +39,8 @@ class Pages : public testing::TestWithParam<int> {
         }
         size_ = tracker_->page_bytes();
         memory_ = static_cast<char*>(
-            mmap(nullptr, (pages + 2) * size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-        madvise(memory_, (pages + 2) * size_, GetParam());
+            mmap(nullptr, (pages + 2) * size_, PROT_READ | PROT_WRITE, GetParam().mapping | MAP_ANONYMOUS, -1, 0));
+        madvise(memory_, (pages + 2) * size_, GetParam().advice);
         for (std::uint64_t i = 0; i < pages + 2; ++i) memory_[i * size_] = 1;
         const auto start = reinterpret_cast<std::uint64_t>(memory_) + size_;  // not all of a mapping
         range_ = {start, start + pages * size_};
@@ -62,7 +69,7 @@ class Pages : public testing::TestWithParam<int> {
     bool has_huge_ = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(, Pages, testing::Values(MADV_NOHUGEPAGE, MADV_HUGEPAGE));
+INSTANTIATE_TEST_SUITE_P(, Pages, testing::Values(small, huge, shared));
 
 TEST_P(Pages, WritesOfThreadsAndSystemCallsEqualWhatWasWritten) {
     std::mt19937 generator(7);
@@ -105,13 +112,21 @@ TEST_P(Pages, AForkedChildIsNotTrackedAndItsParentStillIs) {
 
 TEST_P(Pages, TouchesSinceItWasCooled) {
     ASSERT_TRUE(tracker_->cool(range_));
-    if (GetParam() == MADV_NOHUGEPAGE) EXPECT_FALSE(has_huge_);
+    if (GetParam().advice == MADV_NOHUGEPAGE) EXPECT_FALSE(has_huge_);
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), 0u);
     volatile char sum = 0;
     for (std::uint64_t i = 0; i < pages; ++i)
         sum = static_cast<char>(sum + reinterpret_cast<char*>(range_.start)[i * size_]);
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), pages * size_);
     EXPECT_EQ(written(false), std::set<std::uint64_t>());
+}
+
+TEST_P(Pages, AReleasedRangeIsWrittenFromThenOn) {
+    tracker_->release({range_.start, range_.start + 100 * size_}, 1);
+    write(3000 - 1);
+    std::set<std::uint64_t> expected{3000 - 1};
+    for (std::uint64_t i = 0; i < 100; ++i) expected.insert(i);
+    EXPECT_EQ(written(true), expected);
 }
 
 TEST_P(Pages, ARangeThatTheProgramUnmapsOrReplacesIsToldAsGone) {

@@ -73,4 +73,4 @@ def test_inputs_that_the_cpu_reads_again() -> None:
     calls.host_use(host, MIB, read=MIB // 2)
     port = of(calls)
     assert (port.blocks[0].read_again, port.blocks[0].unread) == (MIB // 2, 0)
-    assert "the CPU reads 512 KiB of it again" in " ".join(" ".join(lines(port)).split())
+    assert "the CPU reads about 512 KiB of it again" in " ".join(" ".join(lines(port)).split())

@@ -43,7 +43,7 @@ def pages(use: HostUse) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("how", ["plain", "threads", "read", "fork", "huge"])
+@pytest.mark.parametrize("how", ["plain", "threads", "read", "fork", "huge", "pinned"])
 def test_pages_equal_what_the_program_wrote(how: str, cuda: PlayedCuda, tmp_path: Path) -> None:
     calls, printed = traced(cuda, tmp_path, how)
     phases = said(printed)

@@ -57,17 +57,16 @@ bool may_hold(const unsigned char* words, std::uint64_t count, std::uint64_t low
     return has_upper_half(words, count, low, more);
 }
 
-// What is not CUDA's own, nor of a frame.
-bool is_watched(HostPlace place) {
-    return place == HostPlace::other || place == HostPlace::data || place == HostPlace::registered;
-}
+// What the GPU's driver does not move, and what is no frame.
+bool is_watched(HostPlace place) { return place != HostPlace::managed && place != HostPlace::stack; }
 
-HostSide host_side(const Transfer& transfer, bool waits) {
+HostSide host_side(const Transfer& transfer, bool waits, bool is_pageable = true) {
     const HostRows rows = transfer.host_rows();
     return {.address = rows.address,
             .bytes = rows.rows > 1 ? (rows.rows - 1) * rows.pitch + rows.bytes : rows.bytes,
             .is_target = transfer.direction == Direction::to_host,
-            .blocking = waits || transfer.direction == Direction::to_device};
+            .blocking = waits || transfer.direction == Direction::to_device,
+            .is_pageable = is_pageable};
 }
 
 }  // namespace
@@ -202,7 +201,7 @@ void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
         }
     }
     if (watch_ != nullptr && !runs_later && transfer.has_host() && is_watched(host))
-        watch_->copied(monotonic_ns(), host_side(transfer, waits));
+        watch_->copied(monotonic_ns(), host_side(transfer, waits, host == HostPlace::other || host == HostPlace::data));
     if (watch_ != nullptr && waits) watch_->waited(record.time);
     journal_.append(Kind::move, {Journal::bytes_of(record)});
     if (!has_pointers) return;

@@ -16,39 +16,30 @@
 namespace firsttouch::inject {
 namespace {
 
-constexpr double shortest_run_ns = 1e9;  // a run counts as at least this long
-constexpr double share_of_passes = 0.5;  // the rest is for looks whose time the program determines
 constexpr std::uint64_t between_passes = 100'000'000, between_frees = 5'000'000;
 constexpr std::uint64_t passes_of_run = 16;  // but at least so much of the run's time so far is between two passes
+constexpr std::uint64_t least_sampled = 16 << 20, most_stripes = 1024, one_of = 16;
 constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_pieces = 8192;  // of a record
 constexpr std::uint64_t unit = 4096;       // of the pieces of a record
 
 std::atomic<bool> has_forked{false};
 
-std::uint64_t clock_ns(clockid_t clock) noexcept {
+std::uint64_t thread_time_ns() noexcept {
     timespec now{};
-    clock_gettime(clock, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return std::uint64_t(now.tv_sec) * 1'000'000'000 + std::uint64_t(now.tv_nsec);
 }
 
-// When this process began. Source: proc_pid_stat(5).
-std::uint64_t process_start() {
-    const std::uint64_t now = clock_ns(CLOCK_MONOTONIC);
-    std::FILE* const file = std::fopen("/proc/self/stat", "re");
-    if (file == nullptr) return now;
-    char text[1024];
-    const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
-    std::fclose(file);
-    text[length] = '\0';
-    const std::string_view all(text);
-    unsigned long long ticks = 0;
-    std::size_t at = all.rfind(')');
-    for (int field = 2; field < 22 && at != std::string_view::npos; ++field) at = all.find(' ', at + 1);
-    if (at == std::string_view::npos || std::sscanf(text + at, "%llu", &ticks) != 1) return now;
-    const double started = double(ticks) / double(sysconf(_SC_CLK_TCK)) * 1e9;
-    const double age = double(clock_ns(CLOCK_BOOTTIME)) - started;
-    return age > 0 && age < double(now) ? now - std::uint64_t(age) : now;
+// Of two lists of disjoint ranges in order.
+std::uint64_t common_bytes(const std::vector<PageRange>& some, const std::vector<PageRange>& others) {
+    std::uint64_t bytes = 0;
+    for (auto a = some.begin(), b = others.begin(); a != some.end() && b != others.end();) {
+        const std::uint64_t start = std::max(a->start, b->start), end = std::min(a->end, b->end);
+        if (start < end) bytes += end - start;
+        a->end < b->end ? void(++a) : void(++b);
+    }
+    return bytes;
 }
 
 std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
@@ -59,8 +50,7 @@ std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
 
 }  // namespace
 
-HostWatch::HostWatch(Journal& journal, double percent)
-    : journal_(journal), share_(percent / 100), process_(getpid()), began_(process_start()) {
+HostWatch::HostWatch(Journal& journal, double percent) : journal_(journal), process_(getpid()), budget_(percent) {
     pthread_atfork(
         nullptr, [] { has_forked = true; }, nullptr);
 }
@@ -71,25 +61,18 @@ void HostWatch::guarded(Step&& step) noexcept {
     if (ended_.load(std::memory_order_relaxed) || getpid() != process_) return;
     try {
         const std::scoped_lock lock(mutex_);
-        step_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        budget_.begin_step();
         step();
-        spent_ns_ = spent_ns();
+        budget_.end_step();
     } catch (const std::exception& reason) {
         if (!ended_.exchange(true))
             notice(Layer::host, std::string("host data are not looked at from here on: ") + reason.what());
     }
 }
 
-double HostWatch::spent_ns() const { return spent_ns_ + double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - step_began_); }
-
-bool HostWatch::affords(std::uint64_t time, double more_ns) const {
-    const double run = time > began_ ? double(time - began_) : 0;
-    return spent_ns() + more_ns <= share_ * std::max(run, shortest_run_ns);
-}
-
 // With what the last look at all of them will take.
 bool HostWatch::affords_before_last(std::uint64_t time, double more_ns) const {
-    return affords(time, more_ns + watched_units_ * tracker_.look_ns());
+    return budget_.affords(time, more_ns + watched_units_ * tracker_.costs().look);
 }
 
 void HostWatch::become(Segment& segment, State state) {
@@ -97,10 +80,6 @@ void HostWatch::become(Segment& segment, State state) {
     if (segment.state == State::watched) watched_units_ -= units;
     if (state == State::watched) watched_units_ += units;
     segment.state = state;
-}
-
-void HostWatch::leave_out(std::uint64_t time) {
-    if (left_out_++ == 0) first_left_out_ = time;
 }
 
 std::vector<HostWatch::Segment*> HostWatch::within(const HostSide& side) {
@@ -145,7 +124,8 @@ void HostWatch::add(PageRange pages) {
     if (!tracker_.track(pages, colour)) return;
     const double units = double(pages.bytes()) / double(unit);
     segments_.emplace(
-        pages.end, Segment{.pages = pages, .named = {0, 0}, .colour = colour, .look_ns = units * tracker_.look_ns()});
+        pages.end,
+        Segment{.pages = pages, .named = {0, 0}, .colour = colour, .look_ns = units * tracker_.costs().look});
 }
 
 // ----------------------------------------------------------------------------------------- calls of the program
@@ -161,27 +141,44 @@ void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
                 become(*segment, State::copying);
         }
         if (open.empty()) return;
-        if (!affords(time, cost)) {
-            leave_out(time);
+        if (!budget_.affords(time, cost)) {
+            budget_.leave_out(time);
+            if (!side.is_target) return;
             for (Segment* const segment : open)  // the copy's own writes are not the program's
-                if (side.is_target) write_quiet(*segment), become(*segment, State::copying);
-            return;
+                write_quiet(*segment), become(*segment, State::copying);
+            return release(open, side);
         }
-        const bool reads = affords(time, cost + smaps_ns_);
+        const bool reads = budget_.affords(time, cost + smaps_ns_);
         const std::vector<std::uint64_t> of_all = reads ? touched(open) : std::vector(open.size(), unknown);
         for (std::size_t i = 0; i < open.size(); ++i) end_window(*open[i], time, of_all[i]);
+        if (side.is_target) release(open, side);
         remove_gone();
     });
 }
 
+// A copy into protected pages would take a fault for each.
+void HostWatch::release(const std::vector<Segment*>& segments, const HostSide& side) {
+    const std::uint64_t page = tracker_.page_bytes();
+    for (const Segment* const segment : segments) {
+        const std::uint64_t from = std::max(segment->pages.start, side.address / page * page);
+        const std::uint64_t to = std::min(segment->pages.end, (side.address + side.bytes + page - 1) / page * page);
+        if (segment->state != State::gone && from < to) tracker_.release({from, to}, segment->colour);
+    }
+}
+
 void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
     guarded([&] {
-        if (affords(time, 0))
+        if (budget_.affords(time, 0))
             add(side);
         else
-            leave_out(time);
+            budget_.leave_out(time);
         for (Segment* const segment : within(side)) {
             if (segment->state == State::watched) continue;
+            const PageRange& pages = segment->pages;
+            const std::uint64_t page = tracker_.page_bytes();
+            segment->is_result = side.is_target;
+            segment->is_all_touched =
+                side.is_pageable && side.address < pages.start + page && side.address + side.bytes > pages.end - page;
             if (side.is_target && !side.blocking)
                 become(*segment, State::awaiting);
             else
@@ -198,7 +195,7 @@ void HostWatch::launched(std::uint64_t time) noexcept {
         for (const auto& [end, segment] : segments_)
             if (segment.state == State::watched) cost += segment.look_ns;
         if (cost == 0) return;
-        if (!affords_before_last(time, cost)) return leave_out(time);
+        if (!affords_before_last(time, cost)) return budget_.leave_out(time);
         for (auto& [end, segment] : segments_) {
             if (segment.state != State::watched) continue;
             std::vector<PageRange> fresh;
@@ -222,7 +219,7 @@ void HostWatch::waited(std::uint64_t time) noexcept {
         }
         if (!ran) return;
         const bool looks = affords_before_last(time, cost);
-        if (!looks) leave_out(time);
+        if (!looks) budget_.leave_out(time);
         for (auto& [end, segment] : segments_) {
             const std::uint64_t launch = std::exchange(segment.launch, 0);
             if (launch == 0 || segment.state != State::watched) continue;
@@ -247,16 +244,13 @@ void HostWatch::frees(std::uint64_t time) noexcept {
 }
 
 void HostWatch::passes(std::uint64_t time) noexcept {
-    const std::uint64_t last = std::max(last_pass_.load(std::memory_order_relaxed), began_);
-    if (time < last + std::max(between_passes, (last - began_) / passes_of_run)) return;
+    const std::uint64_t last = std::max(last_pass_.load(std::memory_order_relaxed), budget_.began());
+    if (time < last + std::max(between_passes, (last - budget_.began()) / passes_of_run)) return;
     last_pass_ = time;
     guarded([&] {
-        const auto is_permitted = [&] {
-            return spent_ns() <= share_of_passes * share_ * double(time > began_ ? time - began_ : 0);
-        };
         for (auto& [end, segment] : segments_)
-            if (segment.state == State::idle && is_permitted()) begin(segment, time);
-        if (is_permitted()) look_at_all();
+            if (segment.state == State::idle && budget_.has_half(time)) begin(segment, time);
+        if (budget_.has_half(time)) look_at_all();
     });
 }
 
@@ -266,7 +260,7 @@ void HostWatch::finish(std::uint64_t time) noexcept {
         for (auto& [end, segment] : segments_)
             if (segment.state == State::watched) become(segment, State::gone);  // so that what was seen is written
         remove_gone(looked);
-        tell_of_cost(time);
+        budget_.tell(time);
     });
     ended_ = true;
 }
@@ -275,37 +269,59 @@ void HostWatch::finish(std::uint64_t time) noexcept {
 
 void HostWatch::begin(Segment& segment, std::uint64_t time) {
     const double units = double(segment.pages.bytes()) / double(unit);
+    const PageCosts& costs = tracker_.costs();
     become(segment, State::idle);
-    const double last_ns = units * tracker_.look_ns();
-    if (!affords_before_last(time, last_ns + units * tracker_.protect_ns() / 2)) return leave_out(time);
+    // What the last time cost the program, this time will too.
+    const double cost =
+        units * (costs.look + costs.protect) + double(segment.last_written) / double(unit) * costs.write;
+    if (!affords_before_last(time, cost)) return budget_.leave_out(time);
     segment.has_huge = false;
-    if (!tracker_.protect(segment.pages, segment.has_huge)) {
-        become(segment, State::gone);
-        return;
-    }
-    segment.is_cool =
-        affords_before_last(time, last_ns + units * tracker_.protect_ns() / 2) && tracker_.cool(segment.pages);
-    if (segment.is_cool && has_forked)  // pages that a child shares are not cooled
-        segment.is_cool = touched({&segment}).front() == 0;
+    if (!tracker_.protect(segment.pages, segment.has_huge)) return become(segment, State::gone);
+    cool(segment, time);
     is_active_ = true;
     become(segment, State::watched);
-    segment.since = clock_ns(CLOCK_MONOTONIC);
-    segment.launch = segment.seen = segment.charged = 0;
+    segment.since = monotonic_ns();
+    segment.launch = segment.seen = segment.charged = segment.charged_touches = 0;
     segment.quiet = {0, 0};
     segment.written.clear();
     segment.seen_written.clear();
 }
 
+// A page that was cooled takes longer when it is touched next. Of a large range of which every page was just touched,
+// by a copy to the device, a sixteenth tells how much is read; of what was copied back, each page counts.
+void HostWatch::cool(Segment& segment, std::uint64_t time) {
+    const std::uint64_t bytes = segment.pages.bytes(), page = tracker_.page_bytes();
+    const bool is_sampled = segment.is_all_touched && !segment.is_result && !segment.has_huge && bytes >= least_sampled;
+    segment.stripe = is_sampled ? std::max(page, bytes / most_stripes / page * page) : 0;
+    segment.is_cool = false;
+    const double units = double(bytes) / double(unit) / (is_sampled ? one_of : 1), looks = double(bytes) / double(unit);
+    const PageCosts& costs = tracker_.costs();
+    if (!affords_before_last(time, looks * costs.look + units * (costs.cool + (segment.has_huge ? 0 : costs.touch))))
+        return;
+    segment.is_cool = true;
+    for (const PageRange& range : cooled(segment)) segment.is_cool &= tracker_.cool(range);
+    if (segment.is_cool && has_forked)  // pages that a child shares are not cooled
+        segment.is_cool = touched({&segment}).front() == bytes - bytes_of(cooled(segment));
+}
+
+std::vector<PageRange> HostWatch::cooled(const Segment& segment) {
+    if (segment.stripe == 0) return {segment.pages};
+    std::vector<PageRange> ranges;
+    for (std::uint64_t at = segment.pages.start; at < segment.pages.end; at += one_of * segment.stripe)
+        ranges.push_back({at, std::min(at + segment.stripe, segment.pages.end)});
+    return ranges;
+}
+
 // again: what is found is protected again, and is not found next time.
 bool HostWatch::find_written(Segment& segment, bool again, std::vector<PageRange>& fresh) {
-    const std::uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const std::uint64_t begin = thread_time_ns();
     if (!tracker_.written(segment.pages, again, fresh)) {
         become(segment, State::gone);
         return false;
     }
-    segment.look_ns = double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
+    segment.look_ns = double(thread_time_ns() - begin);
     const std::uint64_t bytes = bytes_of(fresh);
-    spent_ns_ += double(bytes - std::min(bytes, segment.charged)) / double(unit) * tracker_.fault_ns();
+    budget_.spend(double(bytes - std::min(bytes, segment.charged)) / double(unit) * tracker_.costs().write);
     segment.charged = again ? 0 : std::max(bytes, segment.charged);
     return true;
 }
@@ -317,16 +333,30 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
     merge_into(segment.written, fresh);
     write(segment, {segment.since, time}, segment.written, read_bytes(segment, segment.written, touched));
+    segment.last_written = bytes_of(segment.written);
+    if (segment.is_cool && !segment.has_huge) {  // the copy touches the rest
+        const std::uint64_t rest =
+            bytes_of(cooled(segment)) - std::min(bytes_of(cooled(segment)), segment.charged_touches);
+        budget_.spend(double(rest) / double(unit) * tracker_.costs().touch);
+    }
     become(segment, State::copying);
     segment.launch = 0;
 }
 
 // Of the pages that were touched, those that were not written were read. A huge page that is written is split, and then
 // all of it counts as touched.
-std::uint64_t HostWatch::read_bytes(const Segment& segment, const std::vector<PageRange>& written,
-                                    std::uint64_t touched) const {
-    if (!segment.is_cool || touched == unknown || (segment.has_huge && !written.empty())) return unknown;
-    return touched - std::min(touched, bytes_of(written));
+std::uint64_t HostWatch::read_bytes(Segment& segment, const std::vector<PageRange>& written, std::uint64_t touched) {
+    if (!segment.is_cool || touched == unknown) return unknown;
+    const std::vector<PageRange> stripes = cooled(segment);
+    const std::uint64_t all = segment.pages.bytes(), of_stripes = bytes_of(stripes), others = all - of_stripes;
+    const std::uint64_t of_cooled = touched - std::min(touched, others);
+    if (!segment.has_huge)
+        budget_.spend(double(of_cooled - std::min(of_cooled, segment.charged_touches)) / double(unit) *
+                      tracker_.costs().touch);
+    segment.charged_touches = std::max(of_cooled, segment.charged_touches);
+    if (segment.has_huge && !written.empty()) return unknown;
+    const std::uint64_t read = of_cooled - std::min(of_cooled, common_bytes(written, stripes));
+    return segment.stripe == 0 ? read : std::min(all, std::uint64_t(double(read) / double(of_stripes) * double(all)));
 }
 
 // What is known now, for the case that a range is not mapped any more at the next look.
@@ -337,7 +367,7 @@ bool HostWatch::look_at_all() {
     for (auto& [end, segment] : segments_)
         if (segment.state == State::watched) open.push_back(&segment), cost += segment.look_ns;
     if (open.empty()) return true;
-    if (!affords(time, cost)) return leave_out(time), false;
+    if (!budget_.affords(time, cost)) return budget_.leave_out(time), false;
     const std::vector<std::uint64_t> of_all = touched(open);
     for (std::size_t i = 0; i < open.size(); ++i) {
         Segment& segment = *open[i];
@@ -371,9 +401,9 @@ void HostWatch::remove_gone(bool is_at_end) {
 std::vector<std::uint64_t> HostWatch::touched(const std::vector<Segment*>& segments) {
     std::vector<PageRange> ranges;
     for (const Segment* const segment : segments) ranges.push_back(segment->pages);
-    const std::uint64_t begin = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const std::uint64_t begin = thread_time_ns();
     const auto found = tracker_.touched(ranges);
-    smaps_ns_ = double(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin);
+    smaps_ns_ = double(thread_time_ns() - begin);
     std::vector<std::uint64_t> bytes;
     for (const auto& each : found) bytes.push_back(each.value_or(unknown));
     return bytes;
@@ -407,24 +437,6 @@ void HostWatch::write(const Segment& segment, PageRange times, const std::vector
 void HostWatch::write_quiet(Segment& segment) {
     if (segment.quiet.end != 0) write(segment, segment.quiet, {}, unknown);
     segment.quiet = {0, 0};
-}
-
-void HostWatch::tell_of_cost(std::uint64_t time) {
-    const double run = time > began_ ? double(time - began_) : 0, spent = spent_ns();
-    char text[200];
-    if (left_out_ > 0) {
-        std::snprintf(text, sizeof text,
-                      "%llu looks at host data were left out, the first %.3f s after the start, so that looking takes "
-                      "at most %g %% of the run",
-                      static_cast<unsigned long long>(left_out_), double(first_left_out_ - began_) * 1e-9,
-                      share_ * 100);
-        notice(Layer::host, text);
-    }
-    if (spent > share_ * run) {
-        std::snprintf(text, sizeof text, "looking at host data took %.1f ms, %.1f %% of the run and not at most %g %%",
-                      spent * 1e-6, spent / run * 100, share_ * 100);
-        notice(Layer::host, text);
-    }
 }
 
 }  // namespace firsttouch::inject

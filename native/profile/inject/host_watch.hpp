@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "profile/inject/journal.hpp"
+#include "profile/inject/watch_budget.hpp"
 #include "profile/page_tracker.hpp"
 
 namespace firsttouch::inject {
@@ -21,6 +22,7 @@ struct HostSide {
     std::uint64_t bytes = 0;
     bool is_target = false;
     bool blocking = true;
+    bool is_pageable = true;  // so that the processor copies it
 };
 
 class HostWatch {
@@ -60,9 +62,14 @@ class HostWatch {
         unsigned colour = 0;
         State state = State::idle;
         bool is_cool = false;
-        bool has_huge = false;      // pages, when it was protected
-        double look_ns = 0;         // what looking at it took last
-        std::uint64_t charged = 0;  // bytes whose faults are in what was spent
+        bool is_result = false;             // it was copied back last
+        bool is_all_touched = false;        // by its last copy
+        std::uint64_t stripe = 0;           // of each `one_of` of which one was cooled; 0: all of it was
+        std::uint64_t last_written = 0;     // in the last window
+        bool has_huge = false;              // pages, when it was protected
+        double look_ns = 0;                 // what looking at it took last
+        std::uint64_t charged = 0;          // bytes whose faults are in what was spent
+        std::uint64_t charged_touches = 0;  // bytes whose touches are
         std::uint64_t since = 0;
         std::uint64_t launch = 0;        // of what runs, if it was looked at then
         PageRange quiet{0, 0};           // times: nothing was written from a launch to a later wait
@@ -75,34 +82,31 @@ class HostWatch {
     // Carries out a step under the lock, unless this is a forked process. A failure ends the watch.
     template <class Step>
     void guarded(Step&& step) noexcept;
-    double spent_ns() const;
-    bool affords(std::uint64_t time, double more_ns) const;
     bool affords_before_last(std::uint64_t time, double more_ns) const;
     void become(Segment& segment, State state);
-    void leave_out(std::uint64_t time);
     // Those that have bytes of a copy.
     std::vector<Segment*> within(const HostSide& side);
     void add(const HostSide& side);
     void add(PageRange pages);
 
     void begin(Segment& segment, std::uint64_t time);
+    void cool(Segment& segment, std::uint64_t time);
+    static std::vector<PageRange> cooled(const Segment& segment);
+    void release(const std::vector<Segment*>& segments, const HostSide& side);
     bool find_written(Segment& segment, bool again, std::vector<PageRange>& fresh);
     void end_window(Segment& segment, std::uint64_t time, std::uint64_t touched);
-    std::uint64_t read_bytes(const Segment& segment, const std::vector<PageRange>& written,
-                             std::uint64_t touched) const;
+    std::uint64_t read_bytes(Segment& segment, const std::vector<PageRange>& written, std::uint64_t touched);
     bool look_at_all();
     void remove_gone(bool is_at_end = false);
     std::vector<std::uint64_t> touched(const std::vector<Segment*>& segments);
     void write(const Segment& segment, PageRange times, const std::vector<PageRange>& written, std::uint64_t read,
                bool is_gone = false);
     void write_quiet(Segment& segment);
-    void tell_of_cost(std::uint64_t time);
 
     Journal& journal_;
-    const double share_;
     const int process_;
-    const std::uint64_t began_;  // the process, in nanoseconds of CLOCK_MONOTONIC
     PageTracker tracker_;
+    WatchBudget budget_;
     std::mutex mutex_;
     std::map<std::uint64_t, Segment> segments_;  // by the end of their pages
     std::atomic<bool> ended_{false};
@@ -110,11 +114,8 @@ class HostWatch {
     std::atomic<std::uint64_t> last_pass_{0};
     std::atomic<std::uint64_t> last_free_{0};  // that was followed by such a look
     std::atomic<bool> is_active_{false};       // a window began or ended since that free
-    double spent_ns_ = 0;                      // before this step
-    std::uint64_t step_began_ = 0;             // by this thread's processor time
     double watched_units_ = 0;                 // how much is watched, in units of 4 KiB
     double smaps_ns_ = 0;                      // what reading touches took last
-    std::uint64_t left_out_ = 0, first_left_out_ = 0;
 };
 
 }  // namespace firsttouch::inject

@@ -86,7 +86,7 @@ def _about(block: PortBlock) -> str:
         parts.append(f"a window of {format_size(sum(partner.bytes for partner in windows), 3)}")
     elif len(block.partners) > 1:
         parts.append(f"{len(block.partners)} host ranges")
-    again = [f"the CPU reads {format_size(block.read_again, 3)} of it again"] if block.read_again else []
+    again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
 
 

@@ -150,7 +150,8 @@ class HostUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     writes: pieces [start, end) of addresses, in whole pages; the first and the last one may reach beyond the range, and
     hold other data there. read: bytes of pages that were read and not written; None: not known, as from a launch on.
-    was_gone: the memory was given back later, without a last look at it.
+    Of 16 MiB and more that were copied to the device, a sixteenth of the pages tells it. was_gone: the memory was given
+    back later, without a last look at it.
     """
 
     since: float

@@ -1,0 +1,41 @@
+// How much of a run the watch of host data may take, and what it took.
+#pragma once
+
+#include <cstdint>
+
+namespace firsttouch::inject {
+
+// Not for several threads at once.
+class WatchBudget {
+  public:
+    // percent: of the time since the process began, which counts as at least a second.
+    explicit WatchBudget(double percent);
+
+    // What runs between them is taken from it.
+    void begin_step();
+    void end_step() { spent_ns_ = spent_ns(); }
+    // What the program itself takes longer.
+    void spend(double ns) { spent_ns_ += ns; }
+
+    bool affords(std::uint64_t time, double more_ns) const;
+    // Whether at most half of what the run permits so far was spent. The rest is for looks whose time the program sets.
+    bool has_half(std::uint64_t time) const;
+    // Something was not looked at, since that would take too much.
+    void leave_out(std::uint64_t time);
+    // Writes notices of what was left out, and if more was spent than is meant.
+    void tell(std::uint64_t time) const;
+
+    std::uint64_t began() const { return began_; }
+
+  private:
+    double spent_ns() const;
+    double run_ns(std::uint64_t time) const { return time > began_ ? double(time - began_) : 0; }
+
+    const double share_;
+    const std::uint64_t began_;  // in nanoseconds of CLOCK_MONOTONIC
+    double spent_ns_ = 0;        // before this step
+    std::uint64_t step_began_ = 0;
+    std::uint64_t left_out_ = 0, first_left_out_ = 0;
+};
+
+}  // namespace firsttouch::inject
