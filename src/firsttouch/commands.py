@@ -343,6 +343,24 @@ def advise(
     return CommandResult(advice, lambda advice: advice.output())
 
 
+def advice_page(
+    directories: Sequence[Path], out: Path | None, profile: Path | None, device: str | None, process: int | None
+) -> tuple[Path | None, str]:
+    """The page of advice about a traced program, if `out` asks for one; or None and why it was not drawn. Raises
+    UsageError for other advice, which has none.
+    """
+    from firsttouch.engine.reporting import NotDrawn, draw_advice
+
+    if out is None:
+        return None, ""
+    if profile is None:
+        raise UsageError("--out writes the page of advice about a traced program; name that with --profile DIR")
+    try:
+        return draw_advice(directories, out, profile, device, process), ""
+    except NotDrawn as error:
+        return None, str(error)
+
+
 def fit(
     directories: Sequence[Path], *, out: Path, device: str | None, title: str, extends: str
 ) -> CommandResult[FitOutput]:

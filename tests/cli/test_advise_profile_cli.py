@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
+from html import unescape
 from pathlib import Path
 
 import msgspec
@@ -15,8 +17,10 @@ from tests.schemas import assert_valid
 
 import firsttouch
 from firsttouch.advice import advisor
+from firsttouch.advice.profiled import advise_profile
 from firsttouch.profile.schema import Caller
 from firsttouch.records.reading import load_results
+from firsttouch.report.advised import render
 
 H200 = Path(__file__).parents[2] / "results" / "h200-standard"
 _loaded = cache(load_results)
@@ -70,6 +74,21 @@ def test_a_platform_needs_no_run(traced: Path) -> None:
     assert done.stdout.startswith("Predicted for gh200: ")
 
 
+def test_the_page_has_the_answer_the_edits_and_every_term_and_names_are_text(tmp_path: Path) -> None:
+    names = {(PROGRAM, line): Caller(file=PROGRAM, offset=line, function="main", source="<b>&.cu", number=line)
+             for line in range(20)}  # fmt: skip
+    directory = profile(tmp_path / "port-1", doubled().traced, callers=names)
+    page = render(advise_profile(directory, [H200]))
+    text = unescape(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page, flags=re.DOTALL))
+    assert "Take explicit+pinned: memory adds an estimated" in text
+    assert "<b>&.cu:12, 14" in text
+    assert "<b>" not in page.partition("What to change</h2>")[2].partition("</section>")[0]
+    advice = firsttouch.advise(H200, profile=directory)
+    terms = {term["what"] for row in advice["strategies"] for term in row["terms"]}
+    assert all(what in text for what in terms)
+    assert page.count("<svg") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -77,6 +96,7 @@ def test_a_platform_needs_no_run(traced: Path) -> None:
         (("--profile", "{port}", "--app", "gemm", "--size", "1GiB"), "leave out --app, --size, or --profile"),
         (("--profile", "{port}", "--process", "9"), "those that did: 1, 7"),
         (("--profile", "{results}"), "holds no profile"),
+        (("--pattern", "stream", "--out", "page.html"), "name that with --profile DIR"),
         (("--profile", "{port}", "--device", "model:gh200"), "leave out the directory"),
     ],
 )

@@ -10,7 +10,7 @@ import typer
 from firsttouch import commands
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import AsJsonOption, path
-from firsttouch.cli.output import print_json, print_stdout
+from firsttouch.cli.output import print_error, print_json, print_stdout
 
 if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice
@@ -56,6 +56,12 @@ def command(
     process: Annotated[
         int | None, typer.Option(metavar="PID", help="Of the profile; default: the one that copies and launches most.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", parser=path, metavar="PATH", help="With --profile, write a page: an HTML file, or a folder."
+        ),
+    ] = None,
     module: Annotated[
         list[Path] | None, typer.Option("--module", parser=path, metavar="FILE", help="Applications of your own.")
     ] = None,
@@ -93,6 +99,9 @@ def command(
             profile=profile,
             process=process,
         )
+    page, not_drawn = commands.advice_page(directories or [], out, profile, device, process)
+    if not_drawn:
+        print_error(f"the page was not drawn: {not_drawn}")
     if as_json:
         print_json(result.output)
     elif result.value.traced is not None:
@@ -100,8 +109,12 @@ def command(
 
         for line in lines(result.value):
             print_stdout(line)
+        if page is not None:
+            print_stdout(str(page))
     else:
         show(result.value)
+    if not_drawn:
+        raise typer.Exit(1)
 
 
 def show(advice: Advice) -> None:

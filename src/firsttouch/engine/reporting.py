@@ -22,7 +22,7 @@ from firsttouch.workers.protocol import one_line
 TIMEOUT = 300.0
 """Seconds; a report of 10,000 points takes about ten."""
 WRONG_CALL = 2
-COMPARISON = "comparison"
+COMPARISON, ADVICE = "comparison", "advice"
 """What a process is asked for instead of a format of `draw`."""
 
 
@@ -43,6 +43,14 @@ def draw(directories: Sequence[Path], form: str = "html", output: Path | None = 
 def draw_comparison(sides: Sequence[str], output: Path, limit: float | None) -> Path:
     """Writes the page of a comparison (report/comparison.py). Returns its path. Raises as `draw`."""
     return _written([COMPARISON, str(output), list(sides), limit])[0]
+
+
+def draw_advice(
+    directories: Sequence[Path], output: Path, profile: Path, device: str | None, process: int | None
+) -> Path:
+    """Writes the page of advice about a traced program (report/advised.py). Returns its path. Raises as `draw`."""
+    named = [str(directory) for directory in directories]
+    return _written([ADVICE, str(output), named, str(profile), device, process])[0]
 
 
 def _written(call: Sequence[object]) -> list[Path]:

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from firsttouch.engine.reporting import COMPARISON
+from firsttouch.engine.reporting import ADVICE, COMPARISON
 from firsttouch.errors import UsageError
 from firsttouch.profile.reading import are_profiles
 from firsttouch.workers.protocol import die_with
@@ -31,6 +31,10 @@ def write(call: Sequence[Any]) -> list[Path]:
         from firsttouch.report.comparison import write_comparison
 
         return [write_comparison(directories, target, *more)]
+    if form == ADVICE:
+        from firsttouch.report.advised import write_advice
+
+        return [write_advice(directories, target, *more)]
     if are_profiles(sources):
         from firsttouch.report.profile import export_profile, write_profile
 

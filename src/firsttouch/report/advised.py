@@ -1,0 +1,190 @@
+"""The page of advice about a traced program: the answer, what each strategy adds by term, the edits, and what is not
+known. Every text is escaped by the template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
+from firsttouch.advice.edits import joined_lines
+from firsttouch.advice.profiled import advise_profile
+from firsttouch.advice.traced_wording import check_text, is_assumed_row, unchecked_text
+from firsttouch.advice.wording import parts_of
+from firsttouch.encoding import encode_text
+from firsttouch.errors import UsageError
+from firsttouch.figures import Stack
+from firsttouch.files import write_atomically
+from firsttouch.records.schema import Record
+from firsttouch.report.drawing import Drawing, DrawingContext
+from firsttouch.report.palette import Palette
+from firsttouch.report.stack import draw
+from firsttouch.report.svg import to_svgs
+from firsttouch.report.templates import assets, environment, packaged
+from firsttouch.text import quantity
+from firsttouch.units import format_size
+
+PAGE = "advice.html"
+TERMS = Stack(
+    x="strategy",
+    series="{}_ms",
+    title="What memory adds, by term",
+    x_title="strategy",
+    y_title="estimated time",
+    titles={"series": "term"},
+)
+_FAMILIES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        ("first touch of .* by the CPU", "first touch by the CPU"),
+        ("first touch of new pages by the GPU", "first touch by the GPU"),
+        ("(copy back into new|first touch of host) pages", "copy back, new pages"),
+        ("copy in", "copy in"),
+        ("copy back", "copy back"),
+        ("allocate", "allocate"),
+        ("free", "free"),
+        ("faults of the GPU", "faults of the GPU"),
+        ("faults of the CPU", "faults of the CPU"),
+        ("prefetch", "prefetch"),
+        ("advice", "advice"),
+        ("use of .* across the link", "use across the link"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class AdviceTable:
+    """A part of the page. notes: sentences above the table."""
+
+    anchor: str
+    title: str
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    notes: Sequence[str] = ()
+
+
+def render(advice: Advice) -> str:
+    """The advice as one self-contained HTML page."""
+    traced = _traced(advice)
+    drawing = draw(TERMS, [*_records(advice)], DrawingContext(None, Palette()))
+    figures: list[tuple[Drawing, str]] = []
+    if drawing is not None and drawing.spec is not None:
+        figures = [(drawing, to_svgs([drawing.spec])[0])]
+    every = [_edits(traced), _strategies(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
+    return environment().from_string(packaged("advised.html.j2")).render(
+        **assets(),
+        title=f"Advice about {traced.command} on {advice.title}",
+        where=f"Process {traced.process} of {traced.profile}, traced on {traced.title or 'an unknown GPU'}.",
+        headlines=advice.sentences,
+        figures=figures,
+        tables=[table for table in every if table.rows or table.notes],
+    )  # fmt: skip
+
+
+def _traced(advice: Advice) -> TracedAdvice:
+    assert advice.traced is not None
+    return advice.traced
+
+
+def _rows(advice: Advice) -> list[StrategyRow]:
+    """The program as it is, and the strategies."""
+    own = _traced(advice).as_it_is
+    return [*([own] if own is not None else ()), *advice.strategies]
+
+
+def _records(advice: Advice) -> Iterator[Record]:
+    for row in _rows(advice):
+        terms: Counter[str] = Counter()
+        for what, ms in parts_of(row).items():
+            terms[f"{family(what)}_ms"] += ms  # type: ignore[assignment]
+        counters = {name: float(ms) for name, ms in terms.items() if ms > 0}
+        yield Record("", "advice", advice.device, {"strategy": row.strategy}, "ms", "ok", counters={**counters})
+
+
+def family(what: str) -> str:
+    """What a term is, whatever memory it is of."""
+    for pattern, name in _FAMILIES:
+        if pattern.match(what):
+            return name
+    return what
+
+
+def _strategies(advice: Advice) -> AdviceTable:
+    traced, bounds = _traced(advice), {b.strategy: b for b in _traced(advice).bounds}
+    rows = []
+    for row in _rows(advice):
+        known = bounds.get(row.strategy)
+        least, most = (None, None) if known is None or known.exact else (known.least_ms, known.most_ms)
+        cells = [row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
+        cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
+        rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "exact"])
+    heads = ["", "time", "from", "to", "least use", "whole blocks", "use"]
+    note = (
+        "Times are estimated. From and to hold the prices' intervals and all that kernels may use. Least use: of "
+        "what they certainly use alone."
+    )
+    return AdviceTable("strategies", "Strategies", heads, rows, [note])
+
+
+def _terms(advice: Advice) -> AdviceTable:
+    rows = [
+        [row.strategy, t.phase, t.what, format_size(t.bytes, 3), f"{t.count:,}", *(
+            quantity(v, "ms") for v in (t.ms, t.low, t.high)
+        )]
+        for row in _rows(advice) for t in sorted(row.terms, key=lambda t: -t.ms)
+    ]  # fmt: skip
+    heads = ["", "phase", "term", "bytes", "times", "time", "from", "to"]
+    return AdviceTable("terms", "Prices by term", heads, rows)
+
+
+def _edits(traced: TracedAdvice) -> AdviceTable:
+    rows = [[edit.text, joined_lines(edit.lines)[0], f"{edit.count:,}", format_size(edit.bytes, 3)]
+            for edit in traced.edits]  # fmt: skip
+    notes = ["Lines, calls and bytes are exact: the trace has them."]
+    return AdviceTable("edits", "What to change", ["change", "lines", "calls", "bytes"], rows, notes if rows else [])
+
+
+def _check(advice: Advice) -> AdviceTable:
+    texts = [f"{check_text(checked)}." for checked in _traced(advice).check] or [f"{unchecked_text(advice)}."]
+    return AdviceTable("check", "Check of the prices", notes=[text[:1].upper() + text[1:] for text in texts])
+
+
+def _known(advice: Advice) -> AdviceTable:
+    traced = _traced(advice)
+    words = {
+        "assumed": [*traced.assumed, *advice.assumptions],
+        "unseen": traced.unseen,
+        "not priced": traced.not_priced,
+    }
+    rows = [[word, text] for word, texts in words.items() for text in dict.fromkeys(texts)]
+    return AdviceTable("known", "Assumed, unseen, and not priced", ["", ""], rows)
+
+
+def _absent(advice: Advice) -> AdviceTable:
+    rows = [
+        [a.strategy, a.reason, "" if a.least_ms is None else quantity(a.least_ms, "ms"), a.run]
+        for a in advice.unavailable
+    ]
+    return AdviceTable("absent", "Without a time", ["strategy", "reason", "at least", "what measures it"], rows)
+
+
+def write_advice(
+    directories: Sequence[str], output: Path, profile: str, device: str | None, process: int | None
+) -> Path:
+    """Writes the page of advice into a file, or into a folder as PAGE. Returns its path.
+
+    Raises:
+        UsageError: there is no advice, or the file cannot be written.
+    """
+    path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
+    page = render(advise_profile(Path(profile), directories, device=device, process=process))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, encode_text(page))
+    except OSError as error:
+        raise UsageError(f"cannot write the page to {path}: {error.strerror}") from None
+    return path
