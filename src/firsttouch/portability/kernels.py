@@ -9,16 +9,16 @@ from contextlib import suppress
 from firsttouch.errors import UsageError
 from firsttouch.portability.findings import KernelBytes, KernelUse
 from firsttouch.portability.places import Places
-from firsttouch.profile.exact import FOLDER, read_exact
+from firsttouch.profile.exact import FOLDER
 from firsttouch.profile.reading import Profile, read
-from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece, match
+from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
 from firsttouch.workload.trace import TracedLaunch, TracedRun
 from firsttouch.workload.traced import kernel_name
 
 
 def kernel_use(profile: Profile, run: TracedRun) -> KernelUse | None:
     """What the second run of a profile told; None if there was none."""
-    exact = match(run, read_exact(profile.directory))
+    exact = run.exact
     if exact is None:
         return None
     return KernelUse(

@@ -84,7 +84,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
         title=short(shlex.join(_command(profile, run.pid)), LONGEST_COMMAND),
         name=lambda block: block.name or line_of(places.of(block.site)),
         threads=lambda start, end: touches.of(start, end).threads,
-        exact=match(run, read_exact(profile.directory)),
+        exact=run.exact,
     )
 
 

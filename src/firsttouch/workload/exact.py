@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from firsttouch.profile.calls import LaunchShape
+from firsttouch.profile.calls import Arguments, LaunchShape
 from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
 from firsttouch.workload.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
@@ -101,10 +101,10 @@ def told(run: TracedRun, exact: ExactRun) -> TracedRun:
     for number, blocks in exact.uses.items():
         if isinstance(step := steps[number], TracedLaunch):
             steps[number] = used(step, blocks)
-    return replace(run, steps=steps)
+    return replace(run, steps=steps, exact=exact)
 
 
-class _Place(msgspec.Struct):
+class _Place(msgspec.Struct, gc=False):
     """A launch, and the allocations and copies since the last one."""
 
     step: int
@@ -147,6 +147,9 @@ class _Match:
         lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
         self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
         self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
+        self._numbers: dict[Arguments | None, int] = {}
+        self._known: dict[int, int] = {}
+        """The numbers of arguments by their identity, as equal ones are mostly the same object."""
         self._rest: list[tuple[int, object, bool]] = []
         """Launches that were not looked at, what they have in common with others, and whether a graph made them."""
 
@@ -193,7 +196,7 @@ class _Match:
 
     def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
         self._exact.outside += launch.outside
-        common = (launch.kernel, launch.grid, launch.block, place.launch.call.arguments)
+        common = (launch.kernel, launch.grid, launch.block, self._number(place.launch.call.arguments))
         if launch.used is None or launch.opaque:
             self._exact.opaque += launch.opaque
             self._rest.append((place.step, common, launch.of_graph))
@@ -212,6 +215,13 @@ class _Match:
         self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
         self._recorded[common].append(found)
 
+    def _number(self, arguments: Arguments | None) -> int:
+        """The same for equal arguments."""
+        number = self._known.get(id(arguments))
+        if number is None:
+            number = self._known[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
+        return number
+
     def _static(self, launch: TracedLaunch, known: set[int]) -> list[UsedBlock]:
         """The static variables that a launch may use."""
         blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
@@ -223,9 +233,12 @@ class _Match:
 
     def _settle(self) -> None:
         """Launches that were not looked at use what those alike use, if that is always the same."""
+        always: dict[object, bool] = {}
         for step, common, of_graph in self._rest:
-            known = self._recorded.get(common, ())
-            if known and all(uses == known[0] for uses in known):
+            known = self._recorded.get(common, [])
+            if common not in always:
+                always[common] = bool(known) and all(uses == known[0] for uses in known)
+            if always[common]:
                 self._exact.alike += 1
                 self._exact.uses[step] = known[0]
             elif known:

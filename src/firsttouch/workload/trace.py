@@ -10,7 +10,7 @@ import heapq
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,9 @@ from firsttouch.profile.calls import (
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallSite, MemoryKind
+
+if TYPE_CHECKING:
+    from firsttouch.workload.exact import ExactRun
 
 HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
@@ -176,7 +179,7 @@ TracedStep: TypeAlias = (
 
 class TracedRun(msgspec.Struct):
     """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation, as
-    are shapes, the grids and blocks of launches.
+    are shapes, the grids and blocks of launches. exact: what a second run told of kernels, which launches then name.
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences.
@@ -191,6 +194,7 @@ class TracedRun(msgspec.Struct):
     outside: int = 0
     incomplete: tuple[str, ...] = ()
     shapes: dict[int, LaunchShape] = {}
+    exact: ExactRun | None = None
 
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
