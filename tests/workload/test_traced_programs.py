@@ -108,6 +108,20 @@ def test_fills_and_copies_on_the_device_are_the_gpus() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_library_launches_while_it_is_set_up_comes_before_compute() -> None:
+    calls = Calls()
+    table, data = calls.block(4096), calls.block(MIB)
+    calls.copy(table, calls.host(64), 64)
+    calls.launch(table, kernel="setup")
+    calls.copy(data, calls.host(MIB), MIB)
+    calls.wait()
+    calls.wait()
+    calls.launch(data, table)
+    program = program_of_trace(calls.run)
+    assert [_text(item).split()[0] for item in program.initialise] == ["cpu", "h2d", "setup", "cpu", "h2d"]
+    assert [_text(item).split()[0] for item in program.compute] == ["kernel"]
+
+
 def test_a_copy_that_repeats_another_is_not_written_by_the_cpu_again() -> None:
     calls = Calls()
     host, block = calls.host(MIB), calls.block(MIB)

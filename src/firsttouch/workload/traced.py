@@ -15,12 +15,13 @@ launch of which a      the GPU uses the granules of 64 KiB that the kernel used 
 second run told
 =====================  ===========================================================  ==================================
 
-Compute begins with the first launch.
+Compute begins with the first launch that names the block to which most bytes are copied, so that what libraries launch
+while they are set up belongs to initialise.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from math import prod
 
@@ -28,9 +29,10 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.workload.ahead import look_ahead
 from firsttouch.workload.exact import ExactRun, UsedBlock
 from firsttouch.workload.folding import Folder
-from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, on_host, unique, used_blocks
+from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, unique, used_blocks
 from firsttouch.workload.needless import repeated_copies
 from firsttouch.workload.partners import joined, partners
 from firsttouch.workload.program import (
@@ -110,7 +112,7 @@ class _BlockUse:
     def __init__(self) -> None:
         self.into = self.back = self.turns = 0
         self.starts_on: Agent | None = None
-        self.is_source = self.by_cpu = self.result = False
+        self.by_cpu = False
         self.times = 1
 
 
@@ -143,49 +145,10 @@ class _Maker:
         """What windows showed of the host's bytes when they were copied last."""
         self.folder, self.phases = Folder(), list[tuple[Item, ...]]()
         self.seconds: dict[int, tuple[float, int]] = {}
-        self.computing = False
+        self.computing = self.waited = False
         self.life = Counter[int]()
-        self.unnamed = 0
         self.names_of: dict[str, str] = {}
-        self._look_ahead()
-
-    def _look_ahead(self) -> None:
-        """Which blocks are ever copied from, and which copies are the last ones of results."""
-        run, last, copies = self.run, dict[int, int](), defaultdict[int, list[tuple[int, TracedCopy]]](list)
-        launched: dict[int, tuple[int, TracedLaunch]] = {}
-        for index, step in enumerate(run.steps):
-            if isinstance(step, TracedLaunch):
-                launched[id(step.uses)] = index, step
-            elif isinstance(step, TracedFill | TracedCopy) and not on_host(run, step.target.block):
-                last[step.target.block] = index
-            elif isinstance(step, TracedAllocation):
-                last[step.block] = index if step.begins else last.get(step.block, -1)
-            elif isinstance(step, TracedCopy) and step.way == "d2h":
-                copies[step.device.block].append((index, step))
-            if isinstance(step, TracedCopy) and not on_host(run, step.source.block):
-                for piece in self.layout.copied(step) if step.way == "d2h" else self._all(step.source.block):
-                    self.uses[piece.block].is_source = True
-        for index, step in launched.values():
-            for use in step.uses:
-                if use.may_write:
-                    last[use.block] = max(last.get(use.block, -1), index)
-        self.results: set[int] = set()
-        for number, of in copies.items():
-            self._find_results(number, [(index, copy) for index, copy in of if index > last.get(number, -1)])
-
-    def _all(self, number: int) -> list[UnifiedPiece]:
-        own = self.layout.own.get(number)
-        return [UnifiedPiece(own.number, 0, own.nbytes)] if own else []
-
-    def _find_results(self, number: int, copies: Sequence[tuple[int, TracedCopy]]) -> None:
-        """The last copies from a block are of its result if they are of all its bytes, and the CPU reads them."""
-        own, whole = self.layout.own.get(number), Ranges()
-        for _, copy in copies:
-            for start, end in copy.device.pieces:
-                whole.add(start, end)
-        if own and whole.total() == own.nbytes and not any(self.watch.reads_after(index) for index, _ in copies):
-            self.results |= {index for index, _ in copies}
-            self.uses[own.number].result = True
+        self.ahead = look_ahead(run, self.layout, self.watch)
 
     # ------------------------------------------------------------------------------------------------ the items
 
@@ -200,8 +163,9 @@ class _Maker:
             elif isinstance(step, TracedAllocation):
                 self._allocation(step)
             elif isinstance(step, CudaWait):
-                if self.computing:
+                if self.computing and not self.waited:
                     self._add(AwaitAll())
+                    self.waited = True
             elif isinstance(step, HostUse):
                 self._host_use(index, step)
         if not self.computing:
@@ -235,6 +199,7 @@ class _Maker:
 
     def _append(self, number: int, step: TracedCopy | TracedFill | TracedLaunch | None) -> None:
         self.folder.append(number)
+        self.waited = False
         if step is not None and (seconds := self.run.seconds(step)) is not None:
             total, count = self.seconds.get(number, (0.0, 0))
             self.seconds[number] = total + seconds, count + 1
@@ -250,7 +215,7 @@ class _Maker:
     def _launch(self, index: int, step: TracedLaunch) -> None:
         if step.call.captured:
             return
-        if not self.computing:
+        if index >= self.ahead.begin and not self.computing:
             self._end_phase()
             self.computing = True
         told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
@@ -292,7 +257,7 @@ class _Maker:
                 p.start,
                 p.end,
                 reads=bool(valid),
-                writes=use.may_write and (self.uses[p.block].is_source or not valid),
+                writes=use.may_write and (p.block in self.ahead.sources or not valid),
                 certainty="assumed",
                 least=0,
             )
@@ -405,7 +370,7 @@ class _Maker:
             self.uses[piece.block].turns += self.computing
         self._move(copy, pieces)
         self.watch.copied(copy, pieces)
-        if index in self.results:
+        if index in self.ahead.results:
             return
         if pieces and not self.watch.reads_after(index):
             self._use_by_cpu(copy, pieces)
@@ -453,7 +418,7 @@ class _Maker:
         elif role == "input" and traced and traced.kind in STATIC_KINDS:
             role = "constant"
         both = into or back or use.by_cpu
-        ends_on: Agent | None = "cpu" if use.result else None
+        ends_on: Agent | None = "cpu" if number in self.ahead.result_blocks else None
         return Block(name, block.nbytes, role, "both" if both else "gpu", use.starts_on, ends_on, times=use.times)
 
     def _obtained(self) -> list[Obtained]:

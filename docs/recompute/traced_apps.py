@@ -1,0 +1,152 @@
+"""The table of our applications' traces beside their dry runs, from apps.jsonl of benchmarks/traced_apps.py."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from firsttouch.apps import all_apps
+from firsttouch.model.costs import Prices, Unmeasured
+from firsttouch.model.estimate import Impossible, NotEstimated, estimate
+from firsttouch.workload.dry_run import program_of
+from firsttouch.workload.program import Launch, Program, decode
+from firsttouch.workload.replay import Prepared, Replay
+from firsttouch.workspace import steps
+from firsttouch.workspace.ledger import Ledger
+from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
+
+EXPLICIT = "explicit"
+CLOSE = 1.10
+"""How far apart two estimates may be, as a ratio."""
+
+
+class _Copies(Replay):
+    """The bytes that a program copies under a strategy, by buffer and side."""
+
+    def __init__(self, program: Program, prices: Prices) -> None:
+        super().__init__(program, Ledger(STRATEGIES[EXPLICIT], prices.device, strict=False))
+        self.bytes = Counter[tuple[int, str]]()
+        self._rounds: list[Counter[tuple[int, str]]] = []
+        self._last = Counter[tuple[int, str]]()
+
+    def play(self, wanted: Any) -> None:
+        for step in wanted:
+            if isinstance(step, steps.Copy):
+                self.bytes[step.buffer, step.to] += step.end - step.start
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        for _, wanted in prepared:
+            self.play(wanted)
+
+    def begin_round(self) -> None:
+        self._rounds.append(Counter(self.bytes))
+
+    def end_round(self) -> None:
+        self._last = self.bytes - self._rounds.pop()
+
+    def add_again(self, times: int) -> None:
+        for key, nbytes in self._last.items():
+            self.bytes[key] += times * nbytes
+
+
+@dataclass
+class TracedApp:
+    """An application whose trace became a program. ratios: of both estimates, traced to declared, by strategy.
+
+    declared, copied: bytes of each block, copied to it and back, as it declares them and as they were copied.
+    """
+
+    name: str
+    declared: list[tuple[int, int, int]]
+    copied: list[tuple[int, int, int]]
+    ratios: dict[str, float]
+    missing: str = ""
+
+    @property
+    def same_copies(self) -> bool:
+        return Counter(self.declared) == Counter(self.copied)
+
+    @property
+    def close(self) -> bool:
+        return bool(self.ratios) and all(1 / CLOSE <= ratio <= CLOSE for ratio in self.ratios.values())
+
+
+def added(program: Program, prices: Prices, names: Sequence[str]) -> dict[str, float]:
+    """ms that memory adds, by strategy, as far as it is estimated."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = sum(term.ms for term in estimate(program, STRATEGIES[name], prices))
+        except (Unmeasured, NotEstimated, Impossible):
+            continue
+    return found
+
+
+def traced_app(row: Mapping[str, Any], prices: Prices) -> TracedApp:
+    name = row["app"]
+    if "program" not in row:
+        return TracedApp(name, [], [], {}, row.get("reason") or row["status"])
+    dry = program_of(all_apps()[name], row["params"])
+    traced = decode(msgspec.json.encode(row["program"]), name)
+    replay = _Copies(dry, prices)
+    replay.run()
+    declared = [
+        (block.nbytes, replay.bytes[number, "gpu"], replay.bytes[number, "cpu"])
+        for number, block in enumerate(dry.blocks)
+        if block.sides != "cpu"
+    ]
+    sizes = {nbytes for nbytes, _, _ in declared}
+    copied = [(size, into, back) for size, into, back in row["copied"] if size in sizes]
+    names = [name for name in strategies_of(prices.device) if not unavailable(STRATEGIES[name], prices.device)]
+    both = added(traced, prices, names), added(dry, prices, names)
+    ratios = {key: both[0][key] / both[1][key] for key in names if key in both[0] and both[1].get(key)}
+    return TracedApp(name, declared, copied, ratios)
+
+
+def traced_apps(path: Path, prices: Prices) -> Iterator[TracedApp]:
+    for line in path.read_text().splitlines():
+        yield traced_app(json.loads(line), prices)
+
+
+def table(apps: Sequence[TracedApp]) -> str:
+    """A row of each application: whether the bytes agree, and the estimate that differs most."""
+    rows = ["| application | bytes by block | estimate that differs most |", "|---|---|---|"]
+    for app in apps:
+        if app.missing:
+            rows.append(f"| {app.name} | {app.missing} | |")
+            continue
+        worst = max(app.ratios, key=lambda name: max(app.ratios[name], 1 / app.ratios[name]), default="")
+        text = f"{worst} {app.ratios[worst]:.2f}" if worst else "none"
+        rows.append(f"| {app.name} | {'equal' if app.same_copies else 'differ'} | {text} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    import sys
+
+    from firsttouch.advice.advisor import choose_device
+    from firsttouch.model.measured import MeasuredPrices
+    from firsttouch.records.reading import load_results
+
+    results = [load_results(Path(path)) for path in sys.argv[2:]]
+    prices = MeasuredPrices(results[0].machine, [r for of in results for r in of.records], choose_device(results, None))
+    apps = list(traced_apps(Path(sys.argv[1]), prices))
+    print(table(apps))
+    known = [app for app in apps if not app.missing]
+    print(f"{sum(app.same_copies for app in known)} of {len(known)} copy the same bytes; all estimates of ", end="")
+    print(f"{sum(app.close for app in known)} are within {CLOSE - 1:.0%}")
+    for app in known:
+        if not app.same_copies:
+            print(app.name, "declared", app.declared, "copied", app.copied)
+        if not app.close:
+            print(app.name, {name: round(ratio, 2) for name, ratio in app.ratios.items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What the steps of a traced run mean by what comes later: where compute begins, and which copies bring results."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from firsttouch.workload.layout import Layout, on_host
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
+from firsttouch.workload.watched import HostWatch
+from firsttouch.workspace.ranges import Ranges
+
+
+@dataclass
+class Ahead:
+    """begin: the step with which compute begins. sources: the unified blocks from which anything is ever copied.
+
+    results: the last copies of results, which the CPU reads in the end; result_blocks: the unified blocks that have
+    them.
+    """
+
+    begin: int
+    sources: set[int] = field(default_factory=set)
+    results: set[int] = field(default_factory=set)
+    result_blocks: set[int] = field(default_factory=set)
+
+
+def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
+    """Goes through the steps of a run."""
+    ahead, last, back = Ahead(_begin(run)), dict[int, int](), defaultdict[int, list[tuple[int, TracedCopy]]](list)
+    launched: dict[int, tuple[int, TracedLaunch]] = {}
+    for index, step in enumerate(run.steps):
+        if isinstance(step, TracedLaunch):
+            launched[id(step.uses)] = index, step
+        elif isinstance(step, TracedFill | TracedCopy) and not on_host(run, step.target.block):
+            last[step.target.block] = index
+        elif isinstance(step, TracedAllocation):
+            last[step.block] = index if step.begins else last.get(step.block, -1)
+        elif isinstance(step, TracedCopy) and step.way == "d2h":
+            back[step.device.block].append((index, step))
+        if isinstance(step, TracedCopy) and not on_host(run, step.source.block):
+            own = layout.own.get(step.source.block)
+            ahead.sources |= {own.number} if own else set()
+            if own is None and step.way == "d2h":
+                ahead.sources |= {piece.block for piece in layout.copied(step)}
+    for index, step in launched.values():
+        for use in step.uses:
+            if use.may_write:
+                last[use.block] = max(last.get(use.block, -1), index)
+    for number, copies in back.items():
+        mine = [(index, copy) for index, copy in copies if index > last.get(number, -1)]
+        if (own := layout.own.get(number)) and _is_all(mine, own.nbytes, watch):
+            ahead.results |= {index for index, _ in mine}
+            ahead.result_blocks.add(own.number)
+    return ahead
+
+
+def _is_all(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:
+    """Whether the last copies from a block are of all its bytes, and nothing more is known of the CPU's use of them."""
+    whole = Ranges()
+    for _, copy in copies:
+        for start, end in copy.device.pieces:
+            whole.add(start, end)
+    return whole.total() == nbytes and not any(watch.reads_after(index) for index, _ in copies)
+
+
+def _begin(run: TracedRun) -> int:
+    """The first launch that names the block to which most bytes are copied, after one of these copies; if there is
+    none, the first launch.
+    """
+    into, first, copied = Counter[int](), -1, dict[int, int]()
+    named: dict[int, int] = {}
+    uses: object = None
+    for index, step in enumerate(run.steps):
+        if isinstance(step, TracedCopy) and step.way == "h2d":
+            into[step.device.block] += step.device.total
+            copied.setdefault(step.device.block, index)
+            uses = None
+        elif isinstance(step, TracedLaunch) and not step.call.captured:
+            first = index if first < 0 else first
+            if step.uses is not uses:
+                uses = step.uses
+                for use in step.uses:
+                    if use.block in copied:
+                        named.setdefault(use.block, index)
+    largest = max(into, key=lambda number: into[number], default=-1)
+    return named.get(largest, first)
