@@ -1,7 +1,8 @@
 """Traces of applications under explicit, beside what they declare: bytes that are copied, and what memory adds.
 
-    firsttouch profile --trace --out TRACE -- firsttouch app --all --strategy explicit --size 256MiB --repeat 1 --out RUN
-    python benchmarks/traced_apps.py --profile TRACE --run RUN --out results/h100-port/apps.json
+    firsttouch profile --trace --faults=8 --out TRACE -- \\
+        firsttouch app --all --strategy explicit --size 256MiB --repeat 1 --out RUN
+    python benchmarks/traced_apps.py --profile TRACE --run RUN --out results/h100-port/apps.jsonl
 
 A worker runs an application at size tiny first; here the trace begins after that, and leaves out the kernels by which
 the harness fills outputs. The file has the program that each trace becomes, and the bytes that it copies by block.
@@ -15,17 +16,19 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
 from firsttouch.apps import all_apps
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, TracedCalls
+from firsttouch.profile.reading import read
+from firsttouch.profile.touches import TouchIndex
 from firsttouch.records.reading import load_results
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Item, Launch, Program, Repeat
-from firsttouch.workload.trace import TracedCopy, TracedRun, trace
+from firsttouch.workload.trace import TracedCopy, TracedRun, TracedStep, trace
 from firsttouch.workload.traced import kernel_name, program_of_trace
 
 FILLS = "fill_32"
@@ -83,6 +86,10 @@ def copied(run: TracedRun) -> list[tuple[int, int, int]]:
     return [(b.nbytes, sums[b.number, "h2d"], sums[b.number, "d2h"]) for b in blocks]
 
 
+def is_in(step: TracedStep) -> TypeGuard[TracedCopy]:
+    return isinstance(step, TracedCopy) and step.way == "h2d"
+
+
 def process_of(program: Program, processes: list[TracedCalls]) -> TracedCalls | None:
     """The process that launched what a program launches; it is left out next time."""
     wanted = set(kernels(program.compute))
@@ -94,8 +101,9 @@ def process_of(program: Program, processes: list[TracedCalls]) -> TracedCalls | 
     return processes[best] if best is not None and scores[best] else None
 
 
-def rows(profile: Path, results: Path) -> Iterator[dict[str, Any]]:
-    known, processes = all_apps(), read_calls(profile)
+def rows(directory: Path, results: Path) -> Iterator[dict[str, Any]]:
+    known, profile = all_apps(), read(directory)
+    processes = read_calls(directory, profile.callers)
     for record in load_results(results).records:
         name = str(record.factors["app"])
         app = known[name]
@@ -104,8 +112,11 @@ def rows(profile: Path, results: Path) -> Iterator[dict[str, Any]]:
         dry = program_of(app, params)
         if record.status == "ok" and (calls := process_of(dry, processes)) is not None:
             run = trace(main_run(calls, Counter(block.nbytes for block in dry.blocks)))
-            program = program_of_trace(run, title=name)
+            touches = TouchIndex(profile, calls.pid)
+            program = program_of_trace(run, title=name, threads=lambda a, b, of=touches: of.of(a, b).threads)
+            host = [(s.call.source, s.call.source + s.source.total) for s in run.steps if is_in(s)]
             row |= {
+                "touches": sum(touches.of(*pair).samples for pair in {*host}),
                 "program": msgspec.to_builtins(program),
                 "copied": copied(run),
                 "launches": run.launches,

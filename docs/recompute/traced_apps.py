@@ -13,11 +13,12 @@ import msgspec
 
 from firsttouch.apps import all_apps
 from firsttouch.model.costs import Prices, Unmeasured
-from firsttouch.model.estimate import Impossible, NotEstimated, estimate
+from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Launch, Program, decode
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
+from firsttouch.workspace.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
 
@@ -70,19 +71,23 @@ class TracedApp:
 
     @property
     def same_copies(self) -> bool:
-        return Counter(self.declared) == Counter(self.copied)
+        declared, copied = (Counter(row for row in rows if row[1] or row[2]) for rows in (self.declared, self.copied))
+        return declared == copied
 
     @property
     def close(self) -> bool:
         return bool(self.ratios) and all(1 / CLOSE <= ratio <= CLOSE for ratio in self.ratios.values())
 
 
-def added(program: Program, prices: Prices, names: Sequence[str]) -> dict[str, float]:
-    """ms that memory adds, by strategy, as far as it is estimated."""
+def added(
+    program: Program, prices: Prices, names: Sequence[str], settings: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """ms that memory adds, by strategy, as far as it is estimated. settings: of single buffers."""
     found = {}
     for name in names:
         try:
-            found[name] = sum(term.ms for term in estimate(program, STRATEGIES[name], prices))
+            pricing = priced(program, STRATEGIES[name], prices, guidance=Placement(settings=settings or {}))
+            found[name] = sum(term.ms for term in pricing.terms.terms())
         except (Unmeasured, NotEstimated, Impossible):
             continue
     return found
@@ -104,9 +109,34 @@ def traced_app(row: Mapping[str, Any], prices: Prices) -> TracedApp:
     sizes = {nbytes for nbytes, _, _ in declared}
     copied = [(size, into, back) for size, into, back in row["copied"] if size in sizes]
     names = [name for name in strategies_of(prices.device) if not unavailable(STRATEGIES[name], prices.device)]
-    both = added(traced, prices, names), added(dry, prices, names)
+    if not row.get("touches"):
+        dry = by_one_thread(dry)
+    both = added(traced, prices, names), added(dry, prices, names, between_kernels(dry, traced))
     ratios = {key: both[0][key] / both[1][key] for key in names if key in both[0] and both[1].get(key)}
     return TracedApp(name, declared, copied, ratios)
+
+
+def by_one_thread(program: Program) -> Program:
+    """The program if one thread of the CPU initialises what it uses, which is what a trace without touches assumes."""
+    items = tuple(
+        msgspec.structs.replace(item, by="view") if isinstance(item, Launch) and item.by == "kernel" else item
+        for item in program.initialise
+    )
+    return msgspec.structs.replace(program, initialise=items)
+
+
+def between_kernels(dry: Program, traced: Program) -> dict[str, str]:
+    """The settings that keep in device memory what the trace shows to be used between kernels alone."""
+    of_size: dict[int, list[str]] = {}
+    for block in traced.blocks:
+        of_size.setdefault(block.nbytes, []).append(block.role)
+    found = {}
+    for block in dry.blocks:
+        roles = of_size.get(block.nbytes, [])
+        role = roles.pop(0) if block.sides != "cpu" and roles else ""
+        if role == "scratch" and memory_words(block.declaration):
+            found[f"{MEMORY_OF}{block.name}"] = ON_DEVICE
+    return found
 
 
 def traced_apps(path: Path, prices: Prices) -> Iterator[TracedApp]:
