@@ -150,3 +150,38 @@ def test_a_record_that_contradicts_itself_is_refused(play: Play, tmp_path: Path)
     file.write_bytes(head + tail.replace(run, (400).to_bytes(4, "little") + run[4:]))
     with pytest.raises(UsageError, match="broken record"):
         read_exact(tmp_path)
+
+
+def test_what_an_h100_told_is_what_its_kernels_use() -> None:
+    """The journal of a program whose kernels use known bytes of blocks of 64 MiB, on an H100 with CUDA 13.0."""
+    (calls,) = read_exact(Path(__file__).parent / "h100")
+    a, b, managed, pinned, small = (
+        step.address
+        for step in calls.steps
+        if isinstance(step, ExactBlock) and step.begins and step.bytes in (1000, 64 * MIB)
+    )
+    names = {a: "a", b: "b", managed: "managed", pinned: "pinned", small: "small"}
+    used = [
+        {
+            names.get(use.address, "table"): tuple(
+                sum(end - start for start, end in way) / 65536 for way in (use.reads, use.writes)
+            )
+            for use in launch.used or ()
+        }
+        for launch in calls.launches
+    ]
+    assert used == [
+        {"a": (16, 0), "b": (0, 16)},  # one of 64, the first
+        {"a": (379, 0), "managed": (0, 379)},  # 37 of 100, scattered
+        {"a": (1024, 1024)},
+        {"b": (1024, 1024)},
+        {"small": (1000 / 65536, 1000 / 65536)},  # by atomics
+        {"a": (128, 0), "b": (0, 32)},  # by cp.async
+        {"a": (256, 0), "b": (0, 256)},  # by bulk copies, both ways
+        {"pinned": (1024, 0), "b": (0, 1024)},
+        {"a": (2, 2), "b": (1, 1), "managed": (1, 1), "table": (32 / 65536, 0)},  # by pointers in memory
+        {"a": (0, 1)},
+    ]
+    scattered = next(use for use in calls.launches[1].used or () if use.reads)
+    assert [start // 65536 for start, _ in scattered.reads] == [g for g in range(1024) if g * 37 % 100 < 37]
+    assert [launch.outside for launch in calls.launches] == [0] * 9 + [64]  # a static variable
