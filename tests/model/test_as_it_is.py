@@ -45,10 +45,11 @@ def total(program: Program, what: str = "") -> float:
     return sum(term.ms for term in terms_as_it_is(program, prices()) if term.what.startswith(what))
 
 
-def test_a_program_that_copies_as_the_strategy_does_costs_what_the_strategy_costs() -> None:
+@pytest.mark.parametrize("platform", ["h200-pcie", "gh200", "mi300a", "kaveri"])
+def test_a_program_that_copies_as_the_strategy_does_costs_what_the_strategy_costs(platform: str) -> None:
     program = round_trip(kernel(Access(0, 0, GIB, True, True)))
-    explicit = estimate(program, STRATEGIES["explicit"], prices())
-    own = terms_as_it_is(program, prices())
+    explicit = estimate(program, STRATEGIES["explicit"], prices(platform))
+    own = terms_as_it_is(program, prices(platform))
     assert sum(t.ms for t in own) == pytest.approx(sum(t.ms for t in explicit))
     assert {t.what: t.bytes for t in own} == {t.what: t.bytes for t in explicit}
 

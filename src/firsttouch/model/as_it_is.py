@@ -12,9 +12,10 @@ from typing import Final, Literal
 
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
-from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, SMALLEST_PAGE
+from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, NEW_ON_DEVICE, SMALLEST_PAGE
 from firsttouch.model.terms import Term, Terms
-from firsttouch.workload.program import Item, Launch, Move, Program, Repeat
+from firsttouch.workload.program import Item, Launch, Move, Obtained, Program, Repeat
+from firsttouch.workspace.ranges import Ranges
 
 NAME: Final = "as it is"
 PLAIN, LOCKED, DEVICE = (common_allocator(role) for role in ("host", "page-locked", "device"))
@@ -26,21 +27,34 @@ def terms_as_it_is(program: Program, prices: Prices) -> list[Term]:
 
     Raises Unmeasured or MissingValue if a price is not known.
     """
-    terms, touched = Terms(), 0
+    terms, touched, copied = Terms(), 0, [Ranges() for _ in program.blocks]
     shared = [obtained for obtained in program.obtained if not obtained.alone]
-    for obtained in shared:
-        allocator = LOCKED if obtained.pinned else DEVICE
-        _call(terms, prices, "allocate", allocator, obtained.nbytes, obtained.times)
+    one_memory = prices.device.capabilities.shares_host_memory
+    calls = [obtained for obtained in shared if obtained.pinned or not one_memory or _is_up_front(prices)]
+    for obtained in calls:
+        _call(terms, prices, "allocate", obtained)
     for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
         for move, times, parallel in moves(items):
             _move(terms, prices, phase, move, times, parallel=parallel)
             touched += 0 if move.pinned else move.new * times
-    if touched:
+            if move.way == "h2d":
+                copied[move.block].add(move.start, move.end)
+    device = sum(obtained.nbytes * obtained.times for obtained in shared if not obtained.pinned)
+    if one_memory and not _is_up_front(prices):
+        by_copies = min(device, sum(ranges.total() for ranges in copied))
+        for parallel, new in ((False, by_copies), (True, device - by_copies)):
+            terms.add("compute", NEW_ON_DEVICE, prices.host_touch(parallel=parallel), new)
+    if touched and not one_memory:
         terms.add("free", f"free {PLAIN} host arrays", prices.host_free(PLAIN), touched)
-    for obtained in shared:
-        allocator = LOCKED if obtained.pinned else DEVICE
-        _call(terms, prices, "free", allocator, obtained.nbytes, obtained.times)
+    for obtained in calls:
+        _call(terms, prices, "free", obtained)
     return terms.terms()
+
+
+def _is_up_front(prices: Prices) -> bool:
+    """Whether the pages of the device's memory are there when it is allocated."""
+    entry = prices.device.allocator(DEVICE)
+    return entry is not None and entry.on_demand is False
 
 
 def moves(items: Sequence[Item], times: int = 1, parallel: set[int] | None = None) -> Iterator[tuple[Move, int, bool]]:
@@ -58,10 +72,9 @@ def moves(items: Sequence[Item], times: int = 1, parallel: set[int] | None = Non
             yield item, times, item.block in by_all
 
 
-def _call(
-    terms: Terms, prices: Prices, call: Literal["allocate", "free"], allocator: str, nbytes: int, times: int
-) -> None:
+def _call(terms: Terms, prices: Prices, call: Literal["allocate", "free"], obtained: Obtained) -> None:
     """Where the device's memory is its own, a run may not have measured its calls, which are quick."""
+    allocator, nbytes, times = LOCKED if obtained.pinned else DEVICE, obtained.nbytes, obtained.times
     try:
         price = prices.allocation(allocator, call)
     except Unmeasured:

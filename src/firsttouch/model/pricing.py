@@ -25,6 +25,7 @@ COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host p
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
+NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
@@ -333,7 +334,7 @@ class Copies(Pricing):
         pages = self.on_device[buffer]
         if self.on_apu and (new := (end - start) - pages.bytes_in(start, end)):
             price = self.prices.host_touch(parallel=parallel)
-            self.terms.add(self.phase, "first touch of the device array, which is host memory", price, new)
+            self.terms.add(self.phase, NEW_ON_DEVICE, price, new)
             pages.add(start, end)
 
 
