@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
 
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
 from firsttouch.portability.places import function_name
+from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -400,6 +402,22 @@ def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
     calls.free(first)
     told = {b.place.line: list(b.unused) for b in of(calls).blocks}
     assert told == {1: ["perhaps written, never copied back", "not used any more when blocks held most"], 2: []}
+
+
+def test_what_a_library_of_the_vendor_allocates_is_not_the_program_s_to_change():
+    calls = Calls()
+    site = (CallFrame("/usr/lib/libcufft.so.12", 4), CallFrame(PROGRAM, 5))
+    table = calls.block(MIB)
+    calls.calls[-1] = msgspec.structs.replace(calls.calls[-1], site=site)
+    calls.copy(table, calls.host(MIB), MIB, host="static", site=site)
+    calls.copy(calls.block(8, kind="device_static", name="lut"), calls.host(8), 8, site=site)
+    calls.launch(table)
+    port = of(calls)
+    assert (port.findings, port.copies, port.saved.bytes) == ([], 0, 0)
+    assert [list(block.unused) for block in port.blocks] == [[], []]
+    own = calls.block(MIB, line=1)
+    calls.copy(own, calls.host(MIB), MIB, site=site)
+    assert of(calls).copies == 1, "as cublasSetVector does for the program"
 
 
 def test_what_the_trace_cannot_tell_is_said():

@@ -81,11 +81,9 @@ class Calls:
         self, target: int, source: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any
     ) -> int:
         """A copy, which blocks if not told otherwise. Returns its correlation."""
-        more = {"blocking": True, **more}
+        more = {"blocking": True, "site": at(line), **more}
         when = self._when(seconds)
-        self.calls.append(
-            CudaMove(**when, what="copy", source=source, target=target, bytes=nbytes, site=at(line), **more)
-        )
+        self.calls.append(CudaMove(**when, what="copy", source=source, target=target, bytes=nbytes, **more))
         return when["correlation"]
 
     def fill(self, target: int, nbytes: int, *, seconds: float | None = None, line: int = 0, **more: Any) -> None:

@@ -11,6 +11,7 @@ from firsttouch.portability.cpu_use import CpuUse, cpu_use
 from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
 from firsttouch.portability.hidden import TouchedRange, place_of_touch
 from firsttouch.portability.places import Places, largest, summed
+from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.units import format_size
@@ -204,7 +205,7 @@ def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int],
 
 def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
-    if block.name:
+    if block.name or is_of_vendor(block.site):
         return []
     said = []
     if not use.launches and not run.unknown:

@@ -29,12 +29,13 @@ from firsttouch.portability.rules import (
     StaticVariable,
 )
 from firsttouch.portability.savings import most_saved
+from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import CudaQuery, CudaWait, HostUse
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.profile.traced import CallerTable
 from firsttouch.units import format_size
 from firsttouch.workload.partners import Partners, partners
-from firsttouch.workload.trace import TracedLaunch, TracedRun, TracedStep
+from firsttouch.workload.trace import STATIC_KINDS, TracedCopy, TracedFill, TracedLaunch, TracedRun, TracedStep
 
 _ORDER = ("seen", "likely", "possible")
 
@@ -125,13 +126,21 @@ def _hazards(
     rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
     stack = StackVariable(state, findings)
     for number, step in enumerate(run.steps):
-        if not isinstance(step, TracedLaunch):
+        if not isinstance(step, TracedLaunch) and not _is_theirs(run, step):
             for rule in (*rules, stack):
                 rule.take(number, step)
         state.advance(step)
     stack.finish()
     find_hidden(run, touched, places, findings)
     return findings.all()
+
+
+def _is_theirs(run: TracedRun, step: TracedStep) -> bool:
+    """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
+    if not isinstance(step, TracedCopy | TracedFill):
+        return False
+    block = run.blocks[step.target.block if isinstance(step, TracedFill) else step.device.block]
+    return is_of_vendor(step.call.site if block.kind in STATIC_KINDS else block.site)
 
 
 def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:

@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -59,6 +60,12 @@ VENDOR = re.compile(
     r"(?:^|/)lib(?:cublas|cublasLt|cudnn\w*|cufft\w*|cusparse\w*|cusolver\w*|curand|cutensor\w*|nvrtc|nccl|nvshmem\w*"
     r"|npp\w*|cufile\w*|nvjpeg\w*|cudart)\.so"
 )
+
+
+@cache
+def is_of_vendor(site: CallSite) -> bool:
+    """Whether a library of the vendor made a call, which the program cannot change."""
+    return bool(site) and VENDOR.search(site[0].file) is not None
 
 
 def read_calls(directory: Path, names: CallerTable | None = None) -> list[TracedCalls]:
@@ -409,7 +416,7 @@ class _CallReader(JournalReader):
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
-        vendor = bool(frames) and VENDOR.search(frames[0].file) is not None
+        vendor = is_of_vendor(frames)
         self._all.calls.append(CudaQuery(t=time * 1e-9, free=free, total=total, site=frames, vendor=vendor))
 
     # ----------------------------------------------------------------------------------------------------- the end

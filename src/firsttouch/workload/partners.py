@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.calls import HostPlace
 from firsttouch.workload.trace import (
     MANAGED_KINDS,
@@ -54,8 +55,10 @@ def joined(copy: TracedCopy) -> Iterator[JoinedBytes]:
 
 
 def may_pair(block: TracedBlock, copy: TracedCopy) -> bool:
-    """Whether a copy makes its host side a partner. A variable of the stack is none: it lives as long as its call."""
-    return block.kind not in _NO_PAIR and copy.call.host != "stack"
+    """Whether a copy makes its host side a partner. A variable of the stack is none: it lives as long as its call. Nor
+    is what belongs to a block that a library of the vendor allocates, which the program cannot change.
+    """
+    return block.kind not in _NO_PAIR and copy.call.host != "stack" and not is_of_vendor(block.site)
 
 
 @dataclass
