@@ -303,6 +303,15 @@ struct NewGraph {  // one that can be launched
 struct GraphLaunch {
     Handle executable, stream;
 };
+struct GraphUpdate {  // to another graph
+    Handle executable, graph;
+};
+struct GraphChange {  // of one node
+    Handle executable, node;
+};
+struct GraphEnd {
+    Handle executable;
+};
 struct NodeParameters {  // of a kernel in a graph
     Handle function;
     unsigned grid[3], block[3], shared_bytes;
@@ -399,6 +408,10 @@ struct NoParameters {};
     CALL(643, cuGraphInstantiateWithFlags, NewGraph)                                                                   \
     CALL(514, cuGraphLaunch, GraphLaunch)                                                                              \
     CALL(515, cuGraphLaunch_ptsz, GraphLaunch)                                                                         \
+    CALL(561, cuGraphExecUpdate, GraphUpdate)                                                                          \
+    CALL(538, cuGraphExecKernelNodeSetParams, GraphChange)                                                             \
+    CALL(562, cuGraphExecMemcpyNodeSetParams, GraphChange)                                                             \
+    CALL(516, cuGraphExecDestroy, GraphEnd)                                                                            \
     CALL(539, cuStreamBeginCapture_v2, Stream)                                                                         \
     CALL(540, cuStreamBeginCapture_v2_ptsz, Stream)                                                                    \
     CALL(497, cuStreamEndCapture, Stream)                                                                              \
@@ -444,6 +457,9 @@ struct NoParameters {};
     CALL(717, cuMemPrefetchAsync_v2_ptsz, PrefetchToOn)                                                                \
     CALL(656, cuGraphInstantiateWithParams, NewGraph)                                                                  \
     CALL(657, cuGraphInstantiateWithParams_ptsz, NewGraph)                                                             \
+    CALL(696, cuGraphExecUpdate_v2, GraphUpdate)                                                                       \
+    CALL(692, cuGraphExecKernelNodeSetParams_v2, GraphChange)                                                          \
+    CALL(714, cuGraphExecNodeSetParams, GraphChange)                                                                   \
     CALL(684, cuLibraryGetGlobal, Variable)                                                                            \
     CALL(685, cuLibraryGetManaged, Variable)                                                                           \
     CALL(800, cuCtxSynchronize_v2, ContextAt)

@@ -154,6 +154,11 @@ TEST(VendorTypes, DriverCalls) {
     SAME(NewGraph, graph, cuGraphInstantiateWithParams_params, hGraph);
     SAME(GraphLaunch, executable, cuGraphLaunch_params, hGraph);
     STREAM(GraphLaunch, cuGraphLaunch);
+    SAME(GraphUpdate, executable, cuGraphExecUpdate_v2_params, hGraphExec);
+    SAME(GraphUpdate, graph, cuGraphExecUpdate_v2_params, hGraph);
+    SAME(GraphChange, executable, cuGraphExecKernelNodeSetParams_v2_params, hGraphExec);
+    SAME(GraphChange, executable, cuGraphExecNodeSetParams_params, hGraphExec);
+    SAME(GraphEnd, executable, cuGraphExecDestroy_params, hGraphExec);
     SAME(NodeParameters, function, CUDA_KERNEL_NODE_PARAMS, func);
     SAME(NodeParameters, parameters, CUDA_KERNEL_NODE_PARAMS, kernelParams);
     SAME(NodeParameters, extra, CUDA_KERNEL_NODE_PARAMS, extra);

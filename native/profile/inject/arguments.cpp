@@ -151,7 +151,13 @@ std::uint32_t Arguments::number(const DriverFunctions& driver, cupti::Handle han
     const auto seed = static_cast<std::uint64_t>(function.name) << 1 | (function.sizes_known ? 1 : 0);
     const Combination combination{hash_bytes(words_.data(), bytes, seed), hash_bytes(words_.data(), bytes, ~seed)};
     if (const auto known = numbers_.find(combination); known != numbers_.end()) return known->second;
-    if (numbers_.size() >= most_combinations) return 0;
+    if (numbers_.size() >= most_combinations) {
+        if (!is_full_told_)
+            notice(Layer::trace, "launches name other memory each time: what they name after " +
+                                     std::to_string(most_combinations) + " combinations is not recorded");
+        is_full_told_ = true;
+        return 0;
+    }
     const ArgumentsRecord record{.number = static_cast<std::uint32_t>(numbers_.size() + 1),
                                  .kernel = function.name,
                                  .words = static_cast<std::uint32_t>(words_.size()),

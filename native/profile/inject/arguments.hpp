@@ -70,6 +70,7 @@ class Arguments {
     std::unordered_map<Combination, std::uint32_t, CombinationHash> numbers_;
     std::vector<Word> words_;    // of this launch
     bool driver_tells_ = false;  // sizes of parameters
+    bool is_full_told_ = false;
 };
 
 }  // namespace firsttouch::inject

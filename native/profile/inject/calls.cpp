@@ -103,12 +103,7 @@ void Calls::begin_block(std::uint64_t address, const Block& block, const Call& c
                 return;  // a variable that was looked up before
         blocks_.add(address, block);
     }
-    const bool has_place = std::ranges::count(cupti::allocating_calls, call.id) != 0;
-    if (!has_place) {
-        const CallRecord record{
-            .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number};
-        journal_.append(Kind::call, {Journal::bytes_of(record)});
-    }
+    if (std::ranges::count(cupti::allocating_calls, call.id) == 0) write_place(call);
     const BlockRecord record{.time = monotonic_ns(),
                              .address = address,
                              .bytes = block.bytes,
@@ -119,6 +114,13 @@ void Calls::begin_block(std::uint64_t address, const Block& block, const Call& c
                              .registered = static_cast<std::uint8_t>(block.is_registered ? 1 : 0),
                              .unused = {}};
     journal_.append(Kind::block, {Journal::bytes_of(record)});
+}
+
+// Where blocks come from whose calls have no record of their place yet, and where blocks are freed.
+void Calls::write_place(const Call& call) {
+    const CallRecord record{
+        .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number};
+    journal_.append(Kind::call, {Journal::bytes_of(record)});
 }
 
 // Before the driver frees it, since another thread may be given the same address right after.
@@ -132,6 +134,7 @@ void Calls::end_block(std::uint64_t address, const Call& call) {
         block = *known;
         if (!blocks_.remove(address)) return;
     }
+    write_place(call);
     const BlockRecord record{.time = monotonic_ns(),
                              .address = address,
                              .bytes = 0,
@@ -271,11 +274,28 @@ void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int de
     }
 }
 
-void Calls::after(const cupti::NewGraph& graph, const Call&) {
+void Calls::keep_graph(cupti::Handle executable, cupti::Handle graph) {
     const std::scoped_lock lock(mutex_);
     std::vector<GraphStep> steps;
-    add_nodes(graph.graph, steps, 0);
-    graphs_.insert_or_assign(*graph.executable, std::move(steps));
+    add_nodes(graph, steps, 0);
+    graphs_.insert_or_assign(executable, std::move(steps));
+}
+void Calls::after(const cupti::NewGraph& graph, const Call&) { keep_graph(*graph.executable, graph.graph); }
+void Calls::after(const cupti::GraphUpdate& update, const Call&) { keep_graph(update.executable, update.graph); }
+
+void Calls::after(const cupti::GraphChange&, const Call&) {
+    {
+        const std::scoped_lock lock(mutex_);
+        if (is_change_told_) return;
+        is_change_told_ = true;
+    }
+    notice(
+        Layer::trace,
+        "a node of a CUDA graph was changed after the graph was made: what its launches name is what it named first");
+}
+void Calls::after(const cupti::GraphEnd& end, const Call&) {
+    const std::scoped_lock lock(mutex_);
+    graphs_.erase(end.executable);
 }
 
 void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {

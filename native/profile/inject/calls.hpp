@@ -96,6 +96,9 @@ class Calls {
     void after(const cupti::LaunchOf& launch, const Call& call);
     void after(const cupti::NewGraph& graph, const Call& call);
     void after(const cupti::GraphLaunch& launch, const Call& call);
+    void after(const cupti::GraphUpdate& update, const Call& call);
+    void after(const cupti::GraphChange& change, const Call& call);
+    void after(const cupti::GraphEnd& end, const Call& call);
     void after(const cupti::Stream& stream, const Call& call);
     void after(const cupti::Event& event, const Call& call);
     void after(const cupti::ContextAt&, const Call& call) { waited(2, call); }
@@ -121,6 +124,8 @@ class Calls {
 
     void launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
                   std::uint8_t flags, const Call& call);
+    void write_place(const Call& call);
+    void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
     void waited(std::uint8_t what, const Call& call);
 
@@ -142,6 +147,7 @@ class Calls {
     std::unordered_map<std::uint64_t, std::uint16_t> streams_;
     std::unordered_set<std::uint64_t> capturing_;
     std::unordered_map<cupti::Handle, std::vector<GraphStep>> graphs_;
+    bool is_change_told_ = false;
     std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target
     std::array<HostRows, 1024> touched_;                         // of copies before, by their addresses
     std::atomic<bool> has_work_{false};                          // since the last wait

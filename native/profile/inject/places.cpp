@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t most_texts = 1 << 16, most_places = 1 << 16;
 constexpr std::size_t most_text_bytes = 16 << 10;  // names of C++ kernels may be this long
 constexpr std::size_t most_unwound = 64, most_frames = 12;
-constexpr std::size_t most_remembered = 4096;
+constexpr std::size_t most_remembered = 4096, most_of_frame = 16;
 #if defined(__x86_64__)
 constexpr bool is_return_on_stack = true;  // right below the stack pointer that the caller has after the call
 #else
@@ -108,10 +108,7 @@ __attribute__((noinline)) CallPlace Places::of_this_call() {
             int is_before = 0;
             const std::uintptr_t address = _Unwind_GetIPInfo(context, &is_before);
             if (address == 0) return _URC_END_OF_STACK;
-            if (walk.count == walk.instructions.size()) {
-                walk.is_plain = false;
-                return _URC_END_OF_STACK;
-            }
+            if (walk.count == walk.instructions.size()) return _URC_END_OF_STACK;
             walk.stacks[walk.count] = _Unwind_GetCFA(context);
             walk.instructions[walk.count++] = address - (is_before == 0 ? 1 : 0);  // within the call, not behind it
             if (is_before != 0) walk.is_plain = false;
@@ -142,7 +139,9 @@ void Places::remember(const void* frame, const Chain& chain, const std::uintptr_
         unwound_.clear();
         unwound_count_ = 1;
     }
-    unwound_[frame].push_back(std::move(unwound));
+    std::vector<Unwound>& of_frame = unwound_[frame];
+    if (of_frame.size() >= most_of_frame) of_frame.erase(of_frame.begin());
+    of_frame.push_back(std::move(unwound));
 }
 
 Places::Numbered Places::number(const Chain& chain, bool skip_vendor, const std::uintptr_t* stacks) {
