@@ -108,7 +108,7 @@ def test_edits_name_lines_once_and_in_order() -> None:
         ("prefetch", 5, ["bs.cu:206"]),
     ]
     text = " ".join(" ".join(lines(of_black_scholes())).split())
-    assert "(bs.cu:168-172); drop 5 copies (:193-195, 235-236); prefetch before the first launch (:206)" in text
+    assert "(bs.cu:168-172); drop 5 copies (:193-195, 235-236); prefetch before the kernels" in text
 
 
 @pytest.mark.parametrize(("copies", "fits"), [(1.0, True), (0.6, False), (1.6, False)])

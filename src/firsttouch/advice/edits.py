@@ -13,6 +13,7 @@ from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallLocation
 from firsttouch.text import count
+from firsttouch.workload.ahead import compute_begins
 from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workspace.strategies import Strategy
 
@@ -56,19 +57,12 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     for restoring in (f for f in found.counted if f.kind == "restoring"):
         text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
         changes.append(Edit("keep", text, _lines(restoring.places), restoring.count, restoring.bytes))
-    launch = next((s for s in run.steps if isinstance(s, TracedLaunch) and not s.call.captured), None)
-    if launch is not None and (strategy.prefetch or strategy.advise):
+    begin = compute_begins(run)
+    if begin >= 0 and isinstance(launch := run.steps[begin], TracedLaunch) and (strategy.prefetch or strategy.advise):
         words = [*(["advise"] if strategy.advise else ()), *(["prefetch"] if strategy.prefetch else ())]
         size = sum(block.bytes for block in paired)
-        changes.append(
-            Edit(
-                words[-1],
-                f"{' and '.join(words)} before the first launch",
-                _lines([_place(launch.call.site, places)]),
-                len(paired),
-                size,
-            )
-        )
+        text, line = f"{' and '.join(words)} before the kernels that use them", _place(launch.call.site, places)
+        changes.append(Edit(words[-1], text, _lines([line]), len(paired), size))
     return changes
 
 

@@ -1,7 +1,7 @@
 """Estimates of a traced program that are only the least time of a strategy, since a trace does not tell the rest.
 
 How often kernels use bytes across the link is unseen, but no more than their times allow. And a prefetch before the
-first launch places pages on the GPU that the CPU touches first later; what that takes is not measured.
+kernels places pages on the GPU that the CPU touches first between them; what that takes is not measured.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from firsttouch.workspace.ranges import Ranges
 from firsttouch.workspace.strategies import STRATEGIES
 
 UNSEEN = "how often kernels use each byte across the link is unseen"
-LATE = "the CPU first writes buffers after the first launch, of which a prefetch before it would place pages on the GPU"
+LATE = "the CPU first writes buffers between kernels, of which a prefetch before these would place pages on the GPU"
 FEW = 0.05
 """The part of what the CPU writes that it may write first so late without making the estimate the least time only."""
 
@@ -50,7 +50,7 @@ def why_only_least(program: Program, title: str, prices: Prices, strategy: str, 
 
 
 def _written_late(program: Program) -> float:
-    """Of the bytes that the CPU writes, the part that it is the first to write after the first launch."""
+    """Of the bytes that the CPU writes, the part that it is the first to write once compute has begun."""
     written = [Ranges() for _ in program.blocks]
     before, after = _first_writes(program.initialise, written), _first_writes(program.compute, written)
     return after / (before + after) if after else 0.0

@@ -28,7 +28,11 @@ class Ahead:
 
 def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
     """Goes through the steps of a run."""
-    ahead, last, back = Ahead(_begin(run)), dict[int, int](), defaultdict[int, list[tuple[int, TracedCopy]]](list)
+    ahead, last, back = (
+        Ahead(compute_begins(run)),
+        dict[int, int](),
+        defaultdict[int, list[tuple[int, TracedCopy]]](list),
+    )
     launched: dict[int, tuple[int, TracedLaunch]] = {}
     for index, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
@@ -65,9 +69,9 @@ def _is_all(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWa
     return whole.total() == nbytes and not any(watch.reads_after(index) for index, _ in copies)
 
 
-def _begin(run: TracedRun) -> int:
-    """The first launch that names the block to which most bytes are copied, after one of these copies; if there is
-    none, the first launch.
+def compute_begins(run: TracedRun) -> int:
+    """The number of the step with which compute begins: the first launch that names the block to which most
+    bytes are copied, after one of these copies; if there is none, the first launch; -1 without a launch.
     """
     into, first, copied = Counter[int](), -1, dict[int, int]()
     named: dict[int, int] = {}
