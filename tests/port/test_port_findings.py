@@ -382,6 +382,14 @@ def test_no_strategy_is_given_for_what_is_only_possible_and_all_that_counts_has_
         assert all(bool(f.reading) == (f.certainty == "likely") for f in port.findings)
 
 
+def test_calls_without_lines_are_told_apart_by_their_offsets():
+    calls = Calls()
+    for line in (16, 32):
+        calls.copy(calls.block(MIB, line=line), calls.host(MIB), MIB)
+    port = found(calls.run, {}, command=["/app/p"])
+    assert [block.place.file for block in port.blocks] == [f"{PROGRAM}+0x10", f"{PROGRAM}+0x20"]
+
+
 def test_a_block_that_an_allocator_divides_is_told_and_its_parts_are_no_partial_transfers():
     calls = Calls()
     pool = calls.block(2 * MIB)

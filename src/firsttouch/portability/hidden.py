@@ -11,7 +11,7 @@ from math import sqrt
 
 from firsttouch import _core
 from firsttouch.portability.hazards import Findings
-from firsttouch.portability.places import Places
+from firsttouch.portability.places import OFFSET, Places
 from firsttouch.profile.callers import is_of_the_c_library
 from firsttouch.profile.schema import TOUCH_GRANULE
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchPlace
@@ -69,7 +69,7 @@ def place_of_touch(place: TouchPlace) -> CallLocation:
 
 def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, findings: Findings) -> None:
     """Adds ranges of whose sampled first touches half are in the C++ library's code or in a library."""
-    own = {places.of(block.site).file for block in run.blocks if block.site}
+    own = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
     for of in ranges:
         for place, word in _hidden(of.touches, own):
             text = f"the first touches are in {word}"

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
 from firsttouch.text import join_names
 
+OFFSET = "+0x"
+"""What is between a file and the offset of a call in it."""
 UNKNOWN_LINE = "an unknown line"
 MOST_PLACES = 5
 """The most calls of which a finding tells."""
@@ -22,8 +27,17 @@ class Places:
 
     def of(self, site: CallSite) -> CallLocation:
         if site not in self._known:
-            self._known[site] = place_of(site, self._names)
+            self._known[site] = self._named(site)
         return self._known[site]
+
+    def _named(self, site: CallSite) -> CallLocation:
+        """A call whose line is unknown is told from others of its file by its offset in it."""
+        place = place_of(site, self._names)
+        if place.source or not place.file:
+            return place
+        frame = caller(site, lambda file, offset: self._names[file, offset].function if (file, offset) in self._names
+                       else "")  # fmt: skip
+        return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
 
 
 def largest(sums: Mapping[CallLocation, int], most: int = MOST_PLACES) -> list[CallLocation]:
@@ -39,10 +53,10 @@ def summed(pairs: Iterable[tuple[CallLocation, int]]) -> dict[CallLocation, int]
 
 
 def line_of(place: CallLocation) -> str:
-    """'file:line' of a place, without folders; the function or the file if its line is unknown."""
+    """'file:line' of a place, without folders; the offset in the file of the program if its line is unknown."""
     if place.source and place.line:
         return f"{place.source.rpartition('/')[2]}:{place.line}"
-    return place.function or place.file.rpartition("/")[2] or UNKNOWN_LINE
+    return place.file.rpartition("/")[2] or place.function or UNKNOWN_LINE
 
 
 def counted(number: int, noun: str, several: str = "") -> str:
