@@ -8,7 +8,7 @@ namespace firsttouch::inject {
 namespace {
 
 enum What : std::uint8_t { copy = 0, fill = 1, prefetch = 2, advice = 3 };
-enum Flag : std::uint8_t { captured = 1, blocking = 4, has_sample = 8, has_before = 16 };
+enum Flag : std::uint8_t { captured = 1, blocking = 4, has_sample = 8, has_before = 16, of_all = 64 };
 constexpr std::uint64_t most_pointer_bytes = 64 << 10;
 constexpr std::size_t most_targets = 1 << 16;
 
@@ -190,7 +190,8 @@ void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
         record.host = static_cast<std::uint8_t>(host);
         record.direction = static_cast<std::uint8_t>(transfer.direction);
     }
-    if (is_sampled && sample(transfer.host_rows(), record.sample)) record.flags |= has_sample;
+    if (is_sampled && sample(transfer.host_rows(), record.sample))
+        record.flags |= static_cast<std::uint8_t>(has_sample | (hashes_all() ? of_all : 0));
     if (waits) {
         record.flags |= blocking;
         record.stack = place.stack;

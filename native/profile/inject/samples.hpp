@@ -19,6 +19,9 @@ struct HostRows {
 inline constexpr std::uint64_t hashed_whole = 8 << 10, piece_bytes = 64, bytes_a_piece = 2 << 10, least_pieces = 128,
                                most_pieces = 1024;
 
+// Whether all bytes of all copies are hashed, because FIRSTTOUCH_CHECK_COPIES is 1.
+bool hashes_all() noexcept;
+
 // Returns false if the memory cannot be read.
 bool sample(const HostRows& rows, std::uint64_t& hash) noexcept;
 // The same; but false as well if pages of it were not touched yet, since reading would map them. Of more than 16 pages,

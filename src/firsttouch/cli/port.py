@@ -76,6 +76,9 @@ def command(
         bool,
         typer.Option("--exact", help="Run the program again, slowly, to record which bytes its kernels use."),
     ] = False,
+    check_copies: Annotated[
+        bool, typer.Option("--check-copies", help="Compare all bytes of copies, not a part of them.")
+    ] = False,
     program: Annotated[
         bool, typer.Option("--program", help="With DIR: print the program instead, which `advise --profile` prices.")
     ] = False,
@@ -98,7 +101,8 @@ def command(
         raise UsageError(f"{wrong}; name a command, as in firsttouch port -- ./app, or the directory of a profile")
     if directory is not None:
         if given := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
-                                              ("--faults", faults), ("--exact", exact)) if value]:  # fmt: skip
+                                              ("--faults", faults), ("--exact", exact),
+                                              ("--check-copies", check_copies)) if value]:  # fmt: skip
             raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(given)}")
         if program:
             _show_program(directory, chosen, as_json)
@@ -118,6 +122,7 @@ def command(
         faults=faults or EVERY,
         trace=True,
         host=True,
+        check_copies=check_copies,
         exact=exact,
         to_stderr=as_json,
     )

@@ -121,6 +121,10 @@ def command(
         bool,
         typer.Option("--host", help="As --trace, and which pages of copied host buffers the CPU writes and reads."),
     ] = False,
+    check_copies: Annotated[
+        bool,
+        typer.Option("--check-copies", help="As --trace, and compare all bytes of copies, not a part of them."),
+    ] = False,
     exact: Annotated[
         bool,
         typer.Option("--exact", help="As --trace, and run the program again, slowly: which bytes its kernels use."),
@@ -151,7 +155,7 @@ def command(
             raise UsageError("--sources starts nothing; leave the command and --pid out")
         _show_sources(as_json)
         return
-    asked = (("--exact", exact), ("--host", host), ("--trace", trace))
+    asked = (("--exact", exact), ("--host", host), ("--check-copies", check_copies), ("--trace", trace))
     loads = next((name for name, is_given in asked if is_given), "")
     _check(words or [], attach, lasting, loads, no_inject=no_inject)
     with signals_for_this_thread():
@@ -165,8 +169,9 @@ def command(
         interval=INTERVAL if tick is None else tick,
         out=out,
         faults=faults or 0,
-        trace=trace or exact or host,
+        trace=bool(loads),
         host=host,
+        check_copies=check_copies,
         exact=exact,
         inject=not no_inject,
         to_stderr=as_json,

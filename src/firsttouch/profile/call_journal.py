@@ -47,7 +47,7 @@ _DIRECTIONS: tuple[CopyDirection, ...] = ("unknown", "h2d", "d2h", "d2d", "h2h")
 _WAITS: tuple[WaitKind, ...] = get_args(WaitKind)
 _CAPTURED, _WHILE_CAPTURED, _COOPERATIVE, _BY_GRAPH = 1, 2, 4, 8
 """Flags of a launch."""
-_BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH = 4, 8, 16, 32
+_BLOCKING, _SAMPLE, _BEFORE, _MOVED_BY_GRAPH, _SAMPLED_WHOLE = 4, 8, 16, 32, 64
 """Flags of a move, besides the first two."""
 _PIECE, _NOT_KNOWN = 4096, 2**64 - 1
 """The unit of what the CPU wrote, and what stands for a number of bytes that is not known."""
@@ -327,6 +327,7 @@ class _CallReader(JournalReader):
                 device=device,
                 captured=bool(flags & _CAPTURED),
                 graph=bool(flags & _MOVED_BY_GRAPH),
+                sampled_whole=bool(flags & _SAMPLED_WHOLE),
                 direction=_DIRECTIONS[direction],
                 site=self._site_of(site),
             )

@@ -62,8 +62,9 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: 0 of what is no copy. bytes: of a row; rows and pitches: of copies in two or three dimensions; else rows is
     1. host: where the host side of a copy is. blocking: the call returned when the copy was done. sample: a hash of
     `sampled_bytes` of the source of a copy to the device, or of the target of a blocking copy back, after it; before:
-    of that target before the copy; None: not taken. graph: of a graph that was launched. advice: its number in the
-    driver's terms; device: of a prefetch or an advice, -1 for the CPU.
+    of that target before the copy; None: not taken. sampled_whole: both are of all bytes (--check-copies). graph: of a
+    graph that was launched. advice: its number in the driver's terms; device: of a prefetch or an advice, -1 for the
+    CPU.
     """
 
     t: float
@@ -85,16 +86,17 @@ class CudaMove(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     device: int = -1
     captured: bool = False
     graph: bool = False
+    sampled_whole: bool = False
     direction: CopyDirection = "unknown"
     site: CallSite = ()
 
     @property
     def sampled_bytes(self) -> int:
-        """How many bytes of the copy a sample covers: all up to 8 KiB; else pieces of 64 bytes, evenly spread, one each
-        2 KiB, but 128 at least and 1,024 at most.
+        """How many bytes of the copy a sample covers: all up to 8 KiB, or if that was asked for; else pieces of 64
+        bytes, evenly spread, one each 2 KiB, but 128 at least and 1,024 at most.
         """
         copied = self.bytes * self.rows
-        return copied if copied <= 8 << 10 else 64 * min(max(copied // (2 << 10), 128), 1024)
+        return copied if copied <= 8 << 10 or self.sampled_whole else 64 * min(max(copied // (2 << 10), 128), 1024)
 
 
 class CudaPointers(msgspec.Struct, frozen=True, kw_only=True, gc=False):

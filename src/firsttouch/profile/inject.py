@@ -14,6 +14,7 @@ from firsttouch.profile.schema import LayerState
 LIBRARY = "libfirsttouch_inject.so"
 NVTX_VARIABLE, CUDA_VARIABLE = "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH"
 FOLDER_VARIABLE, TRACE_VARIABLE, CUPTI_VARIABLE = "FIRSTTOUCH_PROFILE", "FIRSTTOUCH_TRACE", "FIRSTTOUCH_PROFILE_CUPTI"
+CHECK_VARIABLE = "FIRSTTOUCH_CHECK_COPIES"
 HOST_VARIABLE, HOST_PERCENT = "FIRSTTOUCH_HOST", 2
 """The variable that asks for the watch of host buffers, and how many percent of the run it may take."""
 
@@ -31,14 +32,15 @@ def inject_environment(
     nvtx: bool,
     trace: bool,
     host: bool = False,
+    check_copies: bool = False,
     patch: Path | None = None,
     current: Mapping[str, str],
 ) -> tuple[dict[str, str], list[LayerState]]:
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
     A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
-    the trace, what the CPU does with buffers that are copied is recorded. patch: in the place of the trace, what this
-    file tells when it is put into kernels.
+    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all bytes of copies are compared.
+    patch: in the place of the trace, what this file tells when it is put into kernels.
     """
     library = injected_library()
     states = []
@@ -58,6 +60,8 @@ def inject_environment(
                 TRACE_VARIABLE: "1",
                 CUPTI_VARIABLE: ":".join(candidates("cupti")),
             }
+            if check_copies:
+                added[CHECK_VARIABLE] = "1"
             if host:
                 states.append(_host_state())
                 if states[-1].active:
