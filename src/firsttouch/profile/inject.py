@@ -39,7 +39,7 @@ def inject_environment(
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
     A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
-    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all bytes of copies are compared.
+    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all of copies is compared.
     patch: in the place of the trace, what this file tells when it is put into kernels.
     """
     library = injected_library()
