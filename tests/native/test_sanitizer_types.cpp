@@ -67,6 +67,8 @@ TEST(VendorTypes, Sanitizer) {
     SAME(StreamData, context, Sanitizer_ResourceStreamData, context);
     SAME(ModuleData, context, Sanitizer_ResourceModuleData, context);
     SAME(ModuleData, module, Sanitizer_ResourceModuleData, module);
+    SAME(ModuleData, cubin_bytes, Sanitizer_ResourceModuleData, cubinSize);
+    SAME(ModuleData, cubin, Sanitizer_ResourceModuleData, pCubin);
     SAME(MemoryData, address, Sanitizer_ResourceMemoryData, address);
     SAME(MemoryData, bytes, Sanitizer_ResourceMemoryData, size);
     SAME(MemoryData, flags, Sanitizer_ResourceMemoryData, flags);

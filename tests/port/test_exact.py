@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,37 @@ def test_a_record_that_contradicts_itself_is_refused(play: Play, tmp_path: Path)
     file.write_bytes(head + tail.replace(run, (400).to_bytes(4, "little") + run[4:]))
     with pytest.raises(UsageError, match="broken record"):
         read_exact(tmp_path)
+
+
+def cubin(**codes: int) -> bytes:
+    """An ELF file with the code of functions: 1 KiB that begins with the number of an instruction."""
+    names = b"\0.names\0" + b"".join(b".text." + name.encode() + b"\0" for name in codes)
+    parts = [names, *(code.to_bytes(2, "little").ljust(1024, b"\0") for code in codes.values())]
+    starts = [64 + sum(map(len, parts[:i])) for i in range(len(parts) + 1)]
+    headers = struct.pack("<IIQQQQIIQQ", 1, 3, 0, 0, starts[0], len(names), 0, 0, 1, 0)
+    for i, name in enumerate(codes):
+        at = names.index(b".text." + name.encode())
+        headers += struct.pack("<IIQQQQIIQQ", at, 1, 6, 0, starts[i + 1], 1024, 0, 0, 1, 0)
+    head = b"\x7fELF\2\1\1".ljust(16, b"\0")
+    head += struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, starts[-1], 0, 64, 0, 0, 64, 1 + len(codes), 0)
+    return head + b"".join(parts) + headers
+
+
+def test_a_kernel_that_copies_by_tensor_maps_is_not_told(play: Play, tmp_path: Path) -> None:
+    file = tmp_path / "module.cubin"
+    file.write_bytes(cubin(tensor=0x75B4, plain=0x7918))
+    used = f"r {BLOCK} 4"
+    script = (f"module {file}", f"alloc {BLOCK} {MIB}", used, "launch tensor 1 1", used, "launch plain 1 1", "sync")
+    launches = play(*script).launches
+    assert [(launch.opaque, launch.used is None) for launch in launches] == [(True, True), (False, False)]
+
+
+@pytest.mark.parametrize("size", [3, 40, 64, 200, 1200])
+def test_a_damaged_module_tells_nothing_of_its_kernels(play: Play, tmp_path: Path, size: int) -> None:
+    file = tmp_path / "module.cubin"
+    file.write_bytes(cubin(tensor=0x75B4)[:size])
+    (launch,) = play(f"module {file}", "launch tensor 1 1", "sync").launches
+    assert not launch.opaque
 
 
 def test_what_an_h100_told_is_what_its_kernels_use() -> None:

@@ -1,7 +1,7 @@
 // A stand-in for NVIDIA's Sanitizer API in tests. The stand-in for the CUDA driver plays it by the functions at the
 // end, as it plays the one for CUPTI, or a program by standin_play. The patch that is put into kernels is granules.cu
 // itself, compiled for the host; what a kernel accesses, it says by standin_uses, or the script does:
-//   module                          a context, if there is none yet, and a module are loaded
+//   module [CUBIN]                  a context, if there is none yet, and a module are loaded
 //   alloc ADDRESS BYTES [FLAGS]     device memory; host: pinned memory; free ADDRESS: of either
 //   copy DIRECTION TARGET BYTES [asynchronous]; fill ADDRESS BYTES
 //   r|w|a ADDRESS BYTES             the next kernel reads, writes, or changes by an atomic operation
@@ -57,10 +57,14 @@ void call_back(int domain, std::uint32_t id, const Data& data) {
     if ((state.domains >> domain & 1) != 0) state.callback(state.user, domain, id, &data);
 }
 
-void load_module() {
+void load_module(const char* file = "") {
+    static char cubin[4096];
+    FILE* const opened = std::fopen(file, "rb");
+    const Bytes bytes = opened == nullptr ? 0 : std::fread(cubin, 1, sizeof cubin, opened);
+    if (opened != nullptr) std::fclose(opened);
     auto* const of = reinterpret_cast<Context>(&context);
     if (!std::exchange(state.has_context, true)) call_back(resources, context_created, ContextData{of});
-    call_back(resources, module_loaded, ModuleData{of, reinterpret_cast<Module>(&module_of_context)});
+    call_back(resources, module_loaded, ModuleData{of, reinterpret_cast<Module>(&module_of_context), bytes, cubin});
 }
 
 void begin_launch(const char* name, const unsigned int* grid, const unsigned int* block, bool of_graph = false) {
@@ -141,7 +145,10 @@ void play_line(const char* line) {
     std::sscanf(rest, "%lli %lli %lli %lli", reinterpret_cast<long long*>(&first),
                 reinterpret_cast<long long*>(&second), reinterpret_cast<long long*>(&third),
                 reinterpret_cast<long long*>(&fourth));
-    if (is("module")) load_module();
+    if (is("module")) {
+        std::sscanf(rest, "%255s", name);
+        load_module(name);
+    }
     if (is("alloc")) call_back(resources, memory_allocated, memory(first, second, unsigned(third)));
     if (is("host")) call_back(resources, host_memory_allocated, memory(first, second, host_pinned));
     if (is("free")) call_back(resources, memory_freed, memory(first, 0, 0));

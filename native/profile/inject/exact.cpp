@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "profile/inject/cubin.hpp"
 #include "profile/inject/undisturbed.hpp"
 
 namespace firsttouch::inject {
@@ -146,6 +147,9 @@ void Exact::patch(const sanitizer::ModuleData& module) {
         const sanitizer::Result result = api_.patch_instructions(each.instruction, module.module, each.function);
         if (result != 0 && each.is_needed) return fail(result, "sanitizerPatchInstructions");
     }
+    if (module.cubin != nullptr)
+        for (std::string& name : functions_with_tensor_copies({module.cubin, module.cubin_bytes}))
+            by_tensor_maps_.insert(std::move(name));
     if (const sanitizer::Result result = api_.patch_module(module.module); result != 0)
         fail(result, "sanitizerPatchModule");
 }
@@ -192,7 +196,8 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
     const Size grid{launch.grid[0], launch.grid[1], launch.grid[2]};
     const Size block{launch.block[0], launch.block[1], launch.block[2]};
     ++launches_;
-    bool is_looked_at = !failed_ && patched_.contains(launch.context);
+    const bool by_tensor_map = by_tensor_maps_.contains(name);
+    bool is_looked_at = !failed_ && patched_.contains(launch.context) && !by_tensor_map;
     if (is_looked_at) {
         const bool is_next = is_chosen(++seen_[{name, grid, block}]);
         is_looked_at = of_graph ? look_in_graph(launch, is_next) : is_next && look(launch, launch.handle);
@@ -207,6 +212,7 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
                             .block_z = launch.block[2],
                             .looked = is_looked_at,
                             .of_graph = of_graph,
+                            .tensor = by_tensor_map,
                             .unused = {}};
     journal_.append(Kind::grid, {Journal::bytes_of(record)});
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -83,6 +84,7 @@ class Exact {
     std::map<sanitizer::Context, bool> patched_;                         // contexts with the patch
     std::map<std::uint64_t, Block> blocks_;                              // alive, by address
     std::map<std::tuple<std::string, Size, Size>, std::uint32_t> seen_;  // launches of each kernel, grid and block
+    std::set<std::string, std::less<>> by_tensor_maps_;                  // kernels
     std::vector<Looked> looked_;
     std::uint32_t launches_ = 0;
     std::uint32_t first_in_graph_ = 0;  // the first launch of the graph that is being launched; 0: none yet

@@ -62,6 +62,8 @@ struct StreamData {
 struct ModuleData {
     Context context;
     Module module;
+    std::size_t cubin_bytes;
+    const char* cubin;
 };
 struct MemoryData {
     std::uint64_t address, bytes;

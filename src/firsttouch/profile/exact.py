@@ -159,6 +159,7 @@ class _ExactReader:
             (record.grid_x, record.grid_y, record.grid_z),
             (record.block_x, record.block_y, record.block_z),
             bool(record.of_graph),
+            opaque=bool(record.tensor),
         )
         self._into.steps.append(launch)
         if record.looked:
@@ -185,4 +186,4 @@ class _ExactReader:
             ExactUse(address, size, tuple(reads), tuple(writes))
             for (address, size), (reads, writes) in sorted(self._uses.pop(record.launch).items())
         ]
-        launch.outside, launch.opaque = record.outside, record.opaque > 0
+        launch.outside, launch.opaque = record.outside, launch.opaque or record.opaque > 0
