@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.calls import call
@@ -187,3 +189,21 @@ def test_many_findings_fit_on_a_screen(tmp_path: Path):
     lines = shown.stdout.splitlines()
     assert len(lines) <= 25
     assert "solve 5 things first." in " ".join(" ".join(lines[:2]).split())
+
+
+def test_a_damaged_journal_is_read_or_refused_in_one_sentence(tmp_path: Path):
+    calls = backprop()
+    calls.wait(stack=5)
+    calls.query(1, 2)
+    directory = profile(tmp_path / "p", calls.traced)
+    journal = directory / "journal-100-0.bin"
+    whole, random = journal.read_bytes(), Random(1)
+    for _ in range(3000 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 40):
+        damaged = bytearray(whole)
+        for _ in range(random.choice((1, 3))):
+            at = random.randrange(4096, len(whole))
+            damaged[at] = random.choice((0, 255, random.randrange(256), damaged[at] ^ (1 << random.randrange(8))))
+        journal.write_bytes(damaged)
+        result = call("port", directory)
+        assert result.returncode in (0, 2)
+        assert result.stderr.count("\n") == (result.returncode == 2)
