@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from firsttouch import _core
 from firsttouch.portability.cpu_use import CpuUse, cpu_use
 from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
-from firsttouch.portability.hidden import TouchedRange, place_of_touch
+from firsttouch.portability.hidden import TouchedRange, touched_by
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.call_journal import is_of_vendor
 from firsttouch.profile.cuda import CallSite
@@ -196,7 +196,7 @@ def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int],
                     bytes=end - start,
                     place=life.place_of(start, end),
                     window=window,
-                    touched=place_of_touch(of.places[0]) if of.places else None,
+                    touched=touched_by(of),
                     threads=of.threads,
                 )
             )

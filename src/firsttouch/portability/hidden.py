@@ -53,14 +53,21 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     for block, lives in enumerate(partners):
         life = max(lives, key=lambda life: life.all_host().total(), default=None)
         for start, end in life.all_host() if life is not None else ():
-            ranges.append(TouchedRange(block, first[block], start, end, touches.of(*_inner(start, end))))
+            ranges.append(TouchedRange(block, first[block], start, end, _inside(touches, start, end)))
     return ranges
 
 
-def _inner(start: int, end: int) -> tuple[int, int]:
-    """A range without what its first and last granules share with neighbours, if anything is left."""
+def _inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
+    """Those of the whole granules of a range: others hold other data too."""
     first, last = -(-start // TOUCH_GRANULE) * TOUCH_GRANULE, end // TOUCH_GRANULE * TOUCH_GRANULE
-    return (first, last) if first < last else (start, end)
+    return touches.of(first, last) if first < last else RangeTouches()
+
+
+def touched_by(touches: RangeTouches) -> CallLocation | None:
+    """The place of most first touches that are neither of CUDA nor of an unknown caller of the C library."""
+    own = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
+    place = next(own, None)
+    return place_of_touch(place) if place is not None else None
 
 
 def place_of_touch(place: TouchPlace) -> CallLocation:

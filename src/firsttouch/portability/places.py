@@ -87,10 +87,9 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
     return f"{function_name(place.function)} {line}".strip() or "an unknown call"
 
 
-def named_places(places: Sequence[CallLocation]) -> str:
-    """Several calls, those of one file and function with their lines only."""
+def named_places(places: Sequence[CallLocation], before: CallLocation | None = None) -> str:
+    """Several calls, those of one file and function with their lines only. before: one that was named just before."""
     texts: list[str] = []
-    before: CallLocation | None = None
     for place in places:
         texts.append(where(place, before))
         before = place

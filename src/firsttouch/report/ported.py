@@ -70,17 +70,7 @@ def _blocks(port: PortFindings) -> ProfileTable:
         f"host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both share "
         "a buffer is assumed.",
     ]
-    heads = [
-        "block",
-        "size",
-        "times",
-        "copied in",
-        "copied back",
-        "by",
-        "partners on the host",
-        "saves at most",
-        "note",
-    ]
+    heads = ["block", "size", "copied in", "copied back", "on the host", "saves at most", "note"]
     rows = [_block(block) for block in port.blocks[:MOST_ROWS]]
     if len(port.blocks) > MOST_ROWS:
         notes.append(f"The {MOST_ROWS} of {count(len(port.blocks), 'block')} that save most are listed.")
@@ -95,21 +85,22 @@ def _block(block: PortBlock) -> list[str]:
         for partner in block.partners[:4]
     ]
     more = len(block.partners) - 4
+    times = f", {block.allocations:,} times" if block.allocations > 1 else ""
     return [
-        plain(block.name or where(block.place), 80),
+        plain(block.name or where(block.place), 80) + times,
         size(block.bytes),
-        f"{block.allocations:,}",
-        _copied(block.into),
-        _copied(block.out),
-        plain(named_places([*dict.fromkeys([*block.into.places, *block.out.places])]), 200) or DASH,
+        _copied(block.into, block.place),
+        _copied(block.out, block.place),
         plain("; ".join([*partners, *([f"{more} more"] if more > 0 else [])]), 300) or DASH,
         size(block.saves) if block.saves else DASH,
-        "; ".join(block.unused),
+        "; ".join(block.unused) or DASH,
     ]
 
 
-def _copied(copies: CopyCount) -> str:
-    return f"{copies.copies:,} x, {size(copies.bytes)}" if copies.copies else DASH
+def _copied(copies: CopyCount, allocated: CallLocation) -> str:
+    if not copies.copies:
+        return DASH
+    return plain(f"{copies.copies:,} x, {size(copies.bytes)} at {named_places(copies.places, allocated)}", 200)
 
 
 def _touched(place: CallLocation | None, threads: int) -> str:
