@@ -147,6 +147,23 @@ def test_any_launch_may_use_static_variables_and_what_they_point_to():
     assert [(u.block, u.by) for u in launches(calls)[0].uses] == [(0, "symbol"), (1, "symbol")]
 
 
+def test_pointers_remain_when_the_same_ones_are_copied_again():
+    """The journal tells those of a copy only if they are others than those of the last copy to this place."""
+    calls = Calls()
+    symbol, frame, other = calls.block(16, kind="device_static", name="change"), calls.block(KIB), calls.block(KIB)
+    calls.copy(symbol, 4096, 16)
+    calls.pointers(symbol, frame)
+    calls.launch()
+    calls.copy(symbol, 4096, 16)
+    calls.launch()
+    calls.copy(symbol, 4096, 16)
+    calls.pointers(symbol, other)
+    calls.launch()
+    calls.copy(symbol, frame, 16)
+    calls.launch()
+    assert [[use.block for use in launch.uses] for launch in launches(calls)] == [[0, 1], [0, 1], [0, 2], [0]]
+
+
 def test_views_show_the_process_that_copies_most():
     small, large = Calls(1), Calls(2)
     for calls, nbytes in ((small, 8), (large, 64)):

@@ -42,7 +42,8 @@ class RepeatedBytes:
         rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
         for one in filter(self._is_needless, self._copies):
             copy, since = self._copy(one.copy), self._copy(one.since)
-            key = copy.way, copy.call.site, since.call.site, copy.device.total, one.why
+            places = self._places.of(copy.call.site), self._places.of(since.call.site)
+            key = copy.way, *places, copy.device.total, one.why
             rows[key].append(one)
         made = []
         for of in rows.values():
@@ -86,9 +87,10 @@ class RepeatedBytes:
             may = "has" if one.surely else "may have"
             text = f"its bytes are those of {at}, and {self._writer(one)} {may} overwritten them"
         reading = "" if surely else "the rest of them differs" if one.surely else "that kernel does not write them"
-        apart = copy.device.block, copy.call.site, since.call.site
+        place = self._places.of(copy.call.site)
+        apart = copy.device.block, place, self._places.of(since.call.site)
         found = findings.of("restoring", "seen" if surely else "likely", text, reading, apart)
-        found.add(one.copy, each, self._places.of(copy.call.site), copy.device.block)
+        found.add(one.copy, each, place, copy.device.block)
 
     def _writer(self, one: RepeatedCopy) -> str:
         step = self._run.steps[one.writer] if one.writer >= 0 else None

@@ -37,6 +37,8 @@ HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
 MANAGED_KINDS: frozenset[MemoryKind] = frozenset(("managed", "managed_static"))
 NO_BLOCK = -1
+_MOST_SEARCHED = 64 << 10
+"""Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
 """Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
 NamedBy: TypeAlias = Literal["argument", "pointer", "symbol"]
@@ -377,8 +379,8 @@ class _Tracer:
         target = self._range(call, call.target, call.target_pitch)
         if call.what in ("prefetch", "advice"):
             return TracedHint(call, target) if target.block != NO_BLOCK else None
-        self._forget_pointers(call, target)
         if call.what == "fill":
+            self._forget_pointers(call, target)
             if target.block == NO_BLOCK:
                 self.traced.outside += 1
                 return None
@@ -391,6 +393,7 @@ class _Tracer:
             (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
         }  # fmt: skip
         way = ways[self._on_host(source), self._on_host(target)]
+        self._forget_pointers(call, target, searched=way == "h2d" and target.total <= _MOST_SEARCHED)
         if way == "d2d":
             self._copy_pointers(call, source, target)
         return TracedCopy(call, way, source, target)
@@ -403,13 +406,20 @@ class _Tracer:
             self._pointers[block.number][offset] = _Pointers(call.correlation, call.addresses)
             self._uses.clear()
 
-    def _forget_pointers(self, call: CudaMove, target: TracedRange) -> None:
-        """What a copy or a fill overwrites holds no pointers but those of this copy."""
+    def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
+        """What a copy or a fill overwrites holds no pointers but those of this copy.
+
+        searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
+        """
         held = self._pointers.get(target.block)
         if not held:
             return
         if gone := [
-            at for at, p in held.items() if target.start <= at < target.end and p.correlation != call.correlation
+            at
+            for at, p in held.items()
+            if target.start <= at < target.end
+            and p.correlation != call.correlation
+            and not (searched and at == target.start)
         ]:
             for at in gone:
                 del held[at]

@@ -1,0 +1,161 @@
+"""What `firsttouch port` finds in programs that nobody here wrote, against a table of what is known of them.
+
+recorded/ has a profile (`profile --trace --faults=8 --host`) of each, made on the stand-ins at a small size, where host
+code runs and kernels do not. Sources: Rodinia 3.1, um-apps, HeCBench and NVIDIA's CUDA samples; the table is of the
+issue that asked for `port`, which its author had made by reading the sources.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from firsttouch.portability.findings import PortFindings
+from firsttouch.portability.reading import port_findings
+from firsttouch.profile.reading import read
+from firsttouch.profile.traced import CallLocation
+
+RECORDED = Path(__file__).parent / "recorded"
+Finding = tuple[str, str, str]
+"""Kind, certainty and place. Copies that move what the other side holds are of the kind 'needless'; a hidden allocator
+has the place of the block, and what is static on the host says so.
+"""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the table says of a program.
+
+    pairs: where blocks are allocated that copies join with the host. saved: percent of the bytes of both sides.
+    windows: those whose partners take turns; read_again: those that the CPU reads after they were copied in. listed:
+    findings of the table; beyond: others, each with the reason why it is right or may be.
+    """
+
+    pairs: tuple[str, ...]
+    saved: int
+    windows: tuple[str, ...] = ()
+    read_again: tuple[str, ...] = ()
+    listed: set[Finding] = field(default_factory=set)
+    beyond: dict[Finding, str] = field(default_factory=dict)
+
+
+def lines(file: str, *numbers: int) -> tuple[str, ...]:
+    return tuple(f"{file}:{number}" for number in numbers)
+
+
+SAME_COPY = "the host side of the same copy is static too"
+UNCHANGED = "the CPU sends again what came back, without a change"
+EQUAL = "equal bytes are sent again, as the table says; certain only if the kernel does not write them"
+REUSED = "malloc gave out memory that the vector had before it grew"
+ONCE_MORE = "a page that the CPU writes after the copy, of memory that is never copied again: possible, and not counted"
+KNOWN = {
+    "backprop": Known(
+        pairs=lines("backprop_cuda.cu", 97, 99, 100, 164, 165),
+        saved=50,
+        listed={("restoring", "likely", "backprop_cuda.cu:169")},
+    ),
+    "bfs": Known(
+        pairs=lines("bfs.cu", 157, 162, 167, 171, 176, 187),
+        saved=50,
+        listed={("stack", "seen", "bfs.cu:216"), ("stack", "seen", "bfs.cu:236")},
+    ),
+    "heartwall": Known(
+        pairs=lines("main.cu", 165, 219, 243, 247, 250, 291, 326, 330, 333),
+        saved=4,
+        windows=lines("main.cu", 165),
+        listed={("static", "seen", f"main.cu:{line}") for line in (634, 635, 659)}
+        | {("concurrent", "likely", "main.cu:658")},
+        beyond={("static", "seen", f"main.cu:{line} of the host"): SAME_COPY for line in (634, 635, 659)},
+    ),
+    "hotspot": Known(pairs=lines("hotspot.cu", 321, 325), saved=50),
+    "lud": Known(pairs=lines("lud.cu", 144), saved=50),
+    "nn": Known(
+        pairs=lines("nn_cuda.cu", 151, 152),
+        saved=50,
+        listed={("free-memory", "seen", "nn_cuda.cu:118"), ("hidden", "likely", "nn_cuda.cu:151")},
+        beyond={("hidden", "likely", "nn_cuda.cu:152"): REUSED},
+    ),
+    "nw": Known(pairs=lines("needle.cu", 155, 156), saved=60),
+    "pathfinder": Known(
+        pairs=lines("pathfinder.cu", 219, 222), saved=50, listed={("partial", "likely", "pathfinder.cu:223")}
+    ),
+    "srad_v1": Known(
+        pairs=lines("main.cu", 236, 239, 241, 243, 245),
+        saved=11,
+        listed={(kind, "seen", f"main.cu:{line}") for kind in ("partial", "stack") for line in (360, 361)},
+    ),
+    "cfd": Known(
+        pairs=(*lines("euler3d.cu", 105, 105, 105), *lines("euler3d.cu", 531)),
+        saved=40,
+        listed={
+            (kind, "seen", f"euler3d.cu:{line}") for kind in ("static", "stack") for line in (472, 473, 474, 475, 477)
+        },
+        beyond={("concurrent", "possible", "euler3d.cu:252"): ONCE_MORE},
+    ),
+    "streamcluster": Known(
+        pairs=lines("streamcluster_cuda.cu", 96, 97, 98, 99, 197, 197, 197),  # of two sizes, by two paths
+        saved=50,
+        beyond={("needless", "likely", f"streamcluster_cuda.cu:{line}"): EQUAL for line in (221, 222)},
+    ),
+    "particlefilter_naive": Known(
+        pairs=lines("ex_particle_CUDA_naive_seq.cu", *range(463, 469)),
+        saved=50,
+        beyond={("needless", "seen", f"ex_particle_CUDA_naive_seq.cu:{line}"): UNCHANGED for line in (564, 565)},
+    ),
+    "hwt1d": Known(pairs=lines("main.cu", 71, 74, 77), saved=50),
+    "simpleStreams": Known(
+        pairs=lines("simpleStreams.cu", 310),
+        saved=50,
+        listed={("partial", "seen", "simpleStreams.cu:390"), ("stack", "seen", "simpleStreams.cu:313")},
+    ),
+    "BlackScholes": Known(pairs=lines("BlackScholes.cu", 168, 169, 170, 171, 172), saved=50),
+    "BlackScholes-validate": Known(
+        pairs=lines("BlackScholes.cu", 168, 169, 170, 171, 172),
+        saved=50,
+        read_again=lines("BlackScholes.cu", 170, 171, 172),
+    ),
+    "FDTD3d": Known(pairs=lines("FDTD3dGPU.cu", 95, 96), saved=50, listed={("static", "seen", "FDTD3dGPU.cu:148")}),
+}
+
+
+def shown(place: CallLocation) -> str:
+    return f"{place.source.rpartition('/')[2]}:{place.line}" if place.source else place.file.rpartition("/")[2]
+
+
+def findings_of(name: str, directory: Path) -> PortFindings:
+    with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
+        archive.extractall(directory, filter="data")
+    return port_findings(read(directory))
+
+
+def found_in(port: PortFindings) -> set[Finding]:
+    blocks = {block.number: block for block in port.blocks}
+    found = {("needless", row.certainty, shown(row.place)) for row in port.needless}
+    for row in port.findings:
+        of_host = " of the host" if row.kind == "static" and row.text == "of the host" else ""
+        for place in (blocks[number].place for number in row.blocks) if row.kind == "hidden" else row.places:
+            found.add((row.kind, row.certainty, shown(place) + of_host))
+    return found
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_what_is_known_of_a_program_is_found_and_the_rest_explained(name: str, tmp_path: Path) -> None:
+    port, known = findings_of(name, tmp_path), KNOWN[name]
+    paired = [block for block in port.blocks if block.saves]
+    assert sorted(shown(block.place) for block in paired) == sorted(known.pairs)
+    assert round(100 * port.saved.bytes / port.saved.of) == known.saved
+    windows = {shown(block.place) for block in paired if any(partner.window for partner in block.partners)}
+    assert windows == set(known.windows)
+    assert {shown(block.place) for block in paired if block.read_again == block.bytes} == set(known.read_again)
+    assert found_in(port) == known.listed | known.beyond.keys()
+    assert not known.listed & known.beyond.keys()
+
+
+def test_blocks_are_found_through_pointers_in_memory(tmp_path: Path) -> None:
+    """The kernel of heartwall has no parameters; its structures are in variables of the device."""
+    port = findings_of("heartwall", tmp_path)
+    assert {block.launches for block in port.blocks} == {4}
+    assert len(port.blocks) == 626
