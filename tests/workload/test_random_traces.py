@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hypothesis import given, settings
@@ -221,6 +221,11 @@ class ByteMap:
             if isinstance(step, TracedCopy) and step.way != "h2d"
             for byte in self._source(step)
         }
+        self._inputs = {
+            str(step.device.block) if step.device.block not in self._windows else self._host_of_block[step.device.block]
+            for step in run.steps
+            if isinstance(step, TracedCopy) and step.way == "h2d"
+        }
         self._results = self._find_results()
         for index, step in enumerate(run.steps):
             self._step(index, step)
@@ -310,15 +315,27 @@ class ByteMap:
             self._copy(index, step)
 
     def _launch(self, index: int, step: TracedLaunch) -> None:
+        tells = "PK" in step.kernel
+        for written in ((lambda _: tells), (lambda group: group not in self._inputs), (lambda _: True)):
+            uses = self._uses(index, step, written)
+            if any(writes for _, _, writes in uses):
+                break
+        self.launches.append(("gpu", frozenset((b, r, w) for of, r, w in uses for b in of)))
+        self._valid |= {byte for of, _, writes in uses if writes for byte in of}
+
+    def _uses(
+        self, index: int, step: TracedLaunch, written: Callable[[object], bool]
+    ) -> list[tuple[list[Byte], bool, bool]]:
         uses = []
         for use in step.uses:
             mine = self._bytes(index, use.block, use.start, SIZE)
             valid = [byte for byte in mine if byte in self._valid]
             for byte in valid or mine:
-                writes = use.may_write and (self._group(byte) in self._sources or not valid)
+                writes = use.may_write and (
+                    written(self._group(byte)) or self._group(byte) in self._sources or not valid
+                )
                 uses.append(([byte], bool(valid), writes))
-        self.launches.append(("gpu", frozenset((b, r, w) for of, r, w in uses for b in of)))
-        self._valid |= {byte for of, _, writes in uses if writes for byte in of}
+        return uses
 
     def _copy(self, index: int, step: TracedCopy) -> None:
         is_window = step.device.block in self._windows

@@ -92,9 +92,23 @@ def test_blocks_are_written_where_nothing_is_valid_and_read_where_nothing_leaves
     calls.launch(inputs + 4096, scratch)
     program = program_of_trace(calls.run)
     assert short(program)[2:] == [
-        f"kernel w? 0[0:{MIB}] r? 1[0:{MIB // 2}]", f"kernel r? 0[0:{MIB}] r? 1[4096:{MIB // 2}]"
+        f"kernel w? 0[0:{MIB}] r? 1[0:{MIB // 2}]", f"kernel rw? 0[0:{MIB}] r? 1[4096:{MIB // 2}]"
     ]  # fmt: skip
     assert [b.role for b in program.blocks] == ["scratch", "input"]
+
+
+def test_a_kernel_writes_what_it_does_not_call_const() -> None:
+    """Such as two buffers in turns, of which only one is copied back."""
+    calls = Calls()
+    first, second = calls.block(MIB), calls.block(MIB)
+    for block in (first, second):
+        calls.copy(block + 64, calls.host(MIB), MIB - 64)
+    for target, source in ((first, second), (second, first), (first, second)):
+        calls.launch(target, source, kernel="_Z4stepPfPKf")
+    calls.copy(calls.host(MIB), first + 64, MIB - 64)
+    program = program_of_trace(calls.run)
+    assert short(program)[5] == f"step r? 0[64:{MIB}] rw? 1[64:{MIB}]"
+    assert [(b.role, b.ends_on) for b in program.blocks] == [("inout", "cpu"), ("inout", None)]
 
 
 def test_fills_and_copies_on_the_device_are_the_gpus() -> None:
@@ -104,7 +118,7 @@ def test_fills_and_copies_on_the_device_are_the_gpus() -> None:
     calls.copy(second + 64, first, 64)
     calls.launch(second)
     assert short(program_of_trace(calls.run)) == [
-        "fill w 0[0:4096]", "copy on the device r 0[0:64] w 1[64:128]", "kernel r? 1[64:128]"
+        "fill w 0[0:4096]", "copy on the device r 0[0:64] w 1[64:128]", "kernel rw? 1[64:128]"
     ]  # fmt: skip
 
 
@@ -242,7 +256,7 @@ def test_a_window_that_is_allocated_again_shows_nothing_of_before() -> None:
         calls.launch(frame)
         calls.free(frame)
     launches = [text for text in short(program_of_trace(calls.run)) if text.startswith("kernel")]
-    assert launches == ["kernel", f"kernel r? 0[{MIB}:{2 * MIB}]"] * 2
+    assert launches == ["kernel", f"kernel rw? 0[{MIB}:{2 * MIB}]"] * 2
 
 
 def unfolded(items: Sequence[Item]) -> Iterator[Item]:

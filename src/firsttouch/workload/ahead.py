@@ -11,10 +11,14 @@ from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedFill, 
 from firsttouch.workload.watched import HostWatch
 from firsttouch.workspace.ranges import Ranges
 
+MOST = 0.99
+"""The part of a block's bytes that is all of it but for padding."""
+
 
 @dataclass
 class Ahead:
-    """begin: the step with which compute begins. sources: the unified blocks from which anything is ever copied.
+    """begin: the step with which compute begins. sources, inputs: the unified blocks from which anything is ever
+    copied, and to which anything is copied from the host.
 
     results: the last copies of results, which the CPU reads in the end; result_blocks: the unified blocks that have
     them.
@@ -22,6 +26,7 @@ class Ahead:
 
     begin: int
     sources: set[int] = field(default_factory=set)
+    inputs: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
     result_blocks: set[int] = field(default_factory=set)
 
@@ -43,7 +48,9 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
             last[step.block] = index if step.begins else last.get(step.block, -1)
         elif isinstance(step, TracedCopy) and step.way == "d2h":
             back[step.device.block].append((index, step))
-        if isinstance(step, TracedCopy) and not on_host(run, step.source.block):
+        if isinstance(step, TracedCopy) and step.way == "h2d":
+            ahead.inputs.add(layout.block_of(step.device.block))
+        elif isinstance(step, TracedCopy) and not on_host(run, step.source.block):
             own = layout.own.get(step.source.block)
             ahead.sources |= {own.number} if own else set()
             if own is None and step.way == "d2h":
@@ -61,12 +68,12 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
 
 
 def _is_all(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:
-    """Whether the last copies from a block are of all its bytes, and nothing more is known of the CPU's use of them."""
+    """Whether the last copies from a block are of it as a whole, and nothing more is known of the CPU's use of them."""
     whole = Ranges()
     for _, copy in copies:
         for start, end in copy.device.pieces:
             whole.add(start, end)
-    return whole.total() == nbytes and not any(watch.reads_after(index) for index, _ in copies)
+    return whole.total() >= MOST * nbytes and not any(watch.reads_after(index) for index, _ in copies)
 
 
 def compute_begins(run: TracedRun) -> int:

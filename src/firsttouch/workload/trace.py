@@ -10,6 +10,7 @@ import heapq
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -222,6 +223,7 @@ def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> 
     return max(chosen, key=size, default=None)
 
 
+@lru_cache(maxsize=4096)
 def writable_parameters(kernel: str) -> tuple[bool, ...] | None:
     """Which parameters of a kernel are no pointers or references to const; None if its name does not tell."""
     text = _core.demangle(kernel)
@@ -296,7 +298,6 @@ class _Tracer:
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
         self._same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
-        self._writable: dict[str, tuple[bool, ...] | None] = {}
 
     def run(self) -> TracedRun:
         run = self.traced
@@ -476,7 +477,5 @@ class _Tracer:
                         waiting.append(number)
 
     def _may_write(self, kernel: str, parameter: int) -> bool:
-        if kernel not in self._writable:
-            self._writable[kernel] = writable_parameters(kernel)
-        known = self._writable[kernel]
+        known = writable_parameters(kernel)
         return known is None or parameter >= len(known) or known[parameter]

@@ -9,8 +9,8 @@ copy back              the CPU reads the bytes; those of the last ones are resul
 fill, copy on device   the GPU writes and reads                                     exact
 launch                 the GPU uses the bytes of the blocks that it names: those    assumed: least nothing, most the
                        that are valid there, or all if none is. It reads if any is  whole block
-                       valid; it writes unless the parameter is const, or the block
-                       is never copied from
+                       valid. It writes unless the parameter is const; if none is
+                       known to be, what is copied from later, or else all
 launch of which a      the GPU uses the granules of 64 KiB that the kernel used     exact
 second run told
 =====================  ===========================================================  ==================================
@@ -59,6 +59,7 @@ from firsttouch.workload.trace import (
     TracedRange,
     TracedRun,
     TracedUse,
+    writable_parameters,
 )
 from firsttouch.workload.watched import HostWatch
 from firsttouch.workspace.declarations import Agent, Role
@@ -112,7 +113,7 @@ class _BlockUse:
     def __init__(self) -> None:
         self.into = self.back = self.turns = 0
         self.starts_on: Agent | None = None
-        self.by_cpu = False
+        self.by_cpu = self.by_kernels = False
         self.times = 1
 
 
@@ -226,7 +227,7 @@ class _Maker:
             return
         before = self.version
         if told is None:
-            accesses = [access for use in step.uses for access in self._used(index, use)]
+            accesses = self._used_by(index, step)
         else:
             accesses = [access for used in told for access in self._told(index, used)]
         if step.kernel not in self.names_of:
@@ -236,13 +237,28 @@ class _Maker:
         for access in accesses:
             self.uses[access.block].starts_on = self.uses[access.block].starts_on or "gpu"
             if access.writes:
+                self.uses[access.block].by_kernels = True
                 self._make_valid(access.block, access.start, access.end)
         number = self._add(launch, step)
         if self.version == before:
             self._launches[key] = before, number
 
-    def _used(self, index: int, use: TracedUse) -> list[Access]:
-        """What a launch is taken to use of a block that it names."""
+    def _used_by(self, index: int, step: TracedLaunch) -> list[Access]:
+        """What a launch is taken to use. If its kernel has a parameter that is const, it writes by all others; if none
+        is, it writes what is copied from or not valid, or else what is never copied to, or else all.
+        """
+        tells, inputs = False in (writable_parameters(step.kernel) or ()), self.ahead.inputs
+        accesses = list[Access]()
+        for written in ((lambda _: tells), (lambda block: block not in inputs), (lambda _: True)):
+            accesses = [a for use in step.uses for a in self._used(index, use, written)]
+            if any(access.writes for access in accesses):
+                break
+        return accesses
+
+    def _used(self, index: int, use: TracedUse, written: Callable[[int], bool]) -> list[Access]:
+        """What a launch is taken to use of a block that it names. written: whether a block is though nothing is copied
+        from it; static variables are not.
+        """
         pieces = self.layout.used(index, use.block, use.start)
         valid = [
             UnifiedPiece(p.block, start, end)
@@ -257,7 +273,8 @@ class _Maker:
                 p.start,
                 p.end,
                 reads=bool(valid),
-                writes=use.may_write and (p.block in self.ahead.sources or not valid),
+                writes=use.may_write
+                and (p.block in self.ahead.sources or not valid or (use.by != "symbol" and written(p.block))),
                 certainty="assumed",
                 least=0,
             )
@@ -412,6 +429,7 @@ class _Maker:
         traced = self.run.blocks[block.own] if block.own >= 0 else None
         on_both = bool(traced and (traced.on_host or traced.kind in MANAGED_KINDS))
         into, back = bool(use.into) or on_both, bool(use.back) or on_both
+        back = back or (into and use.by_kernels)
         role: Role = "inout" if into and back else "input" if into else "output" if back else "scratch"
         if into and back and block.nbytes <= SMALL and use.turns > 1:
             role = "control"
