@@ -213,6 +213,32 @@ struct CopyBatchThatMayFailOn {  // before CUDA 13
     Handle stream;
 };
 
+enum OperandType : int { pointer_operand = 1, array_operand = 2 };
+struct Operand {  // of a copy in three dimensions
+    int type;
+    Address address;                       // or the handle of an array
+    std::size_t row_bytes, slice_rows, z;  // the first two are 0 where rows follow each other; of an array, an offset
+};
+struct CopyOfBatch {
+    Operand source, target;
+    std::size_t width, height, depth;
+    int order;
+    unsigned flags;
+};
+struct CopySlicesBatchOn {
+    std::size_t count;
+    const CopyOfBatch* copies;
+    unsigned long long flags;
+    Handle stream;
+};
+struct CopySlicesBatchThatMayFailOn {  // before CUDA 13
+    std::size_t count;
+    const CopyOfBatch* copies;
+    std::size_t* failed;
+    unsigned long long flags;
+    Handle stream;
+};
+
 // The values are of 1, 2 or 4 bytes.
 struct Fill {
     Address target;
@@ -452,6 +478,10 @@ struct NoParameters {};
     CALL(777, cuMemcpyBatchAsync_ptsz, CopyBatchThatMayFailOn)                                                         \
     CALL(796, cuMemcpyBatchAsync_v2, CopyBatchOn)                                                                      \
     CALL(797, cuMemcpyBatchAsync_v2_ptsz, CopyBatchOn)                                                                 \
+    CALL(778, cuMemcpy3DBatchAsync, CopySlicesBatchThatMayFailOn)                                                      \
+    CALL(779, cuMemcpy3DBatchAsync_ptsz, CopySlicesBatchThatMayFailOn)                                                 \
+    CALL(798, cuMemcpy3DBatchAsync_v2, CopySlicesBatchOn)                                                              \
+    CALL(799, cuMemcpy3DBatchAsync_v2_ptsz, CopySlicesBatchOn)                                                         \
     CALL(715, cuMemAdvise_v2, AdviceTo)                                                                                \
     CALL(716, cuMemPrefetchAsync_v2, PrefetchToOn)                                                                     \
     CALL(717, cuMemPrefetchAsync_v2_ptsz, PrefetchToOn)                                                                \

@@ -156,6 +156,20 @@ TEST_F(DriverCalls, CopiesOfSeveralRowsAreOneOrOneASlice) {
     EXPECT_EQ(of[5].source, address_of(host.data()) + 2 * 512);
 }
 
+TEST_F(DriverCalls, ABatchIsCopiesInTheirOrder) {
+    std::vector<char> host(4096);
+    const Address device = allocate(1 << 16, 0x700000000000);
+    const Address targets[] = {device, address_of(host.data())}, sources[] = {address_of(host.data()), device + 64};
+    const std::size_t sizes[] = {100, 200};
+    play(796, cupti::CopyBatchOn{targets, sources, sizes, 2, nullptr, nullptr, 0, nullptr});
+    const cupti::Operand rows{cupti::pointer_operand, device, 128, 0, 0}, dense{1, address_of(host.data()), 0, 0, 0};
+    const cupti::CopyOfBatch copies[] = {{rows, dense, 64, 4, 1, 0, 0}, {dense, dense, 16, 2, 2, 0, 0}};
+    play(798, cupti::CopySlicesBatchOn{2, copies, 0, nullptr});
+    std::vector<std::tuple<unsigned, std::uint64_t, std::uint64_t>> of;
+    for (const MoveRecord& move : moves()) of.emplace_back(move.direction, move.bytes, move.rows);
+    EXPECT_EQ(of, (decltype(of){{1, 100, 1}, {2, 200, 1}, {2, 64, 4}, {4, 64, 1}}));
+}
+
 TEST_F(DriverCalls, FillsPrefetchesAndAdviceCountBytes) {
     play(251, cupti::Fill{0x7000, 1, 100});
     play(224, cupti::FillRowsOn{0x7000, 512, 1, 10, 3, nullptr});

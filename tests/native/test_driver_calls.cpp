@@ -106,6 +106,19 @@ TEST(VendorTypes, DriverCalls) {
     STREAM(CopyBatchOn, cuMemcpyBatchAsync_v2);
     STREAM(CopyBatchThatMayFailOn, cuMemcpyBatchAsync);
 
+    SAME(CopySlicesBatchOn, copies, cuMemcpy3DBatchAsync_v2_params, opList);
+    STREAM(CopySlicesBatchOn, cuMemcpy3DBatchAsync_v2);
+    STREAM(CopySlicesBatchThatMayFailOn, cuMemcpy3DBatchAsync);
+    static_assert(sizeof(Operand) == sizeof(CUmemcpy3DOperand) &&
+                  sizeof(CopyOfBatch) == sizeof(CUDA_MEMCPY3D_BATCH_OP));
+    SAME(Operand, address, CUmemcpy3DOperand, op.ptr.ptr);
+    SAME(Operand, address, CUmemcpy3DOperand, op.array.array);
+    SAME(Operand, row_bytes, CUmemcpy3DOperand, op.ptr.rowLength);
+    SAME(Operand, slice_rows, CUmemcpy3DOperand, op.ptr.layerHeight);
+    SAME(CopyOfBatch, target, CUDA_MEMCPY3D_BATCH_OP, dst);
+    SAME(CopyOfBatch, width, CUDA_MEMCPY3D_BATCH_OP, extent.width);
+    SAME(CopyOfBatch, depth, CUDA_MEMCPY3D_BATCH_OP, extent.depth);
+
     const auto same_fill = []<class Ours, class Theirs>(Ours*, Theirs*) {
         SAME(Ours, target, Theirs, dstDevice);
         SAME(Ours, count, Theirs, N);

@@ -66,19 +66,49 @@ Transfer of_rows(const cupti::Copy2D& copy, bool is_async) {
                    is_async);
 }
 
+void add(Asked& asked, const Transfer& transfer) {
+    if (asked.transfer.bytes == 0)
+        asked.transfer = transfer;
+    else
+        asked.more.push_back(transfer);
+}
+
 template <class Batch>
 Asked of_batch(const Batch& batch) {
     Asked asked{.stream = batch.stream};
+    for (std::size_t i = 0; i < batch.count; ++i)
+        add(asked, {.target = batch.targets[i],
+                    .source = batch.sources[i],
+                    .bytes = batch.sizes[i],
+                    .is_certain = false,
+                    .is_async = true});
+    return asked;
+}
+
+cupti::Side3D side_of(const cupti::Operand& operand, const cupti::CopyOfBatch& copy) {
+    cupti::Side3D side{};
+    if (operand.type == cupti::array_operand) {
+        side.type = cupti::array_memory;
+        side.array = reinterpret_cast<cupti::Handle>(operand.address);
+        return side;
+    }
+    side.type = cupti::unified_memory;
+    side.device = operand.address;
+    side.pitch = operand.row_bytes == 0 ? copy.width : operand.row_bytes;
+    side.height = operand.slice_rows == 0 ? copy.height : operand.slice_rows;
+    return side;
+}
+
+template <class Batch>
+Asked of_slices_batch(const Batch& batch) {
+    Asked asked{.stream = batch.stream};
     for (std::size_t i = 0; i < batch.count; ++i) {
-        const Transfer transfer{.target = batch.targets[i],
-                                .source = batch.sources[i],
-                                .bytes = batch.sizes[i],
-                                .is_certain = false,
-                                .is_async = true};
-        if (i == 0)
-            asked.transfer = transfer;
-        else
-            asked.more.push_back(transfer);
+        const cupti::CopyOfBatch& copy = batch.copies[i];
+        const Asked one =
+            asked_of({side_of(copy.source, copy), side_of(copy.target, copy), copy.width, copy.height, copy.depth},
+                     true, nullptr);
+        add(asked, one.transfer);
+        for (const Transfer& transfer : one.more) add(asked, transfer);
     }
     return asked;
 }
@@ -101,6 +131,8 @@ Asked asked(const cupti::CopySlices& slices) { return asked_of(*slices.copy, fal
 Asked asked(const cupti::CopySlicesOn& slices) { return asked_of(*slices.copy, true, slices.stream); }
 Asked asked(const cupti::CopyBatchOn& batch) { return of_batch(batch); }
 Asked asked(const cupti::CopyBatchThatMayFailOn& batch) { return of_batch(batch); }
+Asked asked(const cupti::CopySlicesBatchOn& batch) { return of_slices_batch(batch); }
+Asked asked(const cupti::CopySlicesBatchThatMayFailOn& batch) { return of_slices_batch(batch); }
 
 // One transfer if the slices follow each other, else one each.
 Asked asked_of(const cupti::Copy3D& copy, bool is_async, cupti::Handle stream) {
@@ -112,6 +144,7 @@ Asked asked_of(const cupti::Copy3D& copy, bool is_async, cupti::Handle stream) {
         return depth == 1 || side.type == cupti::array_memory || side.height == rows;
     };
     Asked asked{.stream = stream};
+    if (copy.width == 0) return asked;
     if (is_dense(copy.source) && is_dense(copy.target)) {
         asked.transfer = of_rows(at(copy.source, 0), at(copy.target, 0), copy.width, rows * depth, is_async);
         return asked;

@@ -50,6 +50,8 @@ Asked asked(const cupti::CopySlices& copy);
 Asked asked(const cupti::CopySlicesOn& copy);
 Asked asked(const cupti::CopyBatchOn& batch);
 Asked asked(const cupti::CopyBatchThatMayFailOn& batch);
+Asked asked(const cupti::CopySlicesBatchOn& batch);
+Asked asked(const cupti::CopySlicesBatchThatMayFailOn& batch);
 
 template <class Parameters>
 concept Copying = requires(const Parameters& parameters) {
