@@ -23,7 +23,7 @@ constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_pieces = 8192;  // of a record
 constexpr std::uint64_t unit = 4096;       // of the pieces of a record
 
-std::atomic<bool> has_forked{false};
+std::atomic<bool> has_forked{false}, is_child{false};
 
 std::uint64_t thread_time_ns() noexcept {
     timespec now{};
@@ -52,7 +52,7 @@ std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
 
 HostWatch::HostWatch(Journal& journal, double percent) : journal_(journal), process_(getpid()), budget_(percent) {
     pthread_atfork(
-        nullptr, [] { has_forked = true; }, nullptr);
+        nullptr, [] { has_forked = true; }, [] { is_child = true; });
 }
 
 template <class Step>
@@ -79,6 +79,8 @@ void HostWatch::become(Segment& segment, State state) {
     const double units = double(segment.pages.bytes()) / double(unit);
     if (segment.state == State::watched) watched_units_ -= units;
     if (state == State::watched) watched_units_ += units;
+    if (segment.state == State::awaiting) --awaiting_;
+    if (state == State::awaiting) ++awaiting_;
     segment.state = state;
 }
 
@@ -130,7 +132,30 @@ void HostWatch::add(PageRange pages) {
 
 // ----------------------------------------------------------------------------------------- calls of the program
 
+// What keeps the segments right in a pause.
+void HostWatch::pass_over(std::uint64_t time, const HostSide& side, bool is_before) noexcept {
+    if (is_child || ended_.load(std::memory_order_relaxed)) return;
+    const std::scoped_lock lock(mutex_);
+    budget_.leave_out(time);
+    const auto first = segments_.upper_bound(side.address);
+    if (first == segments_.end() || first->second.pages.start >= side.address + side.bytes) return;
+    const std::vector<Segment*> segments = within(side);
+    bool is_released = false;
+    for (Segment* const segment : segments) {
+        if (segment->state != State::watched) {
+            const bool may_run = !is_before && side.is_target && !side.blocking;
+            become(*segment, is_before ? State::copying : may_run ? State::awaiting : State::idle);
+        } else if (side.is_target) {  // the copy's own writes are not the program's
+            write_quiet(*segment);
+            become(*segment, State::copying);
+            is_released = true;
+        }
+    }
+    if (is_released) release(segments, side);
+}
+
 void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {
+    if (budget_.pauses(time)) return pass_over(time, side, true);
     guarded([&] {
         std::vector<Segment*> open;
         double cost = 0;
@@ -167,6 +192,7 @@ void HostWatch::release(const std::vector<Segment*>& segments, const HostSide& s
 }
 
 void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
+    if (budget_.pauses(time)) return pass_over(time, side, false);
     guarded([&] {
         if (budget_.affords(time, 0))
             add(side);
@@ -189,7 +215,7 @@ void HostWatch::copied(std::uint64_t time, const HostSide& side) noexcept {
 }
 
 void HostWatch::launched(std::uint64_t time) noexcept {
-    if (is_launched_.load(std::memory_order_relaxed) || is_launched_.exchange(true)) return;
+    if (is_launched_.load(std::memory_order_relaxed) || is_launched_.exchange(true) || budget_.pauses(time)) return;
     guarded([&] {
         double cost = 0;
         for (const auto& [end, segment] : segments_)
@@ -203,6 +229,7 @@ void HostWatch::launched(std::uint64_t time) noexcept {
             if (!fresh.empty()) write_quiet(segment);
             merge_into(segment.written, fresh);
             segment.launch = time;
+            has_launches_ = true;
         }
         remove_gone();
     });
@@ -211,7 +238,9 @@ void HostWatch::launched(std::uint64_t time) noexcept {
 void HostWatch::waited(std::uint64_t time) noexcept {
     const bool ran = is_launched_.exchange(false);
     if (ran) is_active_ = true;
+    if (awaiting_ == 0 && !has_launches_) return;
     guarded([&] {
+        has_launches_ = false;
         double cost = 0;
         for (auto& [end, segment] : segments_) {
             if (segment.state == State::awaiting) begin(segment, time);

@@ -86,6 +86,7 @@ class HostWatch {
     void become(Segment& segment, State state);
     // Those that have bytes of a copy.
     std::vector<Segment*> within(const HostSide& side);
+    void pass_over(std::uint64_t time, const HostSide& side, bool is_before) noexcept;
     void add(const HostSide& side);
     void add(PageRange pages);
 
@@ -114,6 +115,8 @@ class HostWatch {
     std::atomic<std::uint64_t> last_pass_{0};
     std::atomic<std::uint64_t> last_free_{0};  // that was followed by such a look
     std::atomic<bool> is_active_{false};       // a window began or ended since that free
+    std::atomic<std::size_t> awaiting_{0};     // segments
+    std::atomic<bool> has_launches_{false};    // a segment was looked at when something was launched
     double watched_units_ = 0;                 // how much is watched, in units of 4 KiB
     double smaps_ns_ = 0;                      // what reading touches took last
 };

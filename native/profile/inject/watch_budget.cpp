@@ -12,7 +12,9 @@
 namespace firsttouch::inject {
 namespace {
 
-constexpr double shortest_run_ns = 1e9;
+constexpr double shortest_run_ns = 1e9, longest_run_ns = 1e18;
+constexpr double clearly = 1.05;
+constexpr std::uint64_t pause_ns = 1'000'000;
 
 std::uint64_t clock_ns(clockid_t clock) noexcept {
     timespec now{};
@@ -56,6 +58,10 @@ bool WatchBudget::has_half(std::uint64_t time) const { return spent_ns() <= shar
 
 void WatchBudget::leave_out(std::uint64_t time) {
     if (left_out_++ == 0) first_left_out_ = time;
+    if (pauses(time)) return;
+    const double until = spent_ns() / share_;  // of the run
+    if (until <= std::max(run_ns(time), shortest_run_ns)) return;
+    resumes_ = until < longest_run_ns ? began_ + std::uint64_t(until) + pause_ns : ~std::uint64_t(0);
 }
 
 void WatchBudget::tell(std::uint64_t time) const {
@@ -69,7 +75,7 @@ void WatchBudget::tell(std::uint64_t time) const {
                       share_ * 100);
         notice(Layer::host, text);
     }
-    if (spent > share_ * run) {
+    if (spent > clearly * share_ * run) {
         std::snprintf(text, sizeof text, "looking at host data took %.1f ms, %.1f %% of the run and not at most %g %%",
                       spent * 1e-6, spent / run * 100, share_ * 100);
         notice(Layer::host, text);

@@ -1,6 +1,7 @@
 // How much of a run the watch of host data may take, and what it took.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace firsttouch::inject {
@@ -20,8 +21,10 @@ class WatchBudget {
     bool affords(std::uint64_t time, double more_ns) const;
     // Whether at most half of what the run permits so far was spent. The rest is for looks whose time the program sets.
     bool has_half(std::uint64_t time) const;
-    // Something was not looked at, since that would take too much.
+    // Something was not looked at, since that would take too much. If all is spent, the watch pauses.
     void leave_out(std::uint64_t time);
+    // Whether nothing is to be looked at, which then is to take next to no time. May be asked by any thread.
+    bool pauses(std::uint64_t time) const { return time < resumes_.load(std::memory_order_relaxed); }
     // Writes notices of what was left out, and if more was spent than is meant.
     void tell(std::uint64_t time) const;
 
@@ -36,6 +39,7 @@ class WatchBudget {
     double spent_ns_ = 0;        // before this step
     std::uint64_t step_began_ = 0;
     std::uint64_t left_out_ = 0, first_left_out_ = 0;
+    std::atomic<std::uint64_t> resumes_{0};
 };
 
 }  // namespace firsttouch::inject
