@@ -412,6 +412,18 @@ def test_a_block_that_is_not_used_any_more_when_most_is_held_is_told():
     assert told == {1: ["perhaps written, never copied back", "not used any more when blocks held most"], 2: []}
 
 
+def test_what_is_captured_counts_when_its_graph_is_launched():
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB, captured=True, blocking=False)
+    calls.launch(block, captured=True)
+    for _ in range(3):
+        calls.copy(block, host, MIB, graph=True, blocking=False)
+        calls.launch(block, graph=True)
+    port = of(calls)
+    assert (port.copies, port.blocks[0].launches) == (3, 3)
+
+
 def test_what_a_library_of_the_vendor_allocates_is_not_the_program_s_to_change():
     calls = Calls()
     site = (CallFrame("/usr/lib/libcufft.so.12", 4), CallFrame(PROGRAM, 5))

@@ -94,8 +94,9 @@ def block_use(run: TracedRun) -> ProgramUse:
 
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
-            sets[step.uses] += 1
-            latest[step.uses] = number
+            if not step.call.captured:
+                sets[step.uses] += 1
+                latest[step.uses] = number
         elif isinstance(step, TracedAllocation):
             settle()
             lives[step.block] += step.begins

@@ -375,7 +375,7 @@ class _Tracer:
         return side.block == NO_BLOCK or self.traced.blocks[side.block].on_host
 
     def _move(self, call: CudaMove) -> TracedStep | None:
-        if not call.bytes:
+        if not call.bytes or call.captured:  # which a graph does, when it is launched
             return None
         target = self._range(call, call.target, call.target_pitch)
         if call.what in ("prefetch", "advice"):
@@ -436,8 +436,8 @@ class _Tracer:
     # ------------------------------------------------------------------------------------------------ launches
 
     def _launch(self, call: CudaLaunch) -> TracedLaunch:
-        self.traced.launches += 1
-        self.traced.unknown += call.arguments is None
+        self.traced.launches += not call.captured
+        self.traced.unknown += call.arguments is None and not call.captured
         known = self._uses.get(id(call.arguments))
         if known is None:
             uses, strangers = self._named(call.arguments)
