@@ -51,8 +51,9 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         return []
     copies = _copies(run, {block.number for block in paired}, places)
     if strategy.duplicated:
-        needless = _needless(found)
-        return needless if is_plain_host(strategy.host_arrays) else _locked(paired, strategy.host_arrays, copies)
+        if is_plain_host(strategy.host_arrays):
+            return _needless(found) or _fewer(copies)
+        return _locked(paired, strategy.host_arrays, copies)
     changes = [_allocated(paired, strategy.allocator), _dropped(copies)]
     for restoring in (f for f in found.counted if f.kind == "restoring"):
         text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
@@ -64,6 +65,13 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
         text, line = f"{' and '.join(words)} before the kernels that use them", _place(launch.call.site, places)
         changes.append(Edit(words[-1], text, _lines([line]), len(paired), size))
     return changes
+
+
+def _fewer(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> list[Edit]:
+    """Copies remain, of what the other side uses."""
+    size = sum(copy.device.total for copy, _ in copies)
+    text = f"of {count(len(copies), 'copy', 'copies')}, make those that bring bytes which the other side uses"
+    return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
 def _needless(found: PortFindings) -> list[Edit]:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from firsttouch.allocators.properties import common_allocator
 from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
-from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, NEW_ON_DEVICE, SMALLEST_PAGE
+from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, NEW_ON_DEVICE
 from firsttouch.model.terms import Term, Terms
 from firsttouch.workload.program import Item, Launch, Move, Obtained, Program, Repeat
 from firsttouch.workspace.ranges import Ranges
@@ -117,12 +117,14 @@ def _into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, tim
 
 
 def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int, *, lone: bool) -> tuple[Price, Time]:
-    """The price of a copy, and its time. lone: not less than that of a copy alone, if such a size was measured."""
+    """The price of a copy, and its time. lone: not less than that of a copy alone, if such a size was measured, as
+    under strategies that copy (pricing.py).
+    """
     price = prices.copy(direction, host)
     time = price.of(nbytes)
     with suppress(Unmeasured):
         alone = prices.lone_copy(direction, host)
-        if lone and alone.sizes[0] <= max(nbytes, SMALLEST_PAGE):
+        if lone and nbytes >= alone.sizes[0]:
             time = time.at_least(alone.of(nbytes))
     return price, time
 
