@@ -9,6 +9,7 @@ from tests.port.test_port_findings import of
 from tests.port.traces import Calls
 
 from firsttouch.cli.ported import lines
+from firsttouch.workload.traced import program_of_trace
 
 MIB = 1 << 20
 
@@ -74,3 +75,10 @@ def test_inputs_that_the_cpu_reads_again() -> None:
     port = of(calls)
     assert (port.blocks[0].read_again, port.blocks[0].unread) == (MIB // 2, 0)
     assert "the CPU reads about 512 KiB of it again" in " ".join(" ".join(lines(port)).split())
+
+
+@pytest.mark.parametrize("was_gone", [False, True])
+def test_what_is_not_looked_at_to_the_end_is_taken_to_be_read(was_gone: bool) -> None:
+    calls = copied_back(lambda calls, out: calls.host_use(out, MIB, read=0, was_gone=was_gone))
+    (block,) = program_of_trace(calls.run).blocks
+    assert block.ends_on == ("cpu" if was_gone else None)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from firsttouch.profile.calls import HostUse
 from firsttouch.workload.partners import joined
 from firsttouch.workload.range_map import RangeMap
-from firsttouch.workload.trace import NO_BLOCK, TracedAllocation, TracedCopy, TracedLaunch, TracedRun
+from firsttouch.workload.trace import NO_BLOCK, TracedCopy, TracedRun
+from firsttouch.workload.watched import last_free
 
 
 @dataclass
@@ -29,11 +30,11 @@ def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
         return uses
     copied: RangeMap[tuple[str, int]] = RangeMap()
     left_alone: RangeMap[bool] = RangeMap()
-    end = _end(run)
+    freed = last_free(run)
     for step in run.steps:
         if isinstance(step, HostUse) and step.read is not None:
             first, last = step.address, step.address + step.bytes
-            ends_early = step.was_gone and step.t < end
+            ends_early = step.was_gone and step.t < freed
             left_alone.assign(first, last, step.read == 0 and not step.writes and not ends_early)
             _count_read(copied, step, uses)
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
@@ -44,17 +45,6 @@ def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
     for first, last, _ in list(left_alone):
         _settle(copied, left_alone, first, last, uses)
     return uses
-
-
-def _end(run: TracedRun) -> float:
-    """When the program began to free memory for the last time; infinite if it did not."""
-    freed = float("inf")
-    for step in run.steps:
-        if isinstance(step, TracedAllocation) and not step.begins:
-            freed = min(freed, step.call.t)
-        elif isinstance(step, TracedCopy | TracedLaunch):
-            freed = float("inf")
-    return freed
 
 
 def _settle(

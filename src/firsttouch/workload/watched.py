@@ -14,8 +14,21 @@ from firsttouch.workload.layout import UnifiedPiece
 from firsttouch.workload.partners import joined
 from firsttouch.workload.program import Access
 from firsttouch.workload.range_map import RangeMap
-from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workspace.ranges import Ranges
+
+
+def last_free(run: TracedRun) -> float:
+    """When a program began to free memory of the device for the last time; infinite if it did not. A look at the host
+    then tells all that the CPU did, in all likelihood, even if the host's memory was gone at the end.
+    """
+    freed = float("inf")
+    for step in run.steps:
+        if isinstance(step, TracedAllocation) and not step.begins:
+            freed = min(freed, step.call.t)
+        elif isinstance(step, TracedCopy | TracedLaunch):
+            freed = float("inf")
+    return freed
 
 
 class HostWatch:
@@ -39,6 +52,7 @@ class HostWatch:
         begins: dict[int, float] = {}
         following: RangeMap[bool] = RangeMap()
         self._launches = [step.call.t for step in run.steps if isinstance(step, TracedLaunch)]
+        freed = last_free(run)
         for index in range(len(run.steps) - 1, -1, -1):
             step = run.steps[index]
             if isinstance(step, HostUse):
@@ -46,7 +60,8 @@ class HostWatch:
                     self._within.add(index)
                     continue
                 begins[step.address] = step.since
-                following.assign(step.address, step.address + step.bytes, step.read is not None)
+                is_told = step.read is not None and not (step.was_gone and step.t < freed)
+                following.assign(step.address, step.address + step.bytes, is_told)
             elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
                 for start, end in _host(step):
                     if any(told for _, _, told in following.overlapping(start, end)):
