@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.calls import call
 from tests.port.played import FIXTURES, PlayedCuda
@@ -86,6 +87,22 @@ def test_what_it_may_not_take_is_left_out_and_said(cuda: PlayedCuda, tmp_path: P
     calls, _ = traced(cuda, tmp_path, "plain", "0")
     assert not any(isinstance(each, HostUse) for each in calls.calls)
     assert any("looks at host data were left out" in text for text in calls.incomplete)
+
+
+def test_a_kernel_that_does_not_tell_is_named(
+    cuda: PlayedCuda, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "userfaultfd is refused, by a filter"
+    monkeypatch.setattr(_core, "why_no_page_tracking", lambda: why)
+    for name, value in cuda.environment.items():
+        monkeypatch.setenv(name, value)
+    out = tmp_path / "out"
+    result = call("port", "--out", out, "--json", "--", cuda.built(FIXTURES / "host_use.c", "-pthread"), "plain")
+    assert result.returncode == 0, result.stderr
+    (said,) = [text for text in msgspec.json.decode(result.stdout)["incomplete"] if why in text]
+    assert said.startswith("what the CPU does with host data is not seen: ")
+    (calls,) = read_calls(out)
+    assert not any(isinstance(each, HostUse) for each in calls.calls)
 
 
 def test_a_process_that_runs_already_is_not_watched() -> None:

@@ -64,7 +64,7 @@ def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
 
 def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
     """The findings of a process of a profile."""
-    return found(
+    findings = found(
         run,
         profile.callers,
         directory=str(profile.directory),
@@ -74,6 +74,10 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
     )
+    # Of what port asks for: --trace is there, or nothing would be.
+    missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
+    sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
+    return msgspec.structs.replace(findings, incomplete=[*findings.incomplete, *sentences])
 
 
 def program_of(profile: Profile, run: TracedRun) -> Program:
