@@ -205,3 +205,10 @@ def test_blocks_are_found_through_pointers_in_memory(tmp_path: Path) -> None:
     port = findings_of("heartwall", tmp_path)
     assert {block.launches for block in port.blocks} == {4}
     assert len(port.blocks) == 626
+
+
+def test_what_kernels_use_of_static_variables_that_nothing_copies_matters_to_nobody(tmp_path: Path) -> None:
+    """Objects of CUDA's C++ library are empty, but each is a variable of the device that any kernel may name."""
+    port = findings_of("hec-softmax", tmp_path)
+    assert sum(block.kind == "device_static" for block in port.blocks) == 10
+    assert any("within 2 blocks" in sentence for sentence in port.unseen)

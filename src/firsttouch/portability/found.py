@@ -164,6 +164,11 @@ def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedH
 # ---------------------------------------------------------------------------------------------------- what is not seen
 
 
+def _stays_static(block: PortBlock) -> bool:
+    """Whether it is a variable of the device that nothing copies, such as the empty objects of CUDA's C++ library."""
+    return block.kind in STATIC_KINDS and not block.into.copies and not block.out.copies
+
+
 def _unseen(
     run: TracedRun, blocks: Sequence[PortBlock], pooled: Sequence[int], not_compared: int, told: int
 ) -> Iterator[str]:
@@ -172,7 +177,7 @@ def _unseen(
             f"the buffers within {counted(len(pooled), 'block')} that an allocator of the program divides, so that "
             "what is said of blocks is said of all of them; PYTORCH_NO_CUDA_MEMORY_CACHING=1 turns off that of PyTorch"
         )
-    named = [block for block in blocks if block.launches]
+    named = [block for block in blocks if block.launches and not _stays_static(block)]
     untold = run.launches - run.unknown - told
     if named and untold > 0:
         yield (
