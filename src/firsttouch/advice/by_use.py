@@ -15,8 +15,8 @@ from firsttouch.workload.narrowed import is_assumed, widest, with_share
 from firsttouch.workload.program import Program
 from firsttouch.workspace.strategies import STRATEGIES
 
-HALVINGS = 8
-"""Of the share at which the order turns. What turns nearer to none than that is not said."""
+STEPS, LEAST_SHARE = 5, 1 / 256
+"""Steps in which the share is found at which the order turns. What turns nearer to none than the least is not said."""
 ALL = 2.0
 """What stands for all of each block, beyond the share of what is assumed."""
 NOT_PRICED = (Unmeasured, MissingValue, Impossible, NotEstimated)
@@ -115,15 +115,29 @@ def _faster(times: ByUse, best: str, names: Sequence[str], share: float) -> str 
 
 
 def _turn(times: ByUse, best: str, other: str) -> float:
-    """The share at which both add the same. 0 if the other adds less only below the least that is looked at."""
+    """The share at which both add the same, by false position (Illinois): times are nearly straight lines of it.
+
+    0 if the other adds less only below the least that is looked at.
+    """
+
+    def more(share: float) -> float:
+        """By how much the other adds more."""
+        first, second = _ms(times, best, share), _ms(times, other, share)
+        return (second or 0.0) - (first or 0.0)
+
     low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        first, second = _ms(times, best, middle), _ms(times, other, middle)
-        if first is None or second is None:
+    below, above = more(low), more(high)
+    share = high
+    for _ in range(STEPS):
+        if above <= below:
             break
-        low, high = (middle, high) if second < first else (low, middle)
-    return (low + high) / 2 if low else 0.0
+        share = low + (high - low) * -below / (above - below)
+        now = more(share)
+        if now < 0:
+            low, below, above = share, now, above / 2
+        else:
+            high, above, below = share, now, below / 2
+    return share if share >= LEAST_SHARE else 0.0
 
 
 def as_it_is(program: Program, prices: Prices) -> tuple[list[Term] | None, str]:
