@@ -132,6 +132,20 @@ TEST_F(DriverCalls, TheHostSideOfACopyIsInAStackInDataOrInMemoryOfCuda) {
     EXPECT_EQ(moves()[5].flags & has_sample, 0u);  // reading managed memory would move it
 }
 
+TEST_F(DriverCalls, ADirectionThatTheProgramNamesWronglyIsNotReadFrom) {
+    const Address device = allocate(4096, 0x700000000000), other = allocate(4096, 0x700000100000);
+    play(276, cupti::CopyIn{device, reinterpret_cast<void*>(other), 4096});
+    play(278, cupti::CopyOut{reinterpret_cast<void*>(other), device, 4096});
+    play(305, cupti::CopyAny{0x10000, device, 64});  // as memory of another process
+    std::vector<unsigned> directions, flags;
+    for (const MoveRecord& move : moves()) {
+        directions.push_back(move.direction);
+        flags.push_back(move.flags);
+    }
+    EXPECT_EQ(directions, (std::vector<unsigned>{3, 3, 2}));
+    EXPECT_EQ(flags, (std::vector<unsigned>{0, 0, blocking}));
+}
+
 TEST_F(DriverCalls, CopiesOfSeveralRowsAreOneOrOneASlice) {
     std::vector<char> host(1 << 16);
     const cupti::Side2D device{.type = cupti::device_memory, .device = 0x700000000000, .pitch = 512};
@@ -167,7 +181,7 @@ TEST_F(DriverCalls, ABatchIsCopiesInTheirOrder) {
     play(798, cupti::CopySlicesBatchOn{2, copies, 0, nullptr});
     std::vector<std::tuple<unsigned, std::uint64_t, std::uint64_t>> of;
     for (const MoveRecord& move : moves()) of.emplace_back(move.direction, move.bytes, move.rows);
-    EXPECT_EQ(of, (decltype(of){{1, 100, 1}, {2, 200, 1}, {2, 64, 4}, {4, 64, 1}}));
+    EXPECT_EQ(of, (decltype(of){{1, 100, 1}, {2, 200, 1}, {2, 64, 4}, {0, 64, 1}}));
 }
 
 TEST_F(DriverCalls, FillsPrefetchesAndAdviceCountBytes) {
@@ -392,8 +406,6 @@ TEST(Samples, ChangeWithWhatTheyCover) {
             EXPECT_NE(first, second) << bytes;
             data[at] ^= 1;
         }
-        ASSERT_TRUE(sample({rows.address, bytes, 1, 0, false}, second));
-        EXPECT_EQ(first, second);
     }
 }
 
@@ -412,7 +424,7 @@ TEST(Samples, OfRowsLeaveOutWhatIsBetweenThem) {
     }
 }
 
-TEST(Samples, OfMemoryThatIsNotThereFail) {
+TEST(Samples, AreNotTakenOfMemoryThatIsNotThere) {
     constexpr std::size_t bytes = 1 << 20;
     void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::uint64_t hash = 0;
@@ -421,8 +433,9 @@ TEST(Samples, OfMemoryThatIsNotThereFail) {
     EXPECT_FALSE(sample_touched({address_of(memory), 100}, false, hash));
     std::memset(memory, 1, bytes);
     EXPECT_TRUE(sample_touched(rows, false, hash));
+    EXPECT_TRUE(is_readable(rows));
     munmap(memory, bytes);
-    EXPECT_FALSE(sample({rows.address, bytes, 1, 0, false}, hash));
+    EXPECT_FALSE(is_readable(rows));
     EXPECT_FALSE(sample_touched(rows, true, hash));
 }
 

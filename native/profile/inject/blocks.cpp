@@ -5,10 +5,7 @@
 namespace firsttouch::inject {
 namespace {
 
-void widen(std::uint64_t& lowest, std::uint64_t& highest, std::uint64_t start, std::uint64_t end) {
-    lowest = highest == 0 ? start : std::min(lowest, start);
-    highest = std::max(highest, end);
-}
+constexpr std::size_t most_near = 64;
 
 }  // namespace
 
@@ -16,8 +13,11 @@ void Blocks::add(std::uint64_t address, const Block& block) {
     blocks_.insert_or_assign(address, block);
     if (block.memory == Memory::array) return;  // a handle, which no kernel gets
     const std::uint64_t end = address + std::max<std::uint64_t>(block.bytes, 1);
-    widen(all_lowest_, all_highest_, address, end);
-    if (!block.is_of_host()) widen(lowest_, highest_, address, end);
+    lowest_ = highest_ == 0 ? address : std::min(lowest_, address);
+    highest_ = std::max(highest_, end);
+    if (block.is_of_host()) return;
+    for (std::uint64_t half = address >> 32; half <= (end - 1) >> 32 && near_.size() < most_near; ++half)
+        if (!is_near_device(half << 32)) near_.push_back(static_cast<std::uint32_t>(half));
 }
 
 bool Blocks::remove(std::uint64_t address) { return blocks_.erase(address) != 0; }

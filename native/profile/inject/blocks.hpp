@@ -1,8 +1,10 @@
 // The memory that a program obtained through CUDA, as it is now.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace firsttouch::inject {
 
@@ -34,20 +36,24 @@ class Blocks {
     bool remove(std::uint64_t address);
     // The block that an address is in; null if there is none.
     const Block* find(std::uint64_t address) const;
-    // Whether an address lies between those that blocks of devices had so far.
-    bool is_of_device(std::uint64_t address) const { return address - lowest_ < highest_ - lowest_; }
-    // Whether an address is in a block, or between those of devices.
+    // Whether an address has the upper half of those that blocks of devices had so far: static variables and memory of
+    // other processes are near them.
+    bool is_near_device(std::uint64_t address) const {
+        const auto half = static_cast<std::uint32_t>(address >> 32);
+        return std::ranges::find(near_, half) != near_.end();
+    }
+    // Whether an address is in a block, or near those of devices.
     bool may_be_named(std::uint64_t address) const {
-        return address - all_lowest_ < all_highest_ - all_lowest_ &&
-               (is_of_device(address) || find(address) != nullptr);
+        return address - lowest_ < highest_ - lowest_ && (is_near_device(address) || find(address) != nullptr);
     }
     // Bounds of all blocks so far: nothing outside is in a block.
-    std::uint64_t lowest() const { return all_lowest_; }
-    std::uint64_t highest() const { return all_highest_; }
+    std::uint64_t lowest() const { return lowest_; }
+    std::uint64_t highest() const { return highest_; }
 
   private:
     std::map<std::uint64_t, Block> blocks_;
-    std::uint64_t lowest_ = 0, highest_ = 0, all_lowest_ = 0, all_highest_ = 0;  // nothing yet
+    std::vector<std::uint32_t> near_;
+    std::uint64_t lowest_ = 0, highest_ = 0;  // nothing yet
 };
 
 }  // namespace firsttouch::inject

@@ -73,15 +73,26 @@ HostSide host_side(const Transfer& transfer, bool waits, bool is_pageable = true
 
 // ------------------------------------------------------------------------------------------------------------ copies
 
+// By what is known of both addresses, since programs may name a wrong direction, or none. What is in no block is of the
+// host if the other side is of a device.
 void Calls::find_direction(Transfer& transfer) {
-    if (transfer.direction != Direction::unknown) return;
     const auto is_of_device = [this](std::uint64_t address) {
         const Block* const block = blocks_.find(address);
-        return block != nullptr ? !block->is_of_host() : blocks_.is_of_device(address);
+        return block != nullptr && !block->is_of_host() && !block->is_managed();
     };
-    const bool from_device = is_of_device(transfer.source), to_device = is_of_device(transfer.target);
-    transfer.direction = from_device ? (to_device ? Direction::within_devices : Direction::to_host)
-                                     : (to_device ? Direction::to_device : Direction::within_host);
+    const auto is_managed = [this](std::uint64_t address) {
+        const Block* const block = blocks_.find(address);
+        return block != nullptr && block->is_managed();
+    };
+    if (transfer.has_host()) {
+        if (is_of_device(transfer.host_rows().address)) transfer.direction = Direction::within_devices;
+    } else if (transfer.direction == Direction::unknown) {
+        const bool from_device = is_of_device(transfer.source) || is_managed(transfer.source);
+        const bool to_device = is_of_device(transfer.target) || is_managed(transfer.target);
+        transfer.direction = from_device ? (to_device ? Direction::within_devices : Direction::to_host)
+                                         : (to_device ? Direction::to_device : Direction::unknown);
+    }
+    if (!transfer.is_certain && transfer.has_host()) transfer.is_certain = is_readable(transfer.host_rows());
 }
 
 HostPlace Calls::host_place(std::uint64_t address) {
@@ -99,7 +110,7 @@ HostPlace Calls::host_place(std::uint64_t address) {
 bool Calls::is_blocking(const Transfer& transfer, HostPlace place) const {
     const bool is_locked = place == HostPlace::pinned || place == HostPlace::registered || place == HostPlace::managed;
     if (transfer.direction == Direction::to_host) return !transfer.is_async || !is_locked;
-    return transfer.direction != Direction::within_devices && !transfer.is_async;
+    return transfer.direction == Direction::to_device && !transfer.is_async;
 }
 
 bool Calls::is_known_touched(const HostRows& rows) const {
@@ -134,7 +145,7 @@ void Calls::tell_of_copy(const Transfer& transfer) {
 }
 
 bool Calls::sample_before(const Transfer& transfer, std::uint64_t& hash) {
-    if (transfer.direction != Direction::to_host) return false;
+    if (transfer.direction != Direction::to_host || !transfer.is_certain) return false;
     bool was_copied = false;
     {
         const std::scoped_lock lock(mutex_);
@@ -184,7 +195,8 @@ void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
         if (transfer.has_host()) host = host_place(transfer.host_rows().address);
         const bool is_to_device = transfer.direction == Direction::to_device;
         waits = !runs_later && is_blocking(transfer, host);
-        is_sampled = !runs_later && host != HostPlace::managed && (is_to_device || (waits && transfer.has_host()));
+        is_sampled = !runs_later && host != HostPlace::managed && transfer.is_certain &&
+                     (is_to_device || (waits && transfer.has_host()));
         if (is_sampled) touched_[transfer.host_rows().address / 64 % touched_.size()] = transfer.host_rows();
         if (is_sampled && is_to_device) has_pointers = find_pointers(transfer, pointers);
         record.host = static_cast<std::uint8_t>(host);
@@ -222,16 +234,11 @@ bool Calls::find_pointers(const Transfer& transfer, std::vector<std::uint64_t>& 
     const HostRows rows = transfer.host_rows();
     if (rows.bytes < word_bytes || rows.bytes * rows.rows > most_pointer_bytes) return false;
     const std::uint64_t lowest = blocks_.lowest(), extent = blocks_.highest() - lowest;
-    std::array<std::uint64_t, 512> copied;
+    constexpr std::uint64_t at_once = 512;
     for (std::uint64_t row = 0; row < rows.rows; ++row)
-        for (std::uint64_t from = 0; from + word_bytes <= rows.bytes; from += sizeof copied) {
-            const std::uint64_t count = std::min<std::uint64_t>(copied.size(), (rows.bytes - from) / word_bytes);
-            const std::uint64_t address = rows.address + row * rows.pitch + from;
-            const auto* words = reinterpret_cast<const unsigned char*>(address);
-            if (!rows.is_certain) {
-                if (!read_mapped(address, copied.data(), count * word_bytes)) return false;
-                words = reinterpret_cast<const unsigned char*>(copied.data());
-            }
+        for (std::uint64_t from = 0; from + word_bytes <= rows.bytes; from += at_once * word_bytes) {
+            const std::uint64_t count = std::min(at_once, (rows.bytes - from) / word_bytes);
+            const auto* const words = reinterpret_cast<const unsigned char*>(rows.address + row * rows.pitch + from);
             if (!may_hold(words, count, lowest, extent)) continue;
             for (std::uint64_t i = 0; i < count; ++i)
                 if (const std::uint64_t word = word_at(words, i);

@@ -87,9 +87,13 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed
     return hash.value(bytes);
 }
 
-bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcept {
-    const iovec local{target, bytes}, remote{reinterpret_cast<void*>(address), bytes};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == ssize_t(bytes);
+bool is_readable(const HostRows& rows) noexcept {
+    if (rows.bytes == 0 || rows.rows == 0) return false;
+    unsigned char ends[2];
+    const std::uint64_t last = rows.address + (rows.rows - 1) * rows.pitch + rows.bytes - 1;
+    const iovec local{ends, sizeof ends};
+    const iovec remote[] = {{reinterpret_cast<void*>(rows.address), 1}, {reinterpret_cast<void*>(last), 1}};
+    return process_vm_readv(getpid(), &local, 1, remote, 2, 0) == ssize_t(sizeof ends);
 }
 
 bool hashes_all() noexcept {
@@ -104,30 +108,18 @@ bool sample(const HostRows& rows, std::uint64_t& hash) noexcept {
     const std::uint64_t all = rows.bytes * rows.rows;
     if (all == 0) return false;
     Hash sum(all);
-    std::array<unsigned char, 4096> buffer;
     const auto add = [&](std::uint64_t row, std::uint64_t from, std::uint64_t bytes) {
-        const std::uint64_t address = rows.address + row * rows.pitch + from;
-        if (rows.is_certain) {
-            sum.add(reinterpret_cast<const void*>(address), bytes);
-            return true;
-        }
-        for (std::uint64_t done = 0, part = 0; done < bytes; done += part) {
-            part = std::min<std::uint64_t>(bytes - done, buffer.size());
-            if (!read_mapped(address + done, buffer.data(), part)) return false;
-            sum.add(buffer.data(), part);
-        }
-        return true;
+        sum.add(reinterpret_cast<const void*>(rows.address + row * rows.pitch + from), bytes);
     };
     if (all <= hashed_whole || hashes_all()) {
-        for (std::uint64_t row = 0; row < rows.rows; ++row)
-            if (!add(row, 0, rows.bytes)) return false;
+        for (std::uint64_t row = 0; row < rows.rows; ++row) add(row, 0, rows.bytes);
     } else {
         const std::uint64_t pieces = std::clamp(all / bytes_a_piece, least_pieces, most_pieces);
         const std::uint64_t step = (all - piece_bytes) / (pieces - 1), rest = (all - piece_bytes) % (pieces - 1);
         for (std::uint64_t i = 0; i < pieces; ++i) {
             const std::uint64_t offset = step * i + rest * i / (pieces - 1);
             const std::uint64_t row = rows.rows == 1 ? 0 : offset / rows.bytes, from = offset - row * rows.bytes;
-            if (!add(row, from, std::min(piece_bytes, rows.bytes - from))) return false;
+            add(row, from, std::min(piece_bytes, rows.bytes - from));
         }
     }
     hash = sum.value(all);

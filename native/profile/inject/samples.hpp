@@ -11,7 +11,6 @@ struct HostRows {
     std::uint64_t address = 0;
     std::uint64_t bytes = 0;  // of a row
     std::uint64_t rows = 1, pitch = 0;
-    bool is_certain = true;  // that it is memory of the host, and mapped
 };
 
 // Up to these many bytes, all are hashed; of more, pieces of 64 bytes that are evenly spread: one each 2 KiB, but 128
@@ -22,14 +21,14 @@ inline constexpr std::uint64_t hashed_whole = 8 << 10, piece_bytes = 64, bytes_a
 // Whether all bytes of all copies are hashed, because FIRSTTOUCH_CHECK_COPIES is 1.
 bool hashes_all() noexcept;
 
-// Returns false if the memory cannot be read.
+// Whether both ends can be read. Those of a device's memory cannot.
+bool is_readable(const HostRows& rows) noexcept;
+
+// Of memory that can be read. Returns false if there are no bytes.
 bool sample(const HostRows& rows, std::uint64_t& hash) noexcept;
 // The same; but false as well if pages of it were not touched yet, since reading would map them. Of more than 16 pages,
 // four are looked at, or one if the program had copied from them or to them before.
 bool sample_touched(const HostRows& rows, bool was_copied, std::uint64_t& hash) noexcept;
-
-// Reads memory of this process that may not be mapped. Returns whether all could be read.
-bool read_mapped(std::uint64_t address, void* target, std::size_t bytes) noexcept;
 
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed) noexcept;
 

@@ -17,14 +17,14 @@ struct Transfer {
     std::uint64_t bytes = 0;  // of a row
     std::uint64_t rows = 1, target_pitch = 0, source_pitch = 0;
     Direction direction = Direction::unknown;
-    bool is_certain = true;  // that the side of the host is mapped
+    bool is_certain = true;  // that the side of the host can be read
     bool is_async = false;
 
     bool has_host() const { return direction == Direction::to_device || direction == Direction::to_host; }
     // The side of the host; of no use if there is none.
     HostRows host_rows() const {
         const bool is_target = direction == Direction::to_host;
-        return {is_target ? target : source, bytes, rows, is_target ? target_pitch : source_pitch, is_certain};
+        return {is_target ? target : source, bytes, rows, is_target ? target_pitch : source_pitch};
     }
 };
 
