@@ -152,11 +152,17 @@ def _sources_output(sources: Sequence[LayerSource]) -> Output:
     )
 
 
-def port(directory: Path, process: int | None = None) -> CommandResult[PortFindings]:
-    """What stands between the program of a profile and unified memory. process: of several; by default the busiest."""
-    from firsttouch.portability.reading import port_findings, read_single
+def port(directory: Path, process: int | None = None, *, keep: bool = False) -> CommandResult[PortFindings]:
+    """What stands between the program of a profile and unified memory. process: of several; by default the busiest.
+    keep: the program is written beside the profile.
+    """
+    from firsttouch.portability.reading import findings_of, read_single, traced_run, write_program
 
-    return CommandResult(port_findings(read_single(directory), process))
+    profile = read_single(directory)
+    run = traced_run(profile, process)
+    if keep:
+        write_program(profile, run)
+    return CommandResult(findings_of(profile, run))
 
 
 def traced_program(directory: Path, process: int | None = None) -> Program:

@@ -93,6 +93,7 @@ def command(
     Exit status: that of the program; with DIR, 0; 2 the call was wrong.
 
     Example: firsttouch port --out port-1 -- ./app arg
+
     Example: firsttouch port port-1
     """
     words = context.meta.get(_COMMAND, [])
@@ -133,22 +134,19 @@ def _profile(call: ProfileCall, chosen: int | None, as_json: bool) -> int:
     """Profiles a program, and shows the findings. Returns its exit status."""
 
     def show(call: ProfileCall, directory: Path, failure: str, as_json: bool) -> None:
-        from firsttouch.portability.reading import write_program
-
         summary, files = write_views(directory, failure)
-        write_program(directory)
-        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank)
+        _show(directory, chosen, as_json, files[-1:], print_stderr, summary.rank, keep=True)
 
     return carry_out(call, show, as_json, "port")
 
 
 def _show(
     directory: Path, chosen: int | None, as_json: bool, files: Sequence[str], print_text: Callable[[str], None],
-    rank: str = "",
+    rank: str = "", *, keep: bool = False,
 ) -> None:  # fmt: skip
     from firsttouch.cli.ported import lines
 
-    result = commands.port(directory, chosen)
+    result = commands.port(directory, chosen, keep=keep)
     if as_json:
         print_json(result.output)
     else:

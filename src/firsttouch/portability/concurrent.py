@@ -30,6 +30,8 @@ class ConcurrentAccess(Rule):
     bytes are copied to where they replace those that a pending kernel reads.
     """
 
+    kinds = (HostUse, TracedCopy, TracedAllocation)
+
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         super().__init__(state, findings)
         self._samples: dict[tuple[TracedRange, int], int | None] = {}
@@ -39,6 +41,8 @@ class ConcurrentAccess(Rule):
         """The looks at the host since a launch that is pending."""
 
     def take(self, number: int, step: TracedStep) -> None:
+        if not self.state.pending:
+            self._watched.clear()
         if isinstance(step, HostUse):
             if self.state.pending:
                 self._written(number, step)
@@ -47,8 +51,6 @@ class ConcurrentAccess(Rule):
             self._replaced(number, step)
         elif isinstance(step, TracedAllocation):
             self._samples.clear()
-        if not self.state.pending:
-            self._watched.clear()
 
     def _written(self, number: int, use: HostUse) -> None:
         if not use.writes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from firsttouch.portability.blocks import ProgramUse, block_use, port_blocks
@@ -123,12 +124,16 @@ def _hazards(
     record: RecordOf,
 ) -> list[PortFinding]:
     state, findings = ProgramState(run, joined, places, pooled), Findings(record)
-    rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
     stack = StackVariable(state, findings)
+    rules = [kind(state, findings) for kind in (ConcurrentAccess, FreeMemory, PartialTransfer, StaticVariable)]
+    takers: dict[type, list[Callable[[int, TracedStep], None]]] = defaultdict(list)
+    for rule in (*rules, stack):
+        for kind in rule.kinds:
+            takers[kind].append(rule.take)
     for number, step in enumerate(run.steps):
-        if not isinstance(step, TracedLaunch) and not _is_theirs(run, step):
-            for rule in (*rules, stack):
-                rule.take(number, step)
+        if (takes := takers.get(type(step))) and not _is_theirs(run, step):
+            for take in takes:
+                take(number, step)
         state.advance(step)
     stack.finish()
     find_hidden(run, touched, places, findings)

@@ -139,7 +139,9 @@ class ProgramState:
 
 
 class Rule:
-    """One rule. It sees all steps in their order, each with the state before it, and adds what it finds."""
+    """One rule. It sees steps of some kinds in their order, each with the state before it, and adds what it finds."""
+
+    kinds: tuple[type, ...] = ()
 
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         self.state, self.findings = state, findings

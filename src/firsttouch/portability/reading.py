@@ -109,9 +109,8 @@ def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | Non
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known}")
 
 
-def write_program(directory: Path) -> None:
-    """Writes the program of a profile beside it. Raises UsageError as `traced_run` does."""
-    profile = read_single(directory)
-    text = msgspec.json.format(encode(program_of(profile, traced_run(profile))), indent=1)
-    with as_usage_error("write", directory / PROGRAM, "a directory that can be written"):
-        write_atomically(directory / PROGRAM, text + b"\n")
+def write_program(profile: Profile, run: TracedRun) -> None:
+    """Writes the program of a process beside the profile. Raises UsageError if it cannot be written."""
+    text = msgspec.json.format(encode(program_of(profile, run)), indent=1)
+    with as_usage_error("write", profile.directory / PROGRAM, "a directory that can be written"):
+        write_atomically(profile.directory / PROGRAM, text + b"\n")

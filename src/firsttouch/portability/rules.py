@@ -33,6 +33,7 @@ def is_whole(block: TracedBlock, side: TracedRange) -> bool:
 class FreeMemory(Rule):
     """The program itself asks how much memory of the device is free, which says nothing of unified memory."""
 
+    kinds = (CudaQuery, TracedAllocation)
     _TEXT = "asked for of the device alone"
 
     def __init__(self, state: ProgramState, findings: Findings) -> None:
@@ -57,6 +58,8 @@ class PartialTransfer(Rule):
     adjacent bytes of the host.
     """
 
+    kinds = (TracedCopy,)
+
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         super().__init__(state, findings)
         self._begins: dict[int, tuple[int, int]] = {}
@@ -73,8 +76,9 @@ class PartialTransfer(Rule):
             window = self.state.partners(block.number).window
             if window.total() < WHOLE * block.nbytes:
                 text = f"part of a block, copied {'to the device' if step.way == 'h2d' else 'back'}"
-                found = self.findings.of("partial", "seen", text, apart=(block.number, step.call.site))
-                found.add(number, step.device.total, self.state.places.of(step.call.site), block.number)
+                place = self.state.places.of(step.call.site)
+                found = self.findings.of("partial", "seen", text, apart=(block.number, place))
+                found.add(number, step.device.total, place, block.number)
         elif step.way == "h2d" and may_pair(block, step) and step.host.rows == 1:
             self._adjacent(number, step, block)
 
@@ -96,6 +100,8 @@ class StackVariable(Rule):
     """A copy from or to a variable of a function, which ends with it. Where the copy does not block: whether it ended
     before the thread's next wait, whose stack pointer tells.
     """
+
+    kinds = (TracedCopy, CudaWait)
 
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         super().__init__(state, findings)
@@ -128,12 +134,15 @@ class StackVariable(Rule):
         self._add(number, copy, f"copied without blocking, {ended}")
 
     def _add(self, number: int, copy: TracedCopy, text: str) -> None:
-        found = self.findings.of("stack", "seen", text, apart=copy.call.site)
-        found.add(number, copy.device.total, self.state.places.of(copy.call.site), copy.device.block)
+        place = self.state.places.of(copy.call.site)
+        found = self.findings.of("stack", "seen", text, apart=place)
+        found.add(number, copy.device.total, place, copy.device.block)
 
 
 class StaticVariable(Rule):
     """A copy from or to a static variable of the device, or one of the host, which cannot be allocated otherwise."""
+
+    kinds = (TracedCopy, TracedFill)
 
     def take(self, number: int, step: TracedStep) -> None:
         if isinstance(step, TracedFill):
@@ -145,8 +154,9 @@ class StaticVariable(Rule):
             if of_device and step.call.host == "static":
                 text = "of the host"
                 block = step.device.block
-                found = self.findings.of("static", "seen", text, apart=step.call.site)
-                found.add(number, step.device.total, self.state.places.of(step.call.site), block)
+                place = self.state.places.of(step.call.site)
+                found = self.findings.of("static", "seen", text, apart=place)
+                found.add(number, step.device.total, place, block)
 
     def _device(self, number: int, side: TracedRange, step: TracedCopy | TracedFill) -> None:
         block = self.state.run.blocks[side.block] if side.block != NO_BLOCK else None
