@@ -228,7 +228,7 @@ void HostWatch::launched(std::uint64_t time) noexcept {
             if (!find_written(segment, true, fresh)) continue;
             if (!fresh.empty()) write_quiet(segment);
             merge_into(segment.written, fresh);
-            segment.launch = time;
+            segment.launch = std::max(time, segment.since);
             has_launches_ = true;
         }
         remove_gone();
@@ -251,13 +251,14 @@ void HostWatch::waited(std::uint64_t time) noexcept {
         if (!looks) budget_.leave_out(time);
         for (auto& [end, segment] : segments_) {
             const std::uint64_t launch = std::exchange(segment.launch, 0);
-            if (launch == 0 || segment.state != State::watched) continue;
+            if (launch == 0 || launch > time || segment.state != State::watched) continue;
             std::vector<PageRange> fresh;
             if (!looks)
                 write_quiet(segment);
             else if (find_written(segment, false, fresh)) {
                 if (fresh.empty())
-                    segment.quiet = {segment.quiet.end == 0 ? launch : segment.quiet.start, time};
+                    segment.quiet = {segment.quiet.end == 0 ? launch : segment.quiet.start,
+                                     std::max(segment.quiet.end, time)};
                 else
                     write_quiet(segment), write(segment, {launch, time}, fresh, unknown);
             }
@@ -358,6 +359,7 @@ bool HostWatch::find_written(Segment& segment, bool again, std::vector<PageRange
 void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t touched) {
     std::vector<PageRange> fresh;
     if (!find_written(segment, false, fresh)) return;
+    time = std::max({time, segment.since, segment.launch});  // another thread may have begun it meanwhile
     write_quiet(segment);
     if (segment.launch != 0) write(segment, {segment.launch, time}, fresh, unknown);
     merge_into(segment.written, fresh);
