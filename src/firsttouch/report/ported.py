@@ -16,6 +16,7 @@ from firsttouch.report.memory import MOST_READINGS, Panel, Series, plain, thinne
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_tables import DASH, ProfileTable, size
 from firsttouch.text import count
+from firsttouch.units import format_number
 from firsttouch.workload.partners import partners
 from firsttouch.workload.program_text import program_lines
 
@@ -192,7 +193,7 @@ def _kernels(port: PortFindings) -> ProfileTable:
     table.notes = [*notes, *(plain(text, 300) for text in (known.ended, *known.notices) if text)]
     table.rows = [
         [plain(row.kernel, 120), plain(where(row.place), 80), size(row.bytes), f"{row.launches:,}", size(row.used),
-         f"{100 * row.used / row.bytes:.3g} %", size(row.read) if row.read else DASH,
+         f"{format_number(100 * row.used / row.bytes)} %", size(row.read) if row.read else DASH,
          size(row.written) if row.written else DASH]
         for row in known.kernels[:MOST_ROWS]
     ]  # fmt: skip
