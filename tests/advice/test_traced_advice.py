@@ -24,6 +24,8 @@ from firsttouch.portability.found import found
 from firsttouch.portability.places import Places
 from firsttouch.profile import schema
 from firsttouch.records.predicted import is_predicted
+from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
+from firsttouch.workload.trace import TracedLaunch, TracedRun
 from firsttouch.workload.traced import program_of_trace
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -58,12 +60,26 @@ def black_scholes(nbytes: int = OPTIONS, copies: float = 1.0, kernels: int = 64)
 
 
 def advised(
-    calls: Calls, *, source: str = "h200-standard", command: str = "/opt/BlackScholes", title: str = GPU
+    calls: Calls,
+    *,
+    source: str = "h200-standard",
+    command: str = "/opt/BlackScholes",
+    title: str = GPU,
+    share: float | None = None,
 ) -> Advice:
+    """share: what a second run told that each launch uses of each block."""
     run = calls.run
     about = found(run, NAMES, directory="port-1", command=[command], status=0)
-    traced = TracedProgram(run, program_of_trace(run), about, Places(NAMES), title)
+    program = program_of_trace(run, exact=None if share is None else used(run, share))
+    traced = TracedProgram(run, program, about, Places(NAMES), title)
     return advise_traced(traced, prices(source))
+
+
+def used(run: TracedRun, share: float) -> ExactRun:
+    sizes = {block.number: int(share * block.nbytes) for block in run.blocks}
+    blocks = tuple(UsedBlock(n, (UsedPiece(0, size, n < 3, n >= 3),)) for n, size in sizes.items())
+    launches = [number for number, step in enumerate(run.steps) if isinstance(step, TracedLaunch)]
+    return ExactRun(len(launches), dict.fromkeys(launches, blocks), len(launches), len(launches))
 
 
 def about(advice: Advice) -> TracedAdvice:
@@ -98,6 +114,15 @@ def test_bounds_are_those_of_what_kernels_may_use() -> None:
     assert not managed.exact
     assert managed.least_ms is not None
     assert managed.low <= managed.least_ms < managed.assumed_ms <= managed.high
+
+
+def test_what_a_second_run_told_leaves_nothing_to_turn_the_order() -> None:
+    """On this machine the order turns at a quarter of what kernels are assumed to use."""
+    few, most = (advised(black_scholes(), source="h100-quick", share=share) for share in (0.125, 0.75))
+    assert [few.take, most.take] == ["managed", "managed+prefetch"]
+    for advice in (few, most):
+        assert not about(advice).turns
+        assert all(bounds.exact for bounds in about(advice).bounds)
 
 
 def test_edits_name_lines_once_and_in_order() -> None:
