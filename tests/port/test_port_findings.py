@@ -15,6 +15,8 @@ from firsttouch.portability.found import found
 from firsttouch.portability.places import function_name
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
+from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece, told
+from firsttouch.workload.trace import TracedLaunch
 
 KIB, MIB = 1 << 10, 1 << 20
 READS = "_Z4sumsPKfPf"
@@ -229,6 +231,36 @@ def test_a_restoring_copy_names_the_kernel_and_the_copy_whose_bytes_it_has():
     assert finding.reading == "that kernel does not write them"
     assert [p.line for p in finding.places] == [2]
     assert finding.link == "docs/porting.md#restoring-copies"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "writes", "expected"),
+    [
+        (0, MIB, True, ("likely", "the rest of them differs", "has overwritten")),
+        (0, MIB, False, None),
+        (512 * KIB, MIB, True, ("likely", "that kernel does not write them", "may have overwritten")),
+    ],
+    ids=["written", "read only", "written beside"],
+)
+def test_a_second_run_tells_whether_a_kernel_overwrote_what_a_copy_restores(
+    start: int, end: int, writes: bool, expected: tuple[str, str, str] | None
+):
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    for _ in range(2):
+        calls.copy(block, host, 512 * KIB, sample=7)
+        calls.launch(block)
+    calls.copy(calls.host(MIB), block, MIB)
+    run = calls.run
+    numbers = [number for number, step in enumerate(run.steps) if isinstance(step, TracedLaunch)]
+    exact = ExactRun(2, uses={n: (UsedBlock(0, (UsedPiece(start, end, True, writes),)),) for n in numbers})
+    port = found(told(run, exact), names())
+    rows = [(f.certainty, f.reading, f.text) for f in port.findings if f.kind == "restoring"]
+    assert len(rows) == (expected is not None)
+    for certainty, reading, text in rows:
+        assert expected is not None
+        assert (certainty, reading) == expected[:2]
+        assert expected[2] in text
 
 
 def test_a_copy_back_is_needless_if_the_host_has_the_bytes_and_restores_if_the_cpu_overwrote_them():

@@ -111,8 +111,8 @@ def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[P
         return f"{name} copies no buffer between host and device, so that a unified version saves nothing; {first}."
     copied = f"{counted(use.copies, 'copy', 'copies')} ({format_size(use.copied, 3)})"
     less = f"at most {format_size(saved.bytes, 3)} less of {format_size(saved.of, 3)}"
-    none = "none of " if use.copies > 1 else "not its "
-    return f"A unified {name} holds {less} and needs {none}{copied}; {first}."
+    without = "needs none of" if use.copies > 1 else "does without its"
+    return f"A unified {name} holds {less} and {without} {copied}; {first}."
 
 
 def _hazards(

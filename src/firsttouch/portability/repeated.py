@@ -9,6 +9,7 @@ from firsttouch.portability.blocks import ProgramUse
 from firsttouch.portability.findings import MOST_RECORDS, NeedlessCopies, PortFinding
 from firsttouch.portability.hazards import Findings, RecordOf
 from firsttouch.portability.places import Places, function_name
+from firsttouch.profile.exact import GRANULE
 from firsttouch.profile.traced import CallLocation
 from firsttouch.units import format_size
 from firsttouch.workload.needless import RepeatedCopy, repeated_copies
@@ -35,7 +36,25 @@ class RepeatedBytes:
 
     def _is_needless(self, one: RepeatedCopy) -> bool:
         copied_from = self._use.blocks[self._copy(one.copy).device.block].copied_from
-        return one.why == "needless" or not (one.surely or copied_from)
+        return one.why == "needless" or not (copied_from or self._is_sure(one))
+
+    def _is_sure(self, one: RepeatedCopy) -> bool:
+        """Whether the bytes were overwritten in between, as far as it is known by whom."""
+        return one.surely or self._was_seen_to_write(one)
+
+    def _was_seen_to_write(self, one: RepeatedCopy) -> bool:
+        """Whether a second run told that the launch writes granules that are wholly among the bytes of the copy."""
+        exact, side = self._run.exact, self._copy(one.copy).device
+        low, high = -(-side.start // GRANULE) * GRANULE, side.end
+        if high < self._run.blocks[side.block].nbytes:
+            high = high // GRANULE * GRANULE
+        pieces = [
+            piece
+            for used in (exact.uses.get(one.writer, ()) if exact is not None else ())
+            if used.block == side.block and not used.assumed
+            for piece in used.pieces
+        ]
+        return any(piece.writes and max(piece.start, low) < min(piece.end, high) for piece in pieces)
 
     def needless(self, record: RecordOf) -> list[NeedlessCopies]:
         """By the call, and the one whose bytes the copies have; those with the most bytes first."""
@@ -78,15 +97,16 @@ class RepeatedBytes:
     def _restores(self, one: RepeatedCopy, findings: Findings) -> None:
         copy, since = self._copy(one.copy), self._copy(one.since)
         compared, each = copy.call.sampled_bytes, copy.device.total
-        surely = one.surely and compared >= each
+        written = self._is_sure(one)
+        surely = written and compared >= each
         part = "" if compared >= each else f" ({format_size(compared, 3)} of {format_size(each, 3)} compared)"
         at = f"{_line(self._places.of(since.call.site))}{part}"
         if copy.way == "d2h":
             text = f"a copy back of what the CPU overwrote, with the bytes of {at}"
         else:
-            may = "has" if one.surely else "may have"
+            may = "has" if written else "may have"
             text = f"its bytes are those of {at}, and {self._writer(one)} {may} overwritten them"
-        reading = "" if surely else "the rest of them differs" if one.surely else "that kernel does not write them"
+        reading = "" if surely else "the rest of them differs" if written else "that kernel does not write them"
         place = self._places.of(copy.call.site)
         apart = copy.device.block, place, self._places.of(since.call.site)
         found = findings.of("restoring", "seen" if surely else "likely", text, reading, apart)

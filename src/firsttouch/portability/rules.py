@@ -34,7 +34,7 @@ class FreeMemory(Rule):
     """The program itself asks how much memory of the device is free, which says nothing of unified memory."""
 
     kinds = (CudaQuery, TracedAllocation)
-    _TEXT = "asked for of the device alone"
+    _TEXT = "that of the device is asked for"
 
     def __init__(self, state: ProgramState, findings: Findings) -> None:
         super().__init__(state, findings)
@@ -130,7 +130,7 @@ class StackVariable(Rule):
 
     def _judge(self, number: int, copy: TracedCopy, stack: int) -> None:
         address = copy.call.target if copy.way == "d2h" else copy.call.source
-        ended = "and its function has ended before the wait" if address < stack else "until a wait"
+        ended = "and its function has ended before the wait" if address < stack else "and used until a wait"
         self._add(number, copy, f"copied without blocking, {ended}")
 
     def _add(self, number: int, copy: TracedCopy, text: str) -> None:
