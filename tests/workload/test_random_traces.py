@@ -210,7 +210,9 @@ class ByteMap:
     def __init__(self, run: TracedRun, known: dict[tuple[int, int], LifeBytes], needless: set[int]) -> None:
         self.run, self._needless = run, needless
         self._windows = {block for (block, _), of in known.items() if of.is_window}
-        self.launches: list[Uses] = []
+        self._phases: tuple[list[Uses], list[Uses]] = [], []
+        self._computing = False
+        self._written: set[Byte] = set()
         self._shown: dict[int, dict[int, int]] = defaultdict(dict)
         self._valid: set[Byte] = set()
         self._samples: dict[tuple[int, int], int] = {}
@@ -227,8 +229,23 @@ class ByteMap:
             if isinstance(step, TracedCopy) and step.way == "h2d"
         }
         self._results = self._find_results()
+        begin = self._begin()
         for index, step in enumerate(run.steps):
+            self._computing |= index == begin
             self._step(index, step)
+        self.launches = [*self._phases[0], *self._phases[1]]
+
+    def _begin(self) -> int:
+        into: dict[int, int] = defaultdict(int)
+        first: dict[int, int] = {}
+        for index, step in enumerate(self.run.steps):
+            if isinstance(step, TracedCopy) and step.way == "h2d":
+                into[step.device.block] += step.call.bytes
+                first.setdefault(step.device.block, index)
+        launches = [(n, step) for n, step in enumerate(self.run.steps) if isinstance(step, TracedLaunch)]
+        most = next((block for block, nbytes in into.items() if nbytes == max(into.values())), None)
+        mine = [n for n, s in launches if n > first.get(most, -1) and any(u.block == most for u in s.uses)]
+        return min(mine or [n for n, _ in launches], default=-1)
 
     def _source(self, step: TracedCopy) -> list[Byte]:
         if step.source.block not in self._windows:
@@ -293,7 +310,7 @@ class ByteMap:
     def _add(self, agent: str, *uses: tuple[Sequence[Byte], bool, bool]) -> None:
         all_bytes = frozenset((byte, reads, writes) for of, reads, writes in uses for byte in of)
         if all_bytes:
-            self.launches.append((agent, all_bytes))
+            self._phases[self._computing].append((agent, all_bytes))
 
     def _step(self, index: int, step: object) -> None:
         if isinstance(step, TracedLaunch):
@@ -305,12 +322,14 @@ class ByteMap:
             target = self._bytes(index, step.target.block, step.target.start, step.target.end)
             self._add("gpu", (target, False, True))
             self._valid |= {*target}
+            self._written |= {*target}
         elif isinstance(step, TracedCopy) and step.way == "d2d":
             source, target = (
                 self._bytes(index, side.block, side.start, side.end) for side in (step.source, step.target)
             )
             self._add("gpu", (source, True, False), (target, False, True))
             self._valid |= {*target}
+            self._written |= {*target}
         elif isinstance(step, TracedCopy):
             self._copy(index, step)
 
@@ -320,8 +339,10 @@ class ByteMap:
             uses = self._uses(index, step, written)
             if any(writes for _, _, writes in uses):
                 break
-        self.launches.append(("gpu", frozenset((b, r, w) for of, r, w in uses for b in of)))
-        self._valid |= {byte for of, _, writes in uses if writes for byte in of}
+        self._phases[self._computing].append(("gpu", frozenset((b, r, w) for of, r, w in uses for b in of)))
+        written = {byte for of, _, writes in uses if writes for byte in of}
+        self._valid |= written
+        self._written |= written
 
     def _uses(
         self, index: int, step: TracedLaunch, written: Callable[[object], bool]
@@ -354,8 +375,10 @@ class ByteMap:
                 again = self._samples.get(key) == step.call.sample
                 self._samples[key] = step.call.sample
         if not again and index not in self._needless:
-            self._add("cpu", (mine, False, True))
+            is_later = self._computing and (is_window or bool(self._written & {*mine}))
+            self._phases[is_later].append(("cpu", frozenset((byte, False, True) for byte in mine)))
         self._valid |= {*mine}
+        self._written |= {*mine}
 
 
 def launches_of(program: Program, hosts: dict[int, frozenset[int]]) -> list[Uses]:

@@ -3,8 +3,8 @@
 =====================  ===========================================================  ==================================
 step                   access                                                       certainty
 =====================  ===========================================================  ==================================
-copy to the device     the CPU writes the bytes, unless the copy only repeats one   bytes exact, writing assumed, unless
-                                                                                    the host's pages were watched
+copy to the device     the CPU writes the bytes, unless the copy only repeats one;  bytes exact, writing assumed, unless
+                       those of a block's first copy before compute                 the host's pages were watched
 copy back              the CPU reads the bytes; those of the last ones are results  bytes exact
 fill, copy on device   the GPU writes and reads                                     exact
 launch                 the GPU uses the bytes of the blocks that it names: those    assumed: least nothing, most the
@@ -117,6 +117,29 @@ class _BlockUse:
         self.times = 1
 
 
+class _Phase:
+    """The items of a phase, and the times of those that have any."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self._seconds: dict[int, tuple[float, int]] = {}
+
+    def append(self, number: int, seconds: float | None) -> None:
+        """Append an item by its number."""
+        self.folder.append(number)
+        if seconds is not None:
+            total, count = self._seconds.get(number, (0.0, 0))
+            self._seconds[number] = total + seconds, count + 1
+
+    def items(self) -> tuple[Item, ...]:
+        """What was appended. Items have the mean time of all that are like them."""
+        return self.folder.items(self._finished)
+
+    def _finished(self, number: int, item: Item) -> Item:
+        total, count = self._seconds.get(number, (0.0, 0))
+        return replace(item, seconds=total / count) if count and isinstance(item, Launch | Move) else item
+
+
 class _Maker:
     """Goes through the steps of a run once."""
 
@@ -144,8 +167,9 @@ class _Maker:
         """The host's bytes that the CPU or a copy has touched."""
         self._samples: dict[tuple[int, int], int] = {}
         """What windows showed of the host's bytes when they were copied last."""
-        self.folder, self.phases = Folder(), list[tuple[Item, ...]]()
-        self.seconds: dict[int, tuple[float, int]] = {}
+        self.initialise = self.phase = _Phase()
+        self.written = [Ranges() for _ in range(count)]
+        """The bytes of each unified block that anybody has written, since the program began."""
         self.computing = self.waited = False
         self.life = Counter[int]()
         self.names_of: dict[str, str] = {}
@@ -169,43 +193,27 @@ class _Maker:
                     self.waited = True
             elif isinstance(step, HostUse):
                 self._host_use(index, step)
-        if not self.computing:
-            self._end_phase()
-        self._end_phase()
-        initialise, compute = self.phases
+        compute = self.phase if self.computing else _Phase()
         return Program(
             self.title,
             self._blocks(),
-            initialise,
-            compute,
+            self.initialise.items(),
+            compute.items(),
             tuple(self._assumptions()),
             obtained=tuple(self._obtained()),
         )
 
-    def _end_phase(self) -> None:
-        self.phases.append(self.folder.items(self._finished))
-        self.folder, self.seconds = Folder(), {}
-        self._launches.clear()
-        self._moves.clear()
-
-    def _finished(self, number: int, item: Item) -> Item:
-        """An item with the mean time of all that are like it."""
-        total, count = self.seconds.get(number, (0.0, 0))
-        return replace(item, seconds=total / count) if count and isinstance(item, Launch | Move) else item
-
     def _add(self, item: Item, step: TracedCopy | TracedFill | TracedLaunch | None = None) -> int:
-        number = self.folder.number(item)
+        number = self.phase.folder.number(item)
         self._append(number, step)
         return number
 
     def _append(self, number: int, step: TracedCopy | TracedFill | TracedLaunch | None) -> None:
-        self.folder.append(number)
+        self.phase.append(number, None if step is None else self.run.seconds(step))
         self.waited = False
-        if step is not None and (seconds := self.run.seconds(step)) is not None:
-            total, count = self.seconds.get(number, (0.0, 0))
-            self.seconds[number] = total + seconds, count + 1
 
     def _make_valid(self, block: int, start: int, end: int) -> None:
+        self.written[block].add(start, end)
         valid = self.valid[block]
         if valid.bytes_in(start, end) < end - start:
             valid.add(start, end)
@@ -217,8 +225,9 @@ class _Maker:
         if step.call.captured:
             return
         if index >= self.ahead.begin and not self.computing:
-            self._end_phase()
-            self.computing = True
+            self.phase, self.computing = _Phase(), True
+            self._launches.clear()
+            self._moves.clear()
         told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
         key = (id(step.uses), id(told), step.kernel, shape)
         version, number = self._launches.get(key, (-1, 0))
@@ -341,7 +350,7 @@ class _Maker:
             first, last = min((p.start for p in pieces), default=0), max((p.end for p in pieces), default=0)
             way: CopiedWay = "h2d" if copy.way == "h2d" else "d2h"
             block = self.layout.block_of(copy.device.block)
-            number = self.folder.number(Move(way, block, first, last, copy.device.total, pinned, new))
+            number = self.phase.folder.number(Move(way, block, first, last, copy.device.total, pinned, new))
             if not new:
                 self._moves[key] = number
         self._append(number, copy)
@@ -360,16 +369,28 @@ class _Maker:
             self._make_valid(piece.block, piece.start, piece.end)
 
     def _use_by_cpu(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
-        """The CPU writes what is copied to the device, or reads what was copied back."""
+        """The CPU writes what is copied to the device, or reads what was copied back. What is copied first was written
+        before compute, as far as is known: the host's bytes were there.
+        """
         key = (copy.way, copy.device, copy.host)
         number = self._moves.get(key)
+        if self.computing and copy.way == "h2d" and self._is_first(copy, pieces):
+            self.initialise.append(self.initialise.folder.number(self._cpu_launch(copy, pieces)), None)
+            return
         if number is None:
-            into = copy.way == "h2d"
-            accesses = self._accesses(pieces, reads=not into, writes=into, assumed=into)
-            parallel = into and any(self.threads(host, host + end - start) > 1 for start, end, host in joined(copy))
-            number = self.folder.number(Launch("cpu", tuple(accesses), "kernel" if parallel else "view"))
-            self._moves[key] = number
+            number = self._moves[key] = self.phase.folder.number(self._cpu_launch(copy, pieces))
         self._append(number, None)
+
+    def _is_first(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> bool:
+        """Whether nobody has written the bytes of a block before. What a window shows comes as it is copied."""
+        written = any(self.written[piece.block].overlaps(piece.start, piece.end) for piece in pieces)
+        return not (written or self.layout.is_window(copy.device.block))
+
+    def _cpu_launch(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> Launch:
+        into = copy.way == "h2d"
+        accesses = self._accesses(pieces, reads=not into, writes=into, assumed=into)
+        parallel = into and any(self.threads(host, host + end - start) > 1 for start, end, host in joined(copy))
+        return Launch("cpu", tuple(accesses), "kernel" if parallel else "view")
 
     def _is_shown_again(self, copy: TracedCopy) -> bool:
         """Whether a window shows bytes that it, or another, has shown before, and that have not changed since."""
