@@ -346,6 +346,12 @@ struct NodeParameters {  // of a kernel in a graph
     Handle kernel;  // if function is null
     Handle context;
 };
+struct FillNodeParameters {
+    Address target;
+    std::size_t pitch;
+    unsigned value, value_bytes;
+    std::size_t width, height;  // values, rows
+};
 enum NodeType : int { kernel_node = 0, copy_node = 1, fill_node = 2, graph_node = 4 };
 
 struct Stream {  // to wait for, to ask, or to capture

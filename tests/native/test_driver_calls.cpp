@@ -177,6 +177,11 @@ TEST(VendorTypes, DriverCalls) {
     SAME(NodeParameters, extra, CUDA_KERNEL_NODE_PARAMS, extra);
     SAME(NodeParameters, kernel, CUDA_KERNEL_NODE_PARAMS, kern);
     static_assert(sizeof(NodeParameters) == sizeof(CUDA_KERNEL_NODE_PARAMS));
+    SAME(FillNodeParameters, target, CUDA_MEMSET_NODE_PARAMS, dst);
+    SAME(FillNodeParameters, value_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
+    SAME(FillNodeParameters, width, CUDA_MEMSET_NODE_PARAMS, width);
+    SAME(FillNodeParameters, height, CUDA_MEMSET_NODE_PARAMS, height);
+    static_assert(sizeof(FillNodeParameters) >= sizeof(CUDA_MEMSET_NODE_PARAMS));
     STREAM(Stream, cuStreamBeginCapture_v2);
     SAME(FreeMemory, free, cuMemGetInfo_v2_params, free);
     SAME(FreeMemory, total, cuMemGetInfo_v2_params, total);

@@ -67,6 +67,7 @@ DriverFunctions DriverFunctions::of_this_process() {
     load(functions.node_type, "cuGraphNodeGetType");
     load(functions.kernel_node, "cuGraphKernelNodeGetParams_v2");
     load(functions.copy_node, "cuGraphMemcpyNodeGetParams");
+    load(functions.fill_node, "cuGraphMemsetNodeGetParams");
     load(functions.child_graph, "cuGraphChildGraphNodeGetGraph");
     return functions;
 }

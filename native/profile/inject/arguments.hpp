@@ -23,6 +23,7 @@ struct DriverFunctions {
     Result (*node_type)(cupti::Handle, int*) = nullptr;
     Result (*kernel_node)(cupti::Handle, cupti::NodeParameters*) = nullptr;
     Result (*copy_node)(cupti::Handle, cupti::Copy3D*) = nullptr;
+    Result (*fill_node)(cupti::Handle, cupti::FillNodeParameters*) = nullptr;
     Result (*child_graph)(cupti::Handle, cupti::Handle*) = nullptr;
 
     // Those of the driver that this process has loaded.

@@ -261,13 +261,24 @@ void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int de
             cupti::NodeParameters kernel{};
             if (functions.kernel_node(node, &kernel) != 0) continue;
             const cupti::Handle function = kernel.function != nullptr ? kernel.function : kernel.kernel;
-            steps.push_back({arguments_.number(functions, function, nullptr, kernel.parameters, kernel.extra), {}});
+            steps.push_back(
+                {type, arguments_.number(functions, function, nullptr, kernel.parameters, kernel.extra), {}});
         } else if (type == cupti::copy_node && functions.copy_node != nullptr) {
             cupti::Copy3D copy{};
             if (functions.copy_node(node, &copy) != 0) continue;
             Asked of_node = asked_of(copy, true, nullptr);
             of_node.more.push_back(of_node.transfer);
-            steps.push_back({0, std::move(of_node.more)});
+            steps.push_back({type, 0, std::move(of_node.more)});
+        } else if (type == cupti::fill_node && functions.fill_node != nullptr) {
+            cupti::FillNodeParameters fill{};
+            if (functions.fill_node(node, &fill) != 0) continue;
+            const bool is_one_row = fill.height <= 1 || fill.pitch == fill.width * fill.value_bytes;
+            steps.push_back({type,
+                             0,
+                             {{.target = fill.target,
+                               .bytes = fill.width * fill.value_bytes * (is_one_row ? fill.height : 1),
+                               .rows = is_one_row ? 1 : fill.height,
+                               .target_pitch = is_one_row ? 0 : fill.pitch}}});
         } else if (cupti::Handle child = nullptr; type == cupti::graph_node && functions.child_graph != nullptr) {
             if (functions.child_graph(node, &child) == 0) add_nodes(child, steps, depth + 1);
         }
@@ -278,7 +289,7 @@ void Calls::keep_graph(cupti::Handle executable, cupti::Handle graph) {
     const std::scoped_lock lock(mutex_);
     std::vector<GraphStep> steps;
     add_nodes(graph, steps, 0);
-    graphs_.insert_or_assign(executable, std::move(steps));
+    graphs_.insert_or_assign(executable, std::make_shared<const std::vector<GraphStep>>(std::move(steps)));
 }
 void Calls::after(const cupti::NewGraph& graph, const Call&) { keep_graph(*graph.executable, graph.graph); }
 void Calls::after(const cupti::GraphUpdate& update, const Call&) { keep_graph(update.executable, update.graph); }
@@ -300,7 +311,7 @@ void Calls::after(const cupti::GraphEnd& end, const Call&) {
 
 void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
     const CallPlace place = places_.of_this_call();
-    std::vector<GraphStep> steps;
+    std::shared_ptr<const std::vector<GraphStep>> steps;
     std::pair<std::uint16_t, std::uint8_t> stream;
     {
         const std::scoped_lock lock(mutex_);
@@ -308,21 +319,29 @@ void Calls::after(const cupti::GraphLaunch& launch, const Call& call) {
         if (const auto known = graphs_.find(launch.executable); known != graphs_.end()) steps = known->second;
     }
     has_work_ = true;
-    if (steps.empty()) steps.emplace_back();  // a launch of what is not known
-    for (const GraphStep& step : steps) {
-        for (const Transfer& copy : step.copies)
-            after_copy(copy, stream.first, stream.second | moved_by_graph, place, call);
-        if (!step.copies.empty()) continue;
-        const LaunchRecord record{.time = monotonic_ns(),
-                                  .correlation = call.correlation,
-                                  .arguments = step.arguments,
-                                  .site = place.number,
-                                  .stream = stream.first,
-                                  .flags = static_cast<std::uint8_t>(stream.second | launched_by_graph),
-                                  .unused = {}};
-        journal_.append(Kind::launch, {Journal::bytes_of(record)});
-        if (watch_ != nullptr) watch_->launched(record.time);
-    }
+    if (steps == nullptr) return write_step({}, stream, place, call);  // of what is not known
+    for (const GraphStep& step : *steps) write_step(step, stream, place, call);
+}
+
+void Calls::write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
+                       const Call& call) {
+    const bool is_launch = step.type == cupti::kernel_node;
+    stream.second |= is_launch ? std::uint8_t(launched_by_graph) : moved_by_graph;
+    for (const Transfer& move : step.moves)
+        if (step.type == cupti::fill_node)
+            write_fill(move, stream, place, call);
+        else
+            after_copy(move, stream.first, stream.second, place, call);
+    if (!is_launch) return;
+    const LaunchRecord record{.time = monotonic_ns(),
+                              .correlation = call.correlation,
+                              .arguments = step.arguments,
+                              .site = place.number,
+                              .stream = stream.first,
+                              .flags = stream.second,
+                              .unused = {}};
+    if (watch_ != nullptr) watch_->launched(record.time);
+    journal_.append(Kind::launch, {Journal::bytes_of(record)});
 }
 
 // ------------------------------------------------------------------------------------------------------------- waits

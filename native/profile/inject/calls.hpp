@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -54,8 +55,9 @@ class Calls {
         bool is_per_thread = false;    // the default stream is that of the thread
     };
     struct GraphStep {
+        int type = cupti::kernel_node;
         std::uint32_t arguments = 0;  // of a kernel
-        std::vector<Transfer> copies;
+        std::vector<Transfer> moves;  // of a copy or a fill
     };
 
     // What to do before a call, and after one that succeeded.
@@ -124,6 +126,10 @@ class Calls {
 
     void launched(cupti::Handle function, void* const* parameters, void* const* extra, cupti::Handle stream,
                   std::uint8_t flags, const Call& call);
+    void write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
+                    const Call& call);
+    void write_fill(const Transfer& fill, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
+                    const Call& call);
     void write_place(const Call& call);
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
@@ -146,7 +152,7 @@ class Calls {
     bool has_driver_ = false;
     std::unordered_map<std::uint64_t, std::uint16_t> streams_;
     std::unordered_set<std::uint64_t> capturing_;
-    std::unordered_map<cupti::Handle, std::vector<GraphStep>> graphs_;
+    std::unordered_map<cupti::Handle, std::shared_ptr<const std::vector<GraphStep>>> graphs_;
     bool is_change_told_ = false;
     std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target
     std::array<HostRows, 1024> touched_;                         // of copies before, by their addresses

@@ -273,6 +273,23 @@ void Calls::advised(MoveRecord record, cupti::Handle stream, const Call& call) {
     journal_.append(Kind::move, {Journal::bytes_of(record)});
 }
 
+void Calls::write_fill(const Transfer& of, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
+                       const Call& call) {
+    const MoveRecord record{.time = monotonic_ns(),
+                            .target = of.target,
+                            .bytes = of.bytes,
+                            .rows = of.rows,
+                            .target_pitch = of.target_pitch,
+                            .correlation = call.correlation,
+                            .site = place.number,
+                            .thread = this_thread_id(),
+                            .device = -1,
+                            .stream = stream.first,
+                            .what = fill,
+                            .flags = stream.second};
+    journal_.append(Kind::move, {Journal::bytes_of(record)});
+}
+
 void Calls::filled(std::uint64_t target, std::uint64_t bytes, std::uint64_t rows, std::uint64_t pitch,
                    cupti::Handle stream, const Call& call) {
     if (rows == 1 || pitch == bytes) bytes *= rows, rows = 1, pitch = 0;
