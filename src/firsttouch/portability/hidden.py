@@ -80,7 +80,7 @@ def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, 
     for of in ranges:
         for place, word in _hidden(of.touches, own):
             text = f"the first touches are in {word}"
-            reading = "that code takes its memory from an allocator of the program"
+            reading = "that memory was given back and is used anew, or comes from an allocator of the program"
             found = findings.of("hidden", "likely", text, reading, apart=(of.block, of.start))
             found.add(of.number, of.end - of.start, place_of_touch(place), of.block)
 
