@@ -23,11 +23,13 @@ WHOLE = "1000000"
 pytestmark = pytest.mark.skipif(bool(_core.why_no_page_tracking()), reason=_core.why_no_page_tracking())
 
 
-def traced(cuda: PlayedCuda, directory: Path, how: str, percent: str = WHOLE) -> tuple[TracedCalls, str]:
-    """The calls of the program host_use, and what it printed."""
-    program = cuda.built(FIXTURES / "host_use.c", "-pthread")
+def traced(
+    cuda: PlayedCuda, directory: Path, how: str, percent: str = WHOLE, program: str = "host_use.c"
+) -> tuple[TracedCalls, str]:
+    """The calls of a program, and what it printed."""
+    built = cuda.built(FIXTURES / program, "-pthread")
     variables = injected.environment(directory, nvtx=False, trace=True) | cuda.environment
-    printed = injected.run([program, how], variables | ({HOST_VARIABLE: percent} if percent else {}))
+    printed = injected.run([built, how], variables | ({HOST_VARIABLE: percent} if percent else {}))
     (calls,) = read_calls(directory)
     return calls, printed
 
@@ -73,6 +75,15 @@ def test_pages_equal_what_the_program_wrote(how: str, cuda: PlayedCuda, tmp_path
     for use, copy, following in zip((first, between, unwritten), copies, copies[1:], strict=False):
         assert copy <= use.since <= use.t <= following
     assert calls.incomplete == ()
+
+
+@pytest.mark.parametrize("percent", [0, 37, 100])
+def test_a_sixteenth_tells_what_is_read_of_much(percent: int, cuda: PlayedCuda, tmp_path: Path) -> None:
+    calls, _ = traced(cuda, tmp_path, str(percent), program="host_reads.c")
+    (use,) = (each for each in calls.calls if isinstance(each, HostUse))
+    assert (use.bytes, use.writes, use.was_gone) == (64 << 20, (), True)
+    assert use.read is not None
+    assert use.read / use.bytes == pytest.approx(percent / 100, abs=0.02)
 
 
 def test_the_program_prints_the_same_without(cuda: PlayedCuda, tmp_path: Path) -> None:
