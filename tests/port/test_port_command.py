@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from tests.calls import call
 from tests.port.journals import profile
@@ -69,6 +70,19 @@ def test_json_follows_the_schema_and_python_has_the_same(tmp_path: Path):
     assert firsttouch.port(directory) == shown
     assert shown["saved"]["bytes"] == 200 * MIB
     assert [f["certainty"] for f in shown["findings"]] == ["likely"]
+
+
+def test_allocations_of_one_line_are_one_block_though_a_template_has_several_copies_of_it(tmp_path: Path):
+    calls = Calls(pid=100)
+    for line in (1, 2, 3):
+        block = calls.block(64, line=line)
+        calls.copy(block, calls.host(64), 64, line=4)
+        calls.free(block)
+    known = names()
+    for line in (1, 2):
+        known[PROGRAM, line] = msgspec.structs.replace(known[PROGRAM, line], function=f"run<{line}>", number=7)
+    port = firsttouch.port(profile(tmp_path / "p", calls.traced, callers=known))
+    assert sorted((block["place"]["line"], block["allocations"]) for block in port["blocks"]) == [(3, 1), (7, 2)]
 
 
 def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_path: Path):

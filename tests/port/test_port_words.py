@@ -12,6 +12,7 @@ from tests.port.test_third_party import KNOWN, findings_of
 
 from firsttouch.cli.ported import MOST_LINES, lines
 from firsttouch.portability.findings import PortFindings
+from firsttouch.portability.hazards import ANCHORS, PAGE
 from firsttouch.profile.reading import read
 from firsttouch.report.ported import ported_page
 
@@ -57,3 +58,9 @@ def test_each_number_of_the_page_s_tables_has_its_word(port: PortFindings):
     for (step,) in tables["program"].rows:
         used = re.search(r"^ *(?:gpu|cpu|copy) .*\[|reads|writes|updates", step)
         assert not used or re.search(r"\b(exact|assumed)\b", step), step
+
+
+def test_each_finding_links_to_a_chapter_of_the_guide():
+    text = (Path(__file__).parents[2] / PAGE).read_text()
+    chapters = {line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")}
+    assert set(ANCHORS.values()) <= chapters

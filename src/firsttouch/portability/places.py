@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -38,6 +38,17 @@ class Places:
         frame = caller(site, lambda file, offset: self._names[file, offset].function if (file, offset) in self._names
                        else "")  # fmt: skip
         return replace(place, file=f"{place.file}{OFFSET}{frame.offset:x}") if frame else place
+
+
+def lines_of(site: CallSite, names: CallerTable) -> Hashable:
+    """What tells a call apart from others: the lines that lead to it, of which a template may have several copies; or
+    the place in the file where the line is unknown.
+    """
+    known = (names.get((frame.file, frame.offset)) for frame in site)
+    return tuple(
+        (of.source, of.number) if of is not None and of.source else (frame.file, frame.offset)
+        for frame, of in zip(site, known, strict=True)
+    )
 
 
 def largest(sums: Mapping[CallLocation, int], most: int = MOST_PLACES) -> list[CallLocation]:

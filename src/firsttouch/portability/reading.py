@@ -13,7 +13,7 @@ from firsttouch.files import as_usage_error, write_atomically
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
 from firsttouch.portability.kernels import kernel_use
-from firsttouch.portability.places import Places, line_of
+from firsttouch.portability.places import Places, line_of, lines_of
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
 from firsttouch.profile.exact import read_exact
@@ -52,7 +52,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     calls = traced_process(processes, process)
     if calls is None:
         raise _none(profile, processes, process)
-    run = trace(calls)
+    run = trace(calls, lambda site: lines_of(site, profile.callers))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
 
