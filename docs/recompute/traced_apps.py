@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from firsttouch.apps import all_apps
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Launch, Program, decode
+from firsttouch.workload.program import Item, Launch, Program, Repeat, decode
 from firsttouch.workload.replay import Prepared, Replay
 from firsttouch.workspace import steps
 from firsttouch.workspace.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words
@@ -28,22 +28,30 @@ CLOSE = 1.10
 
 
 class _Copies(Replay):
-    """The bytes that a program copies under a strategy, by buffer and side."""
+    """The bytes that a program copies under explicit, by memory and side. Buffers that are swapped exchange theirs."""
 
     def __init__(self, program: Program, prices: Prices) -> None:
         super().__init__(program, Ledger(STRATEGIES[EXPLICIT], prices.device, strict=False))
         self.bytes = Counter[tuple[int, str]]()
+        self._memory = list(range(len(program.blocks)))
         self._rounds: list[Counter[tuple[int, str]]] = []
         self._last = Counter[tuple[int, str]]()
 
     def play(self, wanted: Any) -> None:
         for step in wanted:
             if isinstance(step, steps.Copy):
-                self.bytes[step.buffer, step.to] += step.end - step.start
+                self.bytes[self._memory[step.buffer], step.to] += step.end - step.start
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         for _, wanted in prepared:
             self.play(wanted)
+
+    def swap(self, first: int, second: int) -> None:
+        memory = self._memory
+        memory[first], memory[second] = memory[second], memory[first]
+
+    def state(self) -> Hashable:
+        return tuple(self._memory)
 
     def begin_round(self) -> None:
         self._rounds.append(Counter(self.bytes))
@@ -109,6 +117,7 @@ def traced_app(row: Mapping[str, Any], prices: Prices) -> TracedApp:
     sizes = {nbytes for nbytes, _, _ in declared}
     copied = [(size, into, back) for size, into, back in row["copied"] if size in sizes]
     names = [name for name in strategies_of(prices.device) if not unavailable(STRATEGIES[name], prices.device)]
+    dry = without_host_blocks(dry)
     if not row.get("touches"):
         dry = by_one_thread(dry)
     both = added(traced, prices, names), added(dry, prices, names, between_kernels(dry, traced))
@@ -123,6 +132,23 @@ def by_one_thread(program: Program) -> Program:
         for item in program.initialise
     )
     return msgspec.structs.replace(program, initialise=items)
+
+
+def without_host_blocks(program: Program) -> Program:
+    """The program without what only the CPU uses, which no copy names, so that a trace does not show it."""
+    own = {number for number, block in enumerate(program.blocks) if block.sides == "cpu"}
+
+    def kept(items: Sequence[Item]) -> tuple[Item, ...]:
+        return tuple(map(changed, items))
+
+    def changed(item: Item) -> Item:
+        if isinstance(item, Repeat):
+            return msgspec.structs.replace(item, body=kept(item.body))
+        if isinstance(item, Launch) and any(access.block in own for access in item.accesses):
+            return msgspec.structs.replace(item, accesses=tuple(a for a in item.accesses if a.block not in own))
+        return item
+
+    return msgspec.structs.replace(program, initialise=kept(program.initialise), compute=kept(program.compute))
 
 
 def between_kernels(dry: Program, traced: Program) -> dict[str, str]:
@@ -157,6 +183,15 @@ def table(apps: Sequence[TracedApp]) -> str:
     return "\n".join(rows)
 
 
+def by_strategy(apps: Sequence[TracedApp]) -> str:
+    """Of how many applications the estimate of each strategy is close."""
+    rows = ["| strategy | within 10 % | of |", "|---|---|---|"]
+    for name in dict.fromkeys(name for app in apps for name in app.ratios):
+        ratios = [app.ratios[name] for app in apps if name in app.ratios]
+        rows.append(f"| {name} | {sum(1 / CLOSE <= ratio <= CLOSE for ratio in ratios)} | {len(ratios)} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     import sys
 
@@ -168,6 +203,7 @@ def main() -> None:
     prices = MeasuredPrices(results[0].machine, [r for of in results for r in of.records], choose_device(results, None))
     apps = list(traced_apps(Path(sys.argv[1]), prices))
     print(table(apps))
+    print(by_strategy(apps))
     known = [app for app in apps if not app.missing]
     print(f"{sum(app.same_copies for app in known)} of {len(known)} copy the same bytes; all estimates of ", end="")
     print(f"{sum(app.close for app in known)} are within {CLOSE - 1:.0%}")
