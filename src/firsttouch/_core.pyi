@@ -897,14 +897,14 @@ def journal_layout(version: int) -> dict[str, tuple[int, str, tuple[str, ...]]]:
     format for the module struct, and its fields. Raises ValueError, which says what is read, for another version.
     """
 
-def journal_offsets() -> dict[str, tuple[int, dict[str, tuple[int, int]]]]:
-    """
-    The size of each structure of a journal in C++, and the offset and size of each of its fields, to compare.
-    """
-
 def why_no_page_tracking() -> str:
     """
     Why this kernel does not tell this process which of its pages are written, in a sentence; '' if it does.
+    """
+
+def journal_offsets() -> dict[str, tuple[int, dict[str, tuple[int, int]]]]:
+    """
+    The size of each structure of a journal in C++, and the offset and size of each of its fields, to compare.
     """
 
 class ProcessSampler:
