@@ -1,6 +1,7 @@
 #include "profile/inject/calls.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "profile/inject/undisturbed.hpp"
 
@@ -19,6 +20,21 @@ constexpr bool is_per_thread(std::string_view function) {
 std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 constexpr cupti::NoParameters none;
+
+// Calls that this library makes itself are not recorded: the driver might call back while it holds the lock.
+class Within {
+  public:
+    Within() noexcept : is_first_(!std::exchange(is_within_, true)) {}
+    ~Within() { is_within_ = !is_first_; }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+    bool is_first() const { return is_first_; }
+
+  private:
+    static thread_local bool is_within_;
+    const bool is_first_;
+};
+thread_local bool Within::is_within_ = false;
 
 bool succeeded(const cupti::CallData& data) {
     return data.result == nullptr || *static_cast<const int*>(data.result) == 0;
@@ -53,7 +69,8 @@ const std::vector<std::uint32_t>& Calls::numbers() {
 }
 
 void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
-    if (data.parameters == nullptr) return;
+    const Within within;
+    if (data.parameters == nullptr || !within.is_first()) return;
     try {
         switch (id) {
 #define CALL(number, function, parameters_type)                                                                        \
@@ -72,7 +89,8 @@ void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
 }
 
 void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
-    if (!succeeded(data)) return;
+    const Within within;
+    if (!succeeded(data) || !within.is_first()) return;
     const void* const parameters = data.parameters;
     try {
         switch (id) {
