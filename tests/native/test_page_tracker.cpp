@@ -29,7 +29,7 @@ struct Kind {
 constexpr Kind small{MAP_PRIVATE, MADV_NOHUGEPAGE}, huge{MAP_PRIVATE, MADV_HUGEPAGE},
     shared{MAP_SHARED, MADV_NOHUGEPAGE};
 
-class Pages : public testing::TestWithParam<Kind> {
+class TrackedPages : public testing::TestWithParam<Kind> {
   protected:
     void SetUp() override {
         try {
@@ -69,9 +69,9 @@ class Pages : public testing::TestWithParam<Kind> {
     bool has_huge_ = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(, Pages, testing::Values(small, huge, shared));
+INSTANTIATE_TEST_SUITE_P(, TrackedPages, testing::Values(small, huge, shared));
 
-TEST_P(Pages, WritesOfThreadsAndSystemCallsEqualWhatWasWritten) {
+TEST_P(TrackedPages, WritesOfThreadsAndSystemCallsEqualWhatWasWritten) {
     std::mt19937 generator(7);
     for (int round = 0; round < 20; ++round) {
         std::set<std::uint64_t> expected;
@@ -95,7 +95,7 @@ TEST_P(Pages, WritesOfThreadsAndSystemCallsEqualWhatWasWritten) {
     }
 }
 
-TEST_P(Pages, AForkedChildIsNotTrackedAndItsParentStillIs) {
+TEST_P(TrackedPages, AForkedChildIsNotTrackedAndItsParentStillIs) {
     write(5);
     const pid_t child = fork();
     if (child == 0) {
@@ -110,7 +110,7 @@ TEST_P(Pages, AForkedChildIsNotTrackedAndItsParentStillIs) {
     EXPECT_EQ(written(true), (std::set<std::uint64_t>{5, 7, 9}));
 }
 
-TEST_P(Pages, TouchesSinceItWasCooled) {
+TEST_P(TrackedPages, TouchesSinceItWasCooled) {
     ASSERT_TRUE(tracker_->cool(range_));
     if (GetParam().advice == MADV_NOHUGEPAGE) EXPECT_FALSE(has_huge_);
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), 0u);
@@ -121,7 +121,7 @@ TEST_P(Pages, TouchesSinceItWasCooled) {
     EXPECT_EQ(written(false), std::set<std::uint64_t>());
 }
 
-TEST_P(Pages, AReleasedRangeIsWrittenFromThenOn) {
+TEST_P(TrackedPages, AReleasedRangeIsWrittenFromThenOn) {
     tracker_->release({range_.start, range_.start + 100 * size_}, 1);
     write(3000 - 1);
     std::set<std::uint64_t> expected{3000 - 1};
@@ -129,7 +129,7 @@ TEST_P(Pages, AReleasedRangeIsWrittenFromThenOn) {
     EXPECT_EQ(written(true), expected);
 }
 
-TEST_P(Pages, ARangeThatTheProgramUnmapsOrReplacesIsToldAsGone) {
+TEST_P(TrackedPages, ARangeThatTheProgramUnmapsOrReplacesIsToldAsGone) {
     std::vector<PageRange> found;
     munmap(memory_, (pages + 2) * size_);
     EXPECT_FALSE(tracker_->written(range_, false, found));
@@ -141,7 +141,7 @@ TEST_P(Pages, ARangeThatTheProgramUnmapsOrReplacesIsToldAsGone) {
     EXPECT_TRUE(found.empty());
 }
 
-TEST_P(Pages, NeighboursOfOtherColoursAreToldApart) {
+TEST_P(TrackedPages, NeighboursOfOtherColoursAreToldApart) {
     const PageRange before{range_.start - size_, range_.start}, after{range_.end, range_.end + size_};
     ASSERT_TRUE(tracker_->track(before, 0) && tracker_->track(after, 2));
     const auto touched = tracker_->touched(std::vector{before, range_, after});
@@ -152,7 +152,7 @@ TEST_P(Pages, NeighboursOfOtherColoursAreToldApart) {
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), std::nullopt);
 }
 
-TEST_P(Pages, DescriptorsThatTheProgramClosesAreNotUsed) {
+TEST_P(TrackedPages, DescriptorsThatTheProgramClosesAreNotUsed) {
     for (int i = 3; i < 4096; ++i) {
         std::error_code error;
         const std::string file = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(i), error);
@@ -165,7 +165,7 @@ TEST_P(Pages, DescriptorsThatTheProgramClosesAreNotUsed) {
     close(zeros);
 }
 
-TEST(PageRanges, AreMerged) {
+TEST(TrackedRanges, AreMerged) {
     std::vector<PageRange> ranges{{2, 4}, {8, 9}};
     merge_into(ranges, std::vector<PageRange>{{1, 2}, {3, 5}, {9, 12}});
     EXPECT_EQ(ranges, (std::vector<PageRange>{{1, 5}, {8, 12}}));
