@@ -47,14 +47,14 @@ def not_looked_at(calls: Calls, out: int) -> None:
             0,
         ),  # and used after the last look, perhaps
         (lambda calls, out: calls.host_use(out, MIB), 0),
-        (not_looked_at, 0),
+        (not_looked_at, None),
     ],
 )
-def test_copied_back_and_not_read(after: Callable[[Calls, int], None], unread: int) -> None:
+def test_copied_back_and_not_read(after: Callable[[Calls, int], None], unread: int | None) -> None:
     port = of(copied_back(after))
     assert [block.unread for block in port.blocks] == [unread]
     text = " ".join(" ".join(lines(port)).split())
-    assert ("copied back and not read" in text) == (unread > 0)
+    assert ("copied back and not read" in text) == bool(unread)
     assert ("512 KiB copied back and not read" in text) == (unread == MIB // 2)
 
 

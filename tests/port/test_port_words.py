@@ -5,8 +5,11 @@ likely comes with advice.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 
@@ -58,6 +61,22 @@ def test_each_number_of_the_page_s_tables_has_its_word(port: PortFindings):
     for (step,) in tables["program"].rows:
         used = re.search(r"^ *(?:gpu|cpu|copy) .*\[|reads|writes|updates", step)
         assert not used or re.search(r"\b(exact|assumed)\b", step), step
+
+
+def test_each_number_of_the_json_has_its_certainty(port: PortFindings):
+    data = msgspec.to_builtins(port)
+
+    def walk(value: Any, path: str) -> Iterator[str]:
+        for key, part in value.items() if isinstance(value, dict) else ():
+            yield from walk(part, f"{path}.{key}" if path else key)
+        for part in value if isinstance(value, list | tuple) else ():
+            yield from walk(part, path)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield path
+
+    known = tuple(data["certainties"])
+    bare = {path for path in walk(data, "") if not path.startswith((*known, "findings", "needless"))}
+    assert bare <= {"pid", "status", "blocks.number", "blocks.place.line"}
 
 
 def test_each_finding_links_to_a_chapter_of_the_guide():

@@ -12,6 +12,7 @@ from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
 from firsttouch.portability.hidden import TouchedRange, touched_by
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.call_journal import is_of_vendor
+from firsttouch.profile.calls import HostUse
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.touches import RangeTouches
 from firsttouch.units import format_size
@@ -149,10 +150,10 @@ def port_blocks(
     run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
-    of_cpu = cpu_use(run)
+    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
     by_address = {(of.block, of.start): of.touches for of in touched}
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
-                     of_cpu.get(block.number, CpuUse()))
+                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()))
               for block in run.blocks if not block.on_host]  # fmt: skip
     return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
 
@@ -164,7 +165,7 @@ def _block(
     use: BlockUse,
     places: Places,
     touches: Mapping[tuple[int, int], RangeTouches],
-    of_cpu: CpuUse,
+    of_cpu: CpuUse | None,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
     return PortBlock(
@@ -180,8 +181,8 @@ def _block(
         saves=most.saves,
         launches=None if run.unknown else use.launches,
         may_write=use.may_write,
-        unread=of_cpu.unread,
-        read_again=of_cpu.read_again,
+        unread=of_cpu.unread if of_cpu else None,
+        read_again=of_cpu.read_again if of_cpu else None,
         unused=_unused(run, block, use, of_cpu),
     )
 
@@ -204,7 +205,7 @@ def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int],
     return sorted(rows, key=lambda row: -row.bytes)
 
 
-def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse) -> list[str]:
+def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
     if block.name or is_of_vendor(block.site):
         return []
@@ -216,7 +217,7 @@ def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse) -
         said.append("perhaps written, never copied back")
     if use.idle:
         said.append("not used any more when blocks held most")
-    if of_cpu.unread:
+    if of_cpu and of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
         said.append(f"{part}copied back and not read")
     return said

@@ -6,7 +6,7 @@ assumed. A finding is seen, likely (one innocent reading remains, and is named),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -28,6 +28,23 @@ HAZARDS: dict[HazardKind, str] = {
     "hidden": "hidden allocator",
 }
 """The six, with their names. Source: section III-C of the MI300A study (docs/porting.md)."""
+CERTAINTIES: dict[str, DataCertainty] = {
+    "saved": "assumed",  # at most, if both sides can share
+    "copies": "exact",
+    "copied": "exact",
+    "blocks.bytes": "exact",
+    "blocks.allocations": "exact",
+    "blocks.partners": "exact",
+    "blocks.into": "exact",
+    "blocks.out": "exact",
+    "blocks.saves": "assumed",
+    "blocks.launches": "exact",
+    "blocks.may_write": "assumed",
+    "blocks.unread": "assumed",  # of large buffers, a part is looked at
+    "blocks.read_again": "assumed",
+    "kernels": "exact",
+}
+"""Of the numbers of the output that are in no finding, which has its own."""
 MOST_RECORDS = 20
 """The most steps that a finding names: the first ones."""
 
@@ -71,7 +88,7 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     into, out: copies to it and from it. saves: bytes that vanish if the block and its partners are one, at most.
     launches: that name it; None: not known of all. may_write: one of them may write it. unread: bytes that were copied
     back and that the CPU did not use before the next copy or the end; read_again: bytes that it read after they were
-    copied to the device; both 0 where the CPU was not watched. unused: what of it is not needed, in sentences.
+    copied to the device; both None if the CPU was not watched. unused: what of it is not needed, in sentences.
     """
 
     number: int
@@ -86,8 +103,8 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     saves: int
     launches: int | None
     may_write: bool
-    unread: int = 0
-    read_again: int = 0
+    unread: int | None = None
+    read_again: int | None = None
     unused: Sequence[str] = ()
 
 
@@ -205,7 +222,8 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     directory: the profile; pid: the process that it is about; status: the target's exit status, None if unknown.
     copies, copied: between the host and blocks that have a partner, which a unified version does without. needless:
     copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile cannot tell, in
-    sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was no second run.
+    sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was no second run. certainties: of
+    the fields with numbers, by their names.
     """
 
     directory: str
@@ -222,6 +240,7 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     unseen: Sequence[str]
     incomplete: Sequence[str]
     kernels: KernelUse | None = None
+    certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
 
     @property
     def counted(self) -> Sequence[PortFinding]:
