@@ -15,7 +15,16 @@ from tests.port.traces import Calls, at
 from firsttouch import _core
 from firsttouch.errors import UsageError
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import Arguments, CudaBlock, CudaCall, CudaLaunch, CudaQuery, CudaWait, TracedCalls
+from firsttouch.profile.calls import (
+    Arguments,
+    CudaBlock,
+    CudaCall,
+    CudaLaunch,
+    CudaMove,
+    CudaQuery,
+    CudaWait,
+    TracedCalls,
+)
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
 
@@ -105,8 +114,11 @@ def test_what_cupti_tells_later_belongs_to_its_call(tmp_path: Path):
     made.add("memory", stamp=15 * 10**9, address=128, bytes=4, operation=1, memory=6, device=1, name=name)
     made.add("copy", end_stamp=10**9, correlation=4)
     made.add("copy", end_stamp=10**9, correlation=4)  # in two parts
+    for correlation in (4, 5):
+        made.add("move", time=40 * 10**9, bytes=8, flags=2, correlation=correlation)
     (traced,) = read_calls(written(tmp_path, made))
-    first, variable, second, block = traced.calls
+    first, variable, second, block, *moves = traced.calls
+    assert [move.captured for move in moves if isinstance(move, CudaMove)] == [False, True]
     assert isinstance(first, CudaLaunch)
     assert isinstance(second, CudaLaunch)
     assert (first.captured, second.captured) == (False, True)

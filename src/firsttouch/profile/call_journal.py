@@ -275,7 +275,7 @@ class _CallReader(JournalReader):
                 correlation=correlation,
                 arguments=self._arguments[arguments],
                 site=self._site_of(site),
-                captured=bool(flags & _CAPTURED) or (bool(flags & _WHILE_CAPTURED) and not flags & _BY_GRAPH),
+                captured=bool(flags & (_CAPTURED | _WHILE_CAPTURED)) and not flags & _BY_GRAPH,
                 graph=bool(flags & _BY_GRAPH),
                 cooperative=bool(flags & _COOPERATIVE),
             )
@@ -325,7 +325,7 @@ class _CallReader(JournalReader):
                 before=before if flags & _BEFORE else None,
                 advice=advice,
                 device=device,
-                captured=bool(flags & _CAPTURED),
+                captured=bool(flags & (_CAPTURED | _WHILE_CAPTURED)) and not flags & _MOVED_BY_GRAPH,
                 graph=bool(flags & _MOVED_BY_GRAPH),
                 sampled_whole=bool(flags & _SAMPLED_WHOLE),
                 direction=_DIRECTIONS[direction],
@@ -428,6 +428,9 @@ class _CallReader(JournalReader):
         for i, call in enumerate(self._all.calls):
             if isinstance(call, CudaLaunch):
                 self._complete_launch(i, call)
+            elif isinstance(call, CudaMove):
+                if call.captured and call.correlation in self._all.durations:
+                    self._all.calls[i] = replace(call, captured=False)
             elif isinstance(call, CudaBlock) and (device := self._devices.get(call.correlation)):
                 self._all.calls[i] = replace(call, device=device)
         if any(later.t < earlier.t for earlier, later in pairwise(self._all.calls)):
