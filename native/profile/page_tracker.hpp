@@ -2,8 +2,9 @@
 // asynchronous write protection and PAGEMAP_SCAN (Linux 6.7) for writes, MADV_COLD and the line Referenced of
 // /proc/self/smaps for touches. No signals, and system calls into a range work as before. What it costs the process: a
 // page's next write takes a fault, a huge page that is written is split, and a mapping is divided at the bounds of a
-// tracked range, so that mremap of the whole of it fails (realloc then copies). Source: userfaultfd(2),
-// ioctl_userfaultfd (2), Documentation/admin-guide/mm/pagemap.rst of Linux.
+// tracked range, so that mremap of the whole of it fails (realloc then copies). Cooled pages are the first that the
+// kernel takes back where memory is short. Source: userfaultfd(2), ioctl_userfaultfd (2),
+// Documentation/admin-guide/mm/pagemap.rst of Linux.
 #pragma once
 
 #include <sys/types.h>

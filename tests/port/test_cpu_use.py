@@ -82,3 +82,15 @@ def test_what_is_not_looked_at_to_the_end_is_taken_to_be_read(was_gone: bool) ->
     calls = copied_back(lambda calls, out: calls.host_use(out, MIB, read=0, was_gone=was_gone))
     (block,) = program_of_trace(calls.run).blocks
     assert block.ends_on == ("cpu" if was_gone else None)
+
+
+def test_ranges_that_were_not_watched_while_kernels_ran_are_said() -> None:
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, MIB)
+    calls.launch(block)
+    calls.host_use(host, MIB)
+    calls.wait()
+    calls.copy(calls.host(MIB), block, MIB)
+    (text,) = (row.text for row in of(calls).searched if row.kind == "concurrent")
+    assert text == "1 of 2 ranges of the host were watched while kernels ran"

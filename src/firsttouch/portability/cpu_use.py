@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass
 
 from firsttouch.profile.calls import HostUse
-from firsttouch.workload.partners import joined
+from firsttouch.workload.partners import Partners, joined
 from firsttouch.workload.range_map import RangeMap
-from firsttouch.workload.trace import NO_BLOCK, TracedCopy, TracedRun
+from firsttouch.workload.trace import NO_BLOCK, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workload.watched import last_free
+from firsttouch.workspace.ranges import Ranges
 
 
 @dataclass
@@ -73,3 +75,19 @@ def _count_read(copied: RangeMap[tuple[str, int]], use: HostUse, uses: defaultdi
         read -= min(size, read)
     for block, size in sizes.items():
         uses[block].read_again = max(uses[block].read_again, size)
+
+
+def watched_ranges(run: TracedRun, joined: Partners) -> tuple[int, int]:
+    """Of how many partners of blocks it is known whether the CPU wrote them while a kernel could run, and of how many
+    there are.
+    """
+    launches = [step.call.t for step in run.steps if isinstance(step, TracedLaunch)]
+    watched = Ranges()
+    for step in run.steps:
+        if isinstance(step, HostUse):
+            place = bisect_left(launches, step.since)
+            ran = place < len(launches) and launches[place] < step.t
+            if ran and (step.read is None or not step.writes):
+                watched.add(step.address, step.address + step.bytes)
+    ranges = {piece for lives in joined for life in lives for piece in life.all_host()}
+    return sum(not watched.missing(start, end) for start, end in ranges), len(ranges)

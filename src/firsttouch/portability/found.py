@@ -8,6 +8,7 @@ from pathlib import Path
 
 from firsttouch.portability.blocks import ProgramUse, block_use, port_blocks
 from firsttouch.portability.concurrent import ConcurrentAccess
+from firsttouch.portability.cpu_use import watched_ranges
 from firsttouch.portability.findings import (
     HAZARDS,
     HazardKind,
@@ -91,7 +92,7 @@ def found(
         blocks=blocks,
         needless=repeated.needless(record),
         findings=findings,
-        searched=_searched(run, touched),
+        searched=_searched(run, joined, touched),
         unseen=list(_unseen(run, blocks, pooled, repeated.not_compared, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
         kernels=kernels,
@@ -148,18 +149,19 @@ def _is_theirs(run: TracedRun, step: TracedStep) -> bool:
     return is_of_vendor(step.call.site if block.kind in STATIC_KINDS else block.site)
 
 
-def _searched(run: TracedRun, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:
+def _searched(run: TracedRun, joined: Partners, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:
     """What was looked for, and what that leaves out."""
-    watched = any(isinstance(step, HostUse) for step in run.steps)
+    concurrent = "as far as copies tell, without --host"
+    if any(isinstance(step, HostUse) for step in run.steps):
+        watched, ranges = watched_ranges(run, joined)
+        concurrent = f"{watched} of {counted(ranges, 'range')} of the host were watched while kernels ran"
+        concurrent = concurrent if watched < ranges else ""
     unknown = sum(not of.touches.samples for of in touched)
     hidden = f"{unknown} of {counted(len(touched), 'range')} of the host have no sampled first touch"
     if not touched or unknown == len(touched):
         hidden = "no first touches of the copied buffers were sampled (--faults)"
     said: dict[HazardKind, tuple[bool, str]] = {
-        "concurrent": (
-            True,
-            "" if watched else "as far as copies tell, without --host",
-        ),
+        "concurrent": (True, concurrent),
         "hidden": (unknown < len(touched), hidden if unknown or not touched else ""),
     }
     return [SearchedHazard(kind=kind, searched=searched, text=text)
