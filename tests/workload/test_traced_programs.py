@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.port.traces import Calls
 
+from firsttouch.events.log import MemoryEvent
 from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import platform_of
 from firsttouch.model.platform_prices import PlatformPrices
@@ -297,3 +298,28 @@ def test_a_folded_program_costs_what_its_rounds_cost_one_by_one(seed: int) -> No
         folded, one_by_one = (estimate(p, STRATEGIES[strategy], prices) for p in (program, plain))
         assert [(t.what, t.bytes, t.count) for t in folded] == [(t.what, t.bytes, t.count) for t in one_by_one]
         assert [t.ms for t in folded] == pytest.approx([t.ms for t in one_by_one])
+
+
+def test_pages_that_moved_tell_what_the_cpu_does_with_managed_memory() -> None:
+    calls = Calls()
+    data, idle = calls.block(MIB, kind="managed"), calls.block(MIB, kind="managed")
+    calls.launch(data, idle)
+    calls.wait()
+    calls.launch(data, idle)
+    calls.wait()
+    calls.free(data)
+    events = [
+        MemoryEvent("h2d", 0.0035, 0.0036, data, 65536, cause="fault"),
+        MemoryEvent("h2d", 0.0036, 0.0037, data + 65536, MIB - 65536, cause="speculative"),
+        MemoryEvent("d2h", 0.0041, 0.0042, data, 4096, cause="fault"),
+        MemoryEvent("h2d", 0.0052, 0.0053, data, 4096, cause="fault"),
+        MemoryEvent("d2h", 0.0053, 0.0054, data, MIB, cause="eviction"),
+        MemoryEvent("d2h", 0.0061, 0.0062, data, 8192, cause="prefetch"),
+    ]
+    program = program_of_trace(calls.run, events=events)
+    assert short(program) == [
+        f"cpu w 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}] w? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:4096]",
+        f"kernel rw? 0[0:{MIB}] r? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:8192]",
+    ]  # fmt: skip
+    assert [(block.role, block.starts_on) for block in program.blocks] == [("inout", "cpu"), ("inout", "gpu")]
+    assert program.assumptions[-1].endswith("a block of managed memory, of which no page moved, was not seen")

@@ -89,6 +89,7 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
         name=lambda block: block.name or line_of(places.of(block.site)),
         threads=lambda start, end: touches.of(start, end).threads,
         exact=run.exact,
+        events=[event for journal in profile.journals if journal.pid == run.pid for event in journal.events],
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from firsttouch.workload.program import Item, Repeat
+from msgspec.structs import replace
+
+from firsttouch.workload.program import Item, Launch, Move, Repeat
 
 LONGEST = 4096
 """The most items of a round, of which each may be a Repeat."""
@@ -139,3 +141,26 @@ class Folder:
             else:
                 known[number] = finished(number, meaning)
         return known[number]
+
+
+class FoldedPhase:
+    """The items of a phase, and the times of those that have any."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self._seconds: dict[int, tuple[float, int]] = {}
+
+    def append(self, number: int, seconds: float | None) -> None:
+        """Append an item by its number."""
+        self.folder.append(number)
+        if seconds is not None:
+            total, count = self._seconds.get(number, (0.0, 0))
+            self._seconds[number] = total + seconds, count + 1
+
+    def items(self) -> tuple[Item, ...]:
+        """What was appended. Items have the mean time of all that are like them."""
+        return self.folder.items(self._finished)
+
+    def _finished(self, number: int, item: Item) -> Item:
+        total, count = self._seconds.get(number, (0.0, 0))
+        return replace(item, seconds=total / count) if count and isinstance(item, Launch | Move) else item

@@ -22,17 +22,17 @@ while they are set up belongs to initialise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import prod
 
-from msgspec.structs import replace
-
 from firsttouch import _core
+from firsttouch.events.log import MemoryEvent
 from firsttouch.profile.calls import CudaWait, HostUse
 from firsttouch.workload.ahead import look_ahead
 from firsttouch.workload.exact import ExactRun, UsedBlock
-from firsttouch.workload.folding import Folder
+from firsttouch.workload.folding import FoldedPhase
 from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, unique, used_blocks
+from firsttouch.workload.migrated import ManagedUse, managed_uses
 from firsttouch.workload.needless import repeated_copies
 from firsttouch.workload.partners import joined, partners
 from firsttouch.workload.program import (
@@ -98,13 +98,15 @@ def program_of_trace(
     name: NameOf = name_of,
     threads: Callable[[int, int], int] = lambda start, end: 1,
     exact: ExactRun | None = None,
+    events: Iterable[MemoryEvent] = (),
 ) -> Program:
     """The program of a run.
 
     title, name: what the program and its blocks are called. threads: how many threads of the CPU touch bytes
-    [start, end) of the host first. exact: what a second run told of what kernels use.
+    [start, end) of the host first. exact: what a second run told of what kernels use. events: of its managed memory.
     """
-    return _Maker(run, title, name, threads, exact or ExactRun(run.launches)).program()
+    maker = _Maker(run, title, name, threads, exact or ExactRun(run.launches))
+    return maker.program(managed_uses(run, events))
 
 
 class _BlockUse:
@@ -115,29 +117,6 @@ class _BlockUse:
         self.starts_on: Agent | None = None
         self.by_cpu = self.by_kernels = False
         self.times = 1
-
-
-class _Phase:
-    """The items of a phase, and the times of those that have any."""
-
-    def __init__(self) -> None:
-        self.folder = Folder()
-        self._seconds: dict[int, tuple[float, int]] = {}
-
-    def append(self, number: int, seconds: float | None) -> None:
-        """Append an item by its number."""
-        self.folder.append(number)
-        if seconds is not None:
-            total, count = self._seconds.get(number, (0.0, 0))
-            self._seconds[number] = total + seconds, count + 1
-
-    def items(self) -> tuple[Item, ...]:
-        """What was appended. Items have the mean time of all that are like them."""
-        return self.folder.items(self._finished)
-
-    def _finished(self, number: int, item: Item) -> Item:
-        total, count = self._seconds.get(number, (0.0, 0))
-        return replace(item, seconds=total / count) if count and isinstance(item, Launch | Move) else item
 
 
 class _Maker:
@@ -167,7 +146,7 @@ class _Maker:
         """The host's bytes that the CPU or a copy has touched."""
         self._samples: dict[tuple[int, int], int] = {}
         """What windows showed of the host's bytes when they were copied last."""
-        self.initialise = self.phase = _Phase()
+        self.initialise = self.phase = FoldedPhase()
         self.written = [Ranges() for _ in range(count)]
         """The bytes of each unified block that anybody has written, since the program began."""
         self.computing = self.waited = False
@@ -177,8 +156,13 @@ class _Maker:
 
     # ------------------------------------------------------------------------------------------------ the items
 
-    def program(self) -> Program:
+    def program(self, managed: Mapping[int, Sequence[ManagedUse]]) -> Program:
+        """managed: what the CPU used of managed blocks, by the step before which it did."""
+        read = {use.block for uses in managed.values() for use in uses if not use.writes}
+        self.ahead.sources |= {own.number for block, own in self.layout.own.items() if block in read}
         for index, step in enumerate(self.run.steps):
+            for use in managed.get(index, ()):
+                self._managed_use(use)
             if isinstance(step, TracedLaunch):
                 self._launch(index, step)
             elif isinstance(step, TracedCopy):
@@ -193,7 +177,9 @@ class _Maker:
                     self.waited = True
             elif isinstance(step, HostUse):
                 self._host_use(index, step)
-        compute = self.phase if self.computing else _Phase()
+        for use in managed.get(len(self.run.steps), ()):
+            self._managed_use(use)
+        compute = self.phase if self.computing else FoldedPhase()
         return Program(
             self.title,
             self._blocks(),
@@ -225,7 +211,7 @@ class _Maker:
         if step.call.captured:
             return
         if index >= self.ahead.begin and not self.computing:
-            self.phase, self.computing = _Phase(), True
+            self.phase, self.computing = FoldedPhase(), True
             self._launches.clear()
             self._moves.clear()
         told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
@@ -424,6 +410,20 @@ class _Maker:
             if accesses:
                 self._add(Launch("cpu", tuple(accesses), "view"))
 
+    def _managed_use(self, use: ManagedUse) -> None:
+        """The CPU used a managed block. What it wrote before the GPU used it, it wrote before compute."""
+        if (own := self.layout.own.get(use.block)) is None:
+            return
+        of, block = self.uses[own.number], own.number
+        of.into, of.back, of.by_cpu = of.into + use.writes, of.back + (not use.writes), True
+        launch = Launch("cpu", (Access(block, use.start, use.end, not use.writes, use.writes),), "view")
+        is_first = use.writes and not self.written[block].overlaps(use.start, use.end)
+        phase = self.initialise if is_first else self.phase
+        phase.append(phase.folder.number(launch), None)
+        if use.writes:
+            of.starts_on = of.starts_on or "cpu"
+            self._make_valid(block, use.start, use.end)
+
     def _allocation(self, step: TracedAllocation) -> None:
         if not step.begins:
             self.layout.ended(step.block)
@@ -448,7 +448,7 @@ class _Maker:
     def _block(self, number: int, name: str) -> Block:
         block, use = self.layout.blocks[number], self.uses[number]
         traced = self.run.blocks[block.own] if block.own >= 0 else None
-        on_both = bool(traced and (traced.on_host or traced.kind in MANAGED_KINDS))
+        on_both = bool(traced and (traced.on_host or (traced.kind in MANAGED_KINDS and not use.by_cpu)))
         into, back = bool(use.into) or on_both, bool(use.back) or on_both
         back = back or (into and use.by_kernels)
         role: Role = "inout" if into and back else "input" if into else "output" if back else "scratch"
@@ -491,6 +491,9 @@ class _Maker:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
         if any(use.into for use in self.uses):
             found.append("what is copied to the device is taken to be written by one thread of the CPU")
-        if any(b.kind in MANAGED_KINDS for b in run.blocks):
-            found.append("what the CPU does with memory that is managed already was not seen")
+        own = self.layout.own
+        managed = (own.get(block.number) for block in run.blocks if block.kind in MANAGED_KINDS)
+        if unseen := sum(block is not None and not self.uses[block.number].by_cpu for block in managed):
+            which = f"{unseen:,} blocks" if unseen > 1 else "a block"
+            found.append(f"what the CPU does with {which} of managed memory, of which no page moved, was not seen")
         return found
