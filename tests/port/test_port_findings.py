@@ -310,6 +310,20 @@ def concurrent(*, watched: bool = False, wait: bool = False, sample: int = 2, in
     return calls
 
 
+def alternating(*, written: int) -> Calls:
+    """Two frames take turns in one block. The CPU writes one of them while a kernel uses the second."""
+    calls = Calls()
+    block, frames = calls.block(MIB), [calls.host(MIB) for _ in range(2)]
+    for n in range(4):
+        calls.copy(block, frames[n % 2], MIB, sample=n)
+        calls.wait()
+        calls.launch(block, kernel=READS, line=3)
+        if n == 1:
+            calls.host_use(frames[written], MIB, [(frames[written], frames[written] + MIB)])
+        calls.wait()
+    return calls
+
+
 def free_memory(*, vendor: bool = False) -> Calls:
     calls = Calls()
     calls.query(1, 2, line=7, vendor=vendor)
@@ -359,6 +373,8 @@ def adjacent(gap: int) -> Calls:
         (concurrent, [("concurrent", "likely")]),
         (lambda: concurrent(wait=True), []),
         (lambda: concurrent(sample=1), []),
+        (lambda: alternating(written=0), []),
+        (lambda: alternating(written=1), [("concurrent", "seen")]),
         (free_memory, [("free-memory", "seen")]),
         (lambda: free_memory(vendor=True), []),
         (lambda: partial(4), [("partial", "seen")]),

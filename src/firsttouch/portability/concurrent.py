@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 
-from firsttouch.portability.hazards import Findings, ProgramState, Rule
+from firsttouch.portability.hazards import Findings, ProgramState, Rule, is_wait
 from firsttouch.profile.calls import HostUse
 from firsttouch.workload.partners import joined, may_pair
 from firsttouch.workload.range_map import RangeMap
@@ -19,6 +20,8 @@ from firsttouch.workload.trace import (
 from firsttouch.workspace.ranges import Ranges
 
 PAGE_BYTES = 4096
+_FAR = 10_000
+"""Steps after which a copy back is not looked for any more."""
 _WRITES = "the CPU writes it between a launch that names its block and the next wait"
 _PREPARES = "the CPU prepares other bytes for a block that a kernel may still use"
 
@@ -58,7 +61,7 @@ class ConcurrentAccess(Rule):
         for block, launch in self.state.pending.items():
             if launch.call.t > use.since or block not in self.state.alive:
                 continue
-            pages = _whole_pages(use.writes, self._partners(block))
+            pages = _whole_pages(use.writes, self._partners(block, number))
             for start, end in self._copied_back(number):
                 pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
             if pages:
@@ -66,18 +69,45 @@ class ConcurrentAccess(Rule):
                 found = self.findings.of("concurrent", "seen" if again else "possible", _WRITES, apart=block)
                 found.add(number, again or pages.total(), self.state.places.of(launch.call.site), block)
 
-    def _partners(self, block: int) -> Ranges:
+    def _partners(self, block: int, number: int) -> Ranges:
+        """The partners of a living block; of those that take turns, the ones that pending launches may use."""
         life = self.state.partners(block)
-        if id(life) not in self._all_host:
-            self._all_host[id(life)] = life.all_host()
-        return self._all_host[id(life)]
+        if not life.window:
+            if id(life) not in self._all_host:
+                self._all_host[id(life)] = life.all_host()
+            return self._all_host[id(life)]
+        used = Ranges()
+        for start, end in life.host:
+            used.add(start, end)
+        for start, end in self._shown(block, number):
+            for first, last in life.windows.common(start, end):
+                used.add(first, last)
+        return used
+
+    def _shown(self, block: int, number: int) -> Iterator[tuple[int, int]]:
+        """What of the host a block has the bytes of, for the launches since the last wait; and where the next copy back
+        puts them.
+        """
+        steps, is_pending, is_named = self.state.run.steps, True, False
+        for step in map(steps.__getitem__, range(number - 1, -1, -1)):
+            if isinstance(step, TracedLaunch):
+                is_named |= is_pending and any(use.block == block for use in step.uses)
+            elif isinstance(step, TracedCopy) and step.device.block == block and step.way == "h2d" and is_named:
+                yield from _host_side(step)
+                is_named = False
+            is_pending = is_pending and not is_wait(step)
+            if not (is_pending or is_named):
+                break
+        after = map(steps.__getitem__, range(number, min(len(steps), number + _FAR)))
+        back = (s for s in after if isinstance(s, TracedCopy) and s.way == "d2h" and s.device.block == block)
+        for step in islice(back, 1):
+            yield from _host_side(step)
 
     def _copied_back(self, number: int) -> Iterable[tuple[int, int]]:
         """What copies to the host write from the last launch to the next one."""
         for step in (*self._from(number, -1), *self._from(number, 1)):
             if isinstance(step, TracedCopy) and step.way == "d2h":
-                for start, end, address in joined(step):
-                    yield address, address + end - start
+                yield from _host_side(step)
 
     def _from(self, number: int, by: int) -> Iterable[TracedStep]:
         """The steps from one on to a launch."""
@@ -129,6 +159,10 @@ class ConcurrentAccess(Rule):
             use.since >= launch.call.t and use.address <= start and end <= use.address + use.bytes
             for use in self._watched
         )
+
+
+def _host_side(copy: TracedCopy) -> Iterator[tuple[int, int]]:
+    return ((address, address + end - start) for start, end, address in joined(copy))
 
 
 def _whole_pages(writes: Iterable[tuple[int, int]], partners: Ranges) -> Ranges:

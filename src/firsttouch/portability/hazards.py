@@ -103,6 +103,11 @@ class Findings:
         return [row.finding(self._record) for row in self._rows.values() if row.count]
 
 
+def is_wait(step: TracedStep) -> bool:
+    """Whether the program waits for the device, as a copy that blocks does too."""
+    return isinstance(step, CudaWait) or (isinstance(step, TracedCopy | TracedFill) and step.call.blocking)
+
+
 class ProgramState:
     """What holds before a step. pending: the first launch since the last wait, which a copy that blocks is too, that
     names a block, by its number.
@@ -127,7 +132,7 @@ class ProgramState:
                 self._uses = step.uses
                 for use in step.uses:
                     self.pending.setdefault(use.block, step)
-        elif isinstance(step, CudaWait) or (isinstance(step, TracedCopy | TracedFill) and step.call.blocking):
+        elif is_wait(step):
             self._uses = None
             self.pending.clear()
         elif isinstance(step, TracedAllocation) and step.begins:
