@@ -72,6 +72,17 @@ def test_json_follows_the_schema_and_python_has_the_same(tmp_path: Path):
     assert [f["certainty"] for f in shown["findings"]] == ["likely"]
 
 
+def test_blocks_of_one_line_that_are_used_alike_are_one_line_of_the_program(tmp_path: Path):
+    calls = Calls(pid=100)
+    blocks = [calls.block(64, line=7) for _ in range(50)]
+    calls.copy(blocks[0], calls.host(64), 64, line=8)
+    calls.launch(*blocks, kernel="_Z5worksPf", line=9)
+    shown = call("port", profile(tmp_path / "p", calls.traced, callers=names()), "--program").stdout
+    assert "1-49       64 B  scratch  p.cu:7, 49 of them" in shown
+    assert "writes 1-49 (p.cu:7) assumed" in shown
+    assert len(shown.splitlines()) < 10
+
+
 def test_allocations_of_one_line_are_one_block_though_a_template_has_several_copies_of_it(tmp_path: Path):
     calls = Calls(pid=100)
     for line in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -11,20 +12,30 @@ from firsttouch.workload.program import Access, AwaitAll, Item, Launch, LoopMark
 MOST_LINES = 400
 MOST_PIECES = 3
 _INDENT = "  "
+_NUMBER = re.compile(r" \(\d+\)$")
 
 
 def program_lines(program: Program) -> list[str]:
     """A program in words. exact: recorded; assumed: a launch names the block, and nothing tells which bytes it uses."""
-    said = [f"program   {program.title}, {format_size(program.nbytes, 3)} of blocks"]
-    for number, block in enumerate(program.blocks):
-        times = f", {block.times:,} times" if block.times > 1 else ""
-        said.append(f"{_INDENT}{number:>3}  {format_size(block.nbytes, 3):>9}  {block.role:<8} {block.name}{times}")
+    said = [f"program   {program.title}, {format_size(program.nbytes, 3)} in {len(program.blocks):,} blocks (exact)"]
+    for (nbytes, role, name, often), alike in groupby(range(len(program.blocks)), lambda n: _alike(program, n)):
+        first, *others = alike
+        numbers = f"{first}-{others[-1]}" if others else str(first)
+        each = f", {len(others) + 1:,} of them" if others else ""
+        times = f", {often:,} times" if often > 1 else ""
+        said.append(f"{_INDENT}{numbers:>7}  {format_size(nbytes, 3):>9}  {role:<8} {name}{each}{times}")
     for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
         if items:
             said += [phase, *_items(program, items, _INDENT)]
     if len(said) > MOST_LINES:
         said = [*said[:MOST_LINES], f"and {len(said) - MOST_LINES:,} more lines; --json has all"]
     return said
+
+
+def _alike(program: Program, number: int) -> tuple[int, str, str, int]:
+    """What is the same of blocks that one line allocates for the same purpose: its number is behind their names."""
+    block = program.blocks[number]
+    return block.nbytes, block.role, _NUMBER.sub("", block.name), block.times
 
 
 def _items(program: Program, items: Sequence[Item], indent: str) -> Iterator[str]:
@@ -67,9 +78,18 @@ def _part(program: Program, item: Access | Move) -> str:
 
 
 def _accesses(program: Program, accesses: Sequence[Access]) -> str:
-    said = []
+    said: list[str] = []
+    before: tuple[object, ...] = ()
+    first = last = -1
     for (block, what, passes, certainty), alike in groupby(accesses, _kind):
         pieces = [*alike]
+        whole = len(pieces) == 1 and pieces[0].nbytes == program.blocks[block].nbytes
+        now = (*_alike(program, block), what, passes, certainty) if whole else ()
+        if whole and now == before and block == last + 1:
+            last = block
+            said[-1] = f"{what} {first}-{last} ({_alike(program, block)[2]}){passes} {certainty}"
+            continue
+        before, first, last = now, block, block
         if len(pieces) > MOST_PIECES:
             size = format_size(sum(piece.nbytes for piece in pieces), 3)
             where = f" {size} of {_name(program, block)} in {len(pieces)} pieces"
