@@ -99,9 +99,12 @@ def test_allocations_of_one_line_are_one_block_though_a_template_has_several_cop
 def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_path: Path):
     small = Calls(pid=200)
     small.copy(small.block(64), small.host(64), 64)
+    small.launch(seconds=1e-6)
     directory = profile(tmp_path / "p", small.traced, backprop().traced)
     pids = [firsttouch.port(directory, process=process)["pid"] for process in (None, 200, 100)]
     assert pids == [100, 200, 100]
+    assert firsttouch.port(directory)["others"] == [200]
+    assert "other processes that used CUDA, 200 (--process)" in call("port", directory).stdout
     with pytest.raises(UsageError, match=r"process 5 .*; those that did: 100, 200"):
         firsttouch.port(directory, process=5)
 

@@ -76,7 +76,7 @@ def test_each_number_of_the_json_has_its_certainty(port: PortFindings):
 
     known = tuple(data["certainties"])
     bare = {path for path in walk(data, "") if not path.startswith((*known, "findings", "needless"))}
-    assert bare <= {"pid", "status", "blocks.number", "blocks.place.line"}
+    assert bare <= {"pid", "others", "status", "blocks.number", "blocks.place.line"}
 
 
 def test_each_finding_links_to_a_chapter_of_the_guide():

@@ -16,7 +16,7 @@ from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, Por
 from firsttouch.portability.places import counted, named_places, where
 from firsttouch.profile.headline import short
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import join_names
+from firsttouch.text import first_few, join_names
 from firsttouch.units import format_size
 
 MOST_LINES = 25
@@ -183,7 +183,9 @@ def _kernels(port: PortFindings) -> Iterator[str]:
 
 
 def _unseen(port: PortFindings) -> Iterator[str]:
-    rows = [*port.incomplete, *port.unseen]
+    others = first_few([str(pid) for pid in port.others], _MOST_PLACES)
+    of_others = [f"other processes that used CUDA, {others} (--process); this is process {port.pid}"]
+    rows = [*(of_others if port.others else []), *port.incomplete, *port.unseen]
     for number, text in enumerate(rows[:_MOST_UNSEEN]):
         more = f"; {len(rows) - _MOST_UNSEEN} more in the JSON" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""
         yield f"{'unseen' if not number else '':<{_HEAD}}{short(text, 300)}{more}"

@@ -219,16 +219,17 @@ class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     """What `firsttouch port --json` prints.
 
-    directory: the profile; pid: the process that it is about; status: the target's exit status, None if unknown.
-    copies, copied: between the host and blocks that have a partner, which a unified version does without. needless:
-    copies whose bytes the other side holds, copied within `copies` too. unseen: what the profile cannot tell, in
-    sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was no second run. certainties: of
-    the fields with numbers, by their names.
+    directory: the profile; pid: the process that it is about; others: those that used CUDA too; status: the target's
+    exit status, None if unknown. copies, copied: between the host and blocks that have a partner, which a unified
+    version does without. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what
+    the profile cannot tell, in sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was
+    no second run. certainties: of the fields with numbers, by their names.
     """
 
     directory: str
     command: Sequence[str]
     pid: int
+    others: Sequence[int]
     status: int | None
     saved: SavedBytes
     copies: int

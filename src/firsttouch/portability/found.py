@@ -48,6 +48,7 @@ def found(
     *,
     directory: str = "",
     command: Sequence[str] = (),
+    others: Sequence[int] = (),
     status: int | None = None,
     clock: float = 0.0,
     touches: TouchIndex | None = None,
@@ -55,9 +56,9 @@ def found(
 ) -> PortFindings:
     """All findings of a process.
 
-    names: of the places of calls. directory, command, status: of the profile; clock: the time 0 of its results, as a
-    reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second
-    run told of them, if there was one.
+    names: of the places of calls. directory, command, others, status: of the profile. clock: the time 0 of its results,
+    as a reading of CLOCK_MONOTONIC. touches: who touched memory first, if that was sampled. kernels: what a second run
+    told of them, if there was one.
     """
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
@@ -85,6 +86,7 @@ def found(
         directory=directory,
         command=list(command),
         pid=run.pid,
+        others=list(others),
         status=status,
         saved=saved,
         copies=use.copies,

@@ -69,6 +69,7 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
         profile.callers,
         directory=str(profile.directory),
         command=_command(profile, run.pid),
+        others=sorted({j.pid for j in profile.journals if j.pid != run.pid and (j.copies or j.kernels)}),
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
