@@ -1,8 +1,8 @@
 """What `firsttouch port` finds in programs that nobody here wrote, against a table of what is known of them.
 
 recorded/ has a profile (`profile --trace --faults=8 --host`) of each, made on the stand-ins at a small size, where host
-code runs and kernels do not. Sources: Rodinia 3.1, um-apps, HeCBench and NVIDIA's CUDA samples; the table is of the
-issue that asked for `port`, which its author had made by reading the sources.
+code runs and kernels do not, and of some made on a card. Sources: Rodinia 3.1, um-apps, HeCBench and NVIDIA's CUDA
+samples; the table is of the issue that asked for `port`, which its author had made by reading the sources.
 """
 
 from __future__ import annotations
@@ -165,6 +165,15 @@ OTHERS = {
     "FDTD3dUM": Known(pairs=(), saved=0),
 }
 """Programs of which the table says nothing: every finding has its reason."""
+ON_A_CARD = {
+    name: KNOWN[name]
+    for name in ("backprop", "bfs", "nw", "srad_v1", "BlackScholes", "BlackScholes-validate", "FDTD3d")
+} | {
+    "hotspot": Known(pairs=lines("hotspot.cu", 321, 322, 325), saved=50),  # an odd number of steps ends in the other
+    "matrixMul": OTHERS["matrixMul"],
+    "simpleCUBLAS": Known(pairs=lines("simpleCUBLAS.cpp", 215, 221, 227), saved=14),
+}
+"""The same programs on an H100, where kernels run, with the runtime linked statically, at sizes of some MiB."""
 
 
 def shown(place: CallLocation) -> str:
@@ -173,7 +182,8 @@ def shown(place: CallLocation) -> str:
 
 def findings_of(name: str, directory: Path) -> PortFindings:
     with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
-        archive.extractall(directory, filter="data")
+        for member in archive:
+            (directory / member.name).write_bytes(content.read() if (content := archive.extractfile(member)) else b"")
     return port_findings(read(directory))
 
 
@@ -187,15 +197,19 @@ def found_in(port: PortFindings) -> set[Finding]:
     return found
 
 
-@pytest.mark.parametrize("name", KNOWN | OTHERS)
+ALL = KNOWN | OTHERS | {f"h100-{name}": known for name, known in ON_A_CARD.items()}
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_known_of_a_program_is_found_and_the_rest_explained(name: str, tmp_path: Path) -> None:
-    port, known = findings_of(name, tmp_path), (KNOWN | OTHERS)[name]
+    port, known = findings_of(name, tmp_path), ALL[name]
     paired = [block for block in port.blocks if block.saves]
     assert sorted(shown(block.place) for block in paired) == sorted(known.pairs)
     assert round(100 * port.saved.bytes / port.saved.of) == known.saved
     windows = {shown(block.place) for block in paired if any(partner.window for partner in block.partners)}
     assert windows == set(known.windows)
-    assert {shown(block.place) for block in paired if block.read_again == block.bytes} == set(known.read_again)
+    read_again = {shown(block.place) for block in paired if block.read_again and block.read_again >= block.bytes}
+    assert read_again == set(known.read_again)
     assert found_in(port) == known.listed | known.beyond.keys()
     assert not known.listed & known.beyond.keys()
 
