@@ -32,8 +32,8 @@ def test_a_program_whose_moves_are_known() -> None:
 
 
 def test_a_journal_of_version_1_gives_the_summary_that_it_gave_when_there_was_no_other() -> None:
-    summary = msgspec.json.encode(summarise(read(RESULTS / "h200-profile")))
-    assert hashlib.sha256(summary).hexdigest()[:16] == "3223b033c7b9127a"
+    summary = msgspec.structs.replace(summarise(read(RESULTS / "h200-profile")), firsttouch="", directory="")
+    assert hashlib.sha256(msgspec.json.encode(summary)).hexdigest()[:16] == "31cd197fee9e11bc"
 
 
 @pytest.fixture(scope="module")
