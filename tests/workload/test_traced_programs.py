@@ -323,3 +323,26 @@ def test_pages_that_moved_tell_what_the_cpu_does_with_managed_memory() -> None:
     ]  # fmt: skip
     assert [(block.role, block.starts_on) for block in program.blocks] == [("inout", "cpu"), ("inout", "gpu")]
     assert program.assumptions[-1].endswith("a block of managed memory, of which no page moved, was not seen")
+
+
+def test_kernels_whose_order_does_not_recur_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That changes no price, but the time that pricing takes."""
+    chosen, calls = random.Random(3), Calls()
+    host, blocks = calls.host(MIB), [calls.block(MIB, line=n + 1) for n in range(6)]
+    for _ in range(4):
+        calls.copy(blocks[0], host, MIB)
+        for _ in range(200):
+            calls.launch(*chosen.sample(blocks, 2), kernel=f"kernel{chosen.randrange(3)}")
+            if not chosen.randrange(9):
+                calls.wait()
+        calls.copy(host, blocks[1], MIB)
+    plain = program_of_trace(calls.run)
+    monkeypatch.setattr("firsttouch.workload.folding.MOST", 100)
+    few = program_of_trace(calls.run)
+    assert few.launches == plain.launches
+    assert len(few.compute) < len(plain.compute) / 2
+    assert few.assumptions[:-1] == plain.assumptions
+    prices = PlatformPrices(platform_of("model:h200-pcie"))
+    for strategy in ("explicit", "managed", "managed+both", "pinned"):
+        times = [sum(t.ms for t in estimate(p, STRATEGIES[strategy], prices)) for p in (few, plain)]
+        assert times[0] == pytest.approx(times[1])

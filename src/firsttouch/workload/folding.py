@@ -7,16 +7,18 @@ loop is whose round it ends. A match of hashes is checked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 from msgspec.structs import replace
 
-from firsttouch.workload.program import Item, Launch, Move, Repeat
+from firsttouch.workload.program import AwaitAll, Item, Launch, Move, Repeat
 
 LONGEST = 4096
 """The most items of a round, of which each may be a Repeat."""
 CANDIDATES = 16
 """How many of the last places of an item are taken for the end of the round before."""
+MOST = 20_000
+"""The most items of a phase, so that its price does not take minutes."""
 _PRIME, _BASE = (1 << 61) - 1, 1_000_003
 
 
@@ -143,12 +145,57 @@ class Folder:
         return known[number]
 
 
+def grouped(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Items with the launches of the GPU between two others put together, in the order in which each comes first."""
+    folder, group, waits = Folder(), dict[Launch, int](), False
+
+    def flush() -> None:
+        nonlocal waits
+        for launch, count in group.items():
+            folder.add(launch if count == 1 else Repeat(count, (launch,)))
+        if waits:
+            folder.add(AwaitAll())
+        group.clear()
+        waits = False
+
+    for item in items:
+        counts = _launches_of(item)
+        if counts is None:
+            flush()
+            folder.add(item)
+            continue
+        waits = waits or not counts
+        for launch, count in counts.items():
+            group[launch] = group.get(launch, 0) + count
+    flush()
+    return folder.items()
+
+
+def _launches_of(item: Item) -> dict[Launch, int] | None:
+    """The launches of an item that only launches kernels, none if it waits for them; None of all others."""
+    if isinstance(item, AwaitAll):
+        return {}
+    if isinstance(item, Launch):
+        return {item: 1} if item.agent == "gpu" else None
+    if not isinstance(item, Repeat):
+        return None
+    counts: dict[Launch, int] = {}
+    for each in item.body:
+        of = _launches_of(each)
+        if of is None:
+            return None
+        for launch, count in of.items():
+            counts[launch] = counts.get(launch, 0) + item.count * count
+    return counts
+
+
 class FoldedPhase:
     """The items of a phase, and the times of those that have any."""
 
     def __init__(self) -> None:
         self.folder = Folder()
         self._seconds: dict[int, tuple[float, int]] = {}
+        self.is_grouped = False
 
     def append(self, number: int, seconds: float | None) -> None:
         """Append an item by its number."""
@@ -158,8 +205,12 @@ class FoldedPhase:
             self._seconds[number] = total + seconds, count + 1
 
     def items(self) -> tuple[Item, ...]:
-        """What was appended. Items have the mean time of all that are like them."""
-        return self.folder.items(self._finished)
+        """What was appended. Items have the mean time of all that are like them. Where too little recurs, kernels that
+        run between two things that the host does are in the order in which each ran first.
+        """
+        items = self.folder.items(self._finished)
+        self.is_grouped = len(items) > MOST
+        return grouped(items) if self.is_grouped else items
 
     def _finished(self, number: int, item: Item) -> Item:
         total, count = self._seconds.get(number, (0.0, 0))

@@ -180,12 +180,15 @@ class _Maker:
         for use in managed.get(len(self.run.steps), ()):
             self._managed_use(use)
         compute = self.phase if self.computing else FoldedPhase()
+        phases = self.initialise.items(), compute.items()
+        assumptions = self._assumptions()
+        if compute.is_grouped or self.initialise.is_grouped:
+            assumptions.append("kernels between two copies are put together, since their order does not recur")
         return Program(
             self.title,
             self._blocks(),
-            self.initialise.items(),
-            compute.items(),
-            tuple(self._assumptions()),
+            *phases,
+            tuple(assumptions),
             obtained=tuple(self._obtained()),
         )
 
@@ -204,8 +207,6 @@ class _Maker:
         if valid.bytes_in(start, end) < end - start:
             valid.add(start, end)
             self.version += 1
-
-    # ------------------------------------------------------------------------------------------------ launches
 
     def _launch(self, index: int, step: TracedLaunch) -> None:
         if step.call.captured:
@@ -398,8 +399,6 @@ class _Maker:
             return
         if pieces and not self.watch.reads_after(index):
             self._use_by_cpu(copy, pieces)
-
-    # ------------------------------------------------------------------------------------------------ the rest
 
     def _host_use(self, index: int, step: HostUse) -> None:
         """The CPU used the host's bytes, as far as they were watched."""
