@@ -212,7 +212,7 @@ def test_the_host_as_it_was_watched_replaces_what_is_assumed() -> None:
     calls.copy(block, host, MIB)
     calls.launch(block)
     assert short(program_of_trace(calls.run))[3:] == [
-        f"d2h 0[0:{MIB}]", "cpu r 0[0:65536]", "cpu w 0[4096:8192]", f"h2d 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}]"
+        f"d2h 0[0:{MIB}]", "cpu r? 0[0:65536]", "cpu w 0[4096:8192]", f"h2d 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}]"
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from firsttouch.profile.calls import HostUse
 from firsttouch.workload.layout import UnifiedPiece
 from firsttouch.workload.partners import joined
-from firsttouch.workload.program import Access
+from firsttouch.workload.program import Access, Certainty
 from firsttouch.workload.range_map import RangeMap
 from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workspace.ranges import Ranges
@@ -105,9 +105,12 @@ class HostWatch:
             for block, start, end in self._pieces(first, last)
         ]
         reads, left = list[Access](), step.read or 0
-        for block, start, end in self._pieces(step.address, step.address + step.bytes) if left else ():
+        pieces = self._pieces(step.address, step.address + step.bytes) if left else []
+        is_all = left >= sum(end - start for _, start, end in pieces)  # else it is not known which bytes were read
+        for block, start, end in pieces:
             if size := min(left, end - start):
-                reads.append(Access(block, start, start + size, reads=True, writes=False))
+                certainty: Certainty = "exact" if is_all else "assumed"
+                reads.append(Access(block, start, start + size, reads=True, writes=False, certainty=certainty))
                 left -= size
         return writes, reads
 
