@@ -48,7 +48,7 @@ REASONS = {
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """All programs in all forms on the CPU and on PoCL."""
     out = tmp_path_factory.mktemp("port") / "out"
-    sizes = ("--set", "size=1MiB")
+    sizes = ("--set", "size=256KiB")
     done = call("run", *PROGRAMS, "--device", "cpu", "--device", "opencl:0", *sizes, "--out", out)
     assert done.returncode == 0, done.stderr
     return load_results(out)
