@@ -110,6 +110,7 @@ TEST(VendorTypes, Sanitizer) {
         CompatibleSignature<decltype(Table::set_launch_data), decltype(&sanitizerSetLaunchCallbackData)>::value);
     static_assert(CompatibleSignature<decltype(Table::allocate), decltype(&sanitizerAlloc)>::value);
     static_assert(CompatibleSignature<decltype(Table::release), decltype(&sanitizerFree)>::value);
+    static_assert(CompatibleSignature<decltype(Table::synchronise), decltype(&sanitizerStreamSynchronize)>::value);
     static_assert(CompatibleSignature<decltype(Table::copy_in), decltype(&sanitizerMemcpyHostToDeviceAsync)>::value);
     static_assert(CompatibleSignature<decltype(Table::copy_out), decltype(&sanitizerMemcpyDeviceToHost)>::value);
 #else

@@ -42,6 +42,11 @@ struct State {
     const void* table = nullptr;
     Access accesses[most_accesses];
     int count = 0;
+    struct Queued {
+        void* table;
+        Access access;
+    } queued[most_accesses];
+    int queue = 0;
 } state;
 char context, module_of_context, stream, function, handle;
 
@@ -93,9 +98,19 @@ void begin_launch(const char* name, const unsigned int* grid, const unsigned int
 }
 
 void use_bytes(const Access& access) {
-    for (u64 at = 0; at < access.bytes && state.is_patched; at += 16)
-        granules_access(const_cast<void*>(state.table), 0, access.address + at,
-                        access.bytes - at < 16 ? unsigned(access.bytes - at) : 16, access.how, nullptr);
+    if (state.is_patched && state.queue < most_accesses)
+        state.queued[state.queue++] = {const_cast<void*>(state.table), access};
+}
+
+// What was launched runs.
+void run_queue() {
+    for (int i = 0; i < state.queue; ++i) {
+        const auto& [table, access] = state.queued[i];
+        for (u64 at = 0; at < access.bytes; at += 16)
+            granules_access(table, 0, access.address + at, access.bytes - at < 16 ? unsigned(access.bytes - at) : 16,
+                            access.how, nullptr);
+    }
+    state.queue = 0;
 }
 
 void play_launch(const char* name, unsigned int grid, unsigned int block, bool of_graph) {
@@ -111,6 +126,7 @@ void play_copy(int direction, u64 target, u64 bytes, bool is_asynchronous) {
     copy.source_handle = copy.target_handle = reinterpret_cast<StreamHandle>(&stream);
     copy.direction = direction, copy.target = target, copy.bytes = bytes, copy.asynchronous = is_asynchronous;
     call_back(copies, copy_begins, copy);
+    if (!is_asynchronous) run_queue();
 }
 
 void play_fill(u64 address, u64 bytes) {
@@ -120,6 +136,7 @@ void play_fill(u64 address, u64 bytes) {
 }
 
 void play_wait() {
+    run_queue();
     call_back(
         synchronisations, stream_synchronised,
         SynchronisationData{reinterpret_cast<Context>(&context), nullptr, reinterpret_cast<StreamHandle>(&stream)});
@@ -211,6 +228,10 @@ API Result sanitizerAlloc(Context, void** address, Bytes bytes) {
     return failure("sanitizerAlloc");
 }
 API Result sanitizerFree(Context, void* address) { return std::free(address), 0; }
+API Result sanitizerStreamSynchronize(StreamHandle) {
+    run_queue();
+    return failure("sanitizerStreamSynchronize");
+}
 API Result sanitizerMemcpyHostToDeviceAsync(void* target, void* source, Bytes bytes, StreamHandle) {
     return std::memcpy(target, source, bytes), 0;
 }

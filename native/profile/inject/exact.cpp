@@ -218,14 +218,15 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
 }
 
 // The first kernel of a graph has a table, until a second one comes. What was set for an earlier launch of the graph is
-// taken back.
+// taken back: without, a kernel has what was set last, or nothing that is known.
 bool Exact::look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen) {
-    if (first_in_graph_ == 0) {
+    const bool is_first = first_in_graph_ == 0;
+    if (is_first) {
         first_in_graph_ = launches_;
-        if (!is_chosen) api_.set_launch_data(launch.launch, launch.function, launch.graph_handle, nullptr);
-        return is_chosen && look(launch, launch.graph_handle);
+        if (is_chosen && look(launch, launch.graph_handle)) return true;
     }
-    for (Looked& each : looked_) each.is_mixed |= each.launch == first_in_graph_;
+    for (Looked& each : looked_) each.is_mixed |= !is_first && each.launch == first_in_graph_;
+    api_.set_launch_data(launch.launch, launch.function, launch.graph_handle, nullptr);
     return false;
 }
 
@@ -275,6 +276,8 @@ void Exact::fetch(Condition condition) {
     std::vector<Looked> chosen(std::make_move_iterator(rest), std::make_move_iterator(looked_.end()));
     looked_.erase(rest, looked_.end());
     for (Looked& each : chosen) {
+        if (const auto result = api_.synchronise(each.stream); result != 0)
+            return fail(result, "sanitizerStreamSynchronize");
         if (const auto result = api_.copy_out(each.content.data(), each.table, each.content.size(), each.stream);
             result != 0)
             return fail(result, "sanitizerMemcpyDeviceToHost");

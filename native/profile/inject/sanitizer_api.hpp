@@ -138,7 +138,9 @@ struct Functions {
     Result (*set_launch_data)(Launch, Function, StreamHandle, const void*) = nullptr;
     Result (*allocate)(Context, void** address, std::size_t bytes) = nullptr;
     Result (*release)(Context, void* address) = nullptr;
+    Result (*synchronise)(StreamHandle) = nullptr;
     Result (*copy_in)(void* target, void* source, std::size_t bytes, StreamHandle) = nullptr;  // returns when staged
+    // Does not wait for kernels of the stream.
     Result (*copy_out)(void* target, void* source, std::size_t bytes, StreamHandle) = nullptr;
 };
 
