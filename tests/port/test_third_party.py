@@ -17,6 +17,7 @@ from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.reading import port_findings
 from firsttouch.profile.reading import read
 from firsttouch.profile.traced import CallLocation
+from firsttouch.report.ported import ported_page
 
 RECORDED = Path(__file__).parent / "recorded"
 Finding = tuple[str, str, str]
@@ -219,6 +220,11 @@ def test_blocks_are_found_through_pointers_in_memory(tmp_path: Path) -> None:
     port = findings_of("heartwall", tmp_path)
     assert {block.launches for block in port.blocks} == {4}
     assert len(port.blocks) == 626
+    page = ported_page(read(tmp_path))
+    assert page is not None
+    rows = page.tables[0].rows
+    assert len(rows) < 40
+    assert sum(row[0].endswith(", 51 alike") for row in rows) == 12
 
 
 def test_what_kernels_use_of_static_variables_that_nothing_copies_matters_to_nobody(tmp_path: Path) -> None:

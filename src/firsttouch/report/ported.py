@@ -72,11 +72,19 @@ def _blocks(port: PortFindings) -> ProfileTable:
         "a buffer is assumed.",
     ]
     heads = ["block", "size", "copied in", "copied back", "on the host", "saves at most", "note"]
-    rows = [_block(block) for block in port.blocks[:MOST_ROWS]]
-    if len(port.blocks) > MOST_ROWS:
-        notes.append(f"The {MOST_ROWS} of {count(len(port.blocks), 'block')} that save most are listed.")
+    alike: list[tuple[list[str], list[PortBlock]]] = []
+    for block in port.blocks:
+        row = _block(block)
+        if alike and alike[-1][0] == row:
+            alike[-1][1].append(block)
+        else:
+            alike.append((row, [block]))
+    rows = [[row[0] + (f", {len(of):,} alike" if len(of) > 1 else ""), *row[1:]] for row, of in alike[:MOST_ROWS]]
+    if len(alike) > MOST_ROWS:
+        listed = sum(len(of) for _, of in alike[:MOST_ROWS])
+        notes.append(f"The {listed:,} of {count(len(port.blocks), 'block')} that save most are listed.")
     table = ProfileTable("unified-memory", "In unified memory", heads, rows, notes=notes)
-    table.ids = [f"block-{block.number}" for block in port.blocks[:MOST_ROWS]]
+    table.ids = [f"block-{of[0].number}" for _, of in alike[:MOST_ROWS]]
     return table
 
 
