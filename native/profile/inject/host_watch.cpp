@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t between_passes = 100'000'000, between_frees = 5'000'000;
 constexpr std::uint64_t passes_of_run = 16;  // but at least so much of the run's time so far is between two passes
+constexpr double least_timed = 256;          // units
 constexpr std::uint64_t least_sampled = 16 << 20, most_stripes = 1024, one_of = 16;
 constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_pieces = 8192;  // of a record
@@ -50,7 +51,8 @@ std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
 
 }  // namespace
 
-HostWatch::HostWatch(Journal& journal, double percent) : journal_(journal), process_(getpid()), budget_(percent) {
+HostWatch::HostWatch(Journal& journal, double percent)
+    : journal_(journal), process_(getpid()), costs_(tracker_.costs()), budget_(percent) {
     pthread_atfork(
         nullptr, [] { has_forked = true; }, [] { is_child = true; });
 }
@@ -70,9 +72,11 @@ void HostWatch::guarded(Step&& step) noexcept {
     }
 }
 
-// With what the last look at all of them will take.
+// What the last look at all of them will take.
+double HostWatch::last_look_ns() const { return std::max(smaps_ns_, watched_units_ * costs_.look); }
+
 bool HostWatch::affords_before_last(std::uint64_t time, double more_ns) const {
-    return budget_.affords(time, more_ns + watched_units_ * tracker_.costs().look);
+    return budget_.affords(time, more_ns + last_look_ns());
 }
 
 void HostWatch::become(Segment& segment, State state) {
@@ -125,9 +129,8 @@ void HostWatch::add(PageRange pages) {
     const auto colour = unsigned(std::find(std::begin(is_taken), std::end(is_taken), false) - std::begin(is_taken));
     if (!tracker_.track(pages, colour)) return;
     const double units = double(pages.bytes()) / double(unit);
-    segments_.emplace(
-        pages.end,
-        Segment{.pages = pages, .named = {0, 0}, .colour = colour, .look_ns = units * tracker_.costs().look});
+    segments_.emplace(pages.end,
+                      Segment{.pages = pages, .named = {0, 0}, .colour = colour, .look_ns = units * costs_.look});
 }
 
 // ----------------------------------------------------------------------------------------- calls of the program
@@ -278,9 +281,12 @@ void HostWatch::passes(std::uint64_t time) noexcept {
     if (time < last + std::max(between_passes, (last - budget_.began()) / passes_of_run)) return;
     last_pass_ = time;
     guarded([&] {
-        for (auto& [end, segment] : segments_)
-            if (segment.state == State::idle && budget_.has_half(time)) begin(segment, time);
-        if (budget_.has_half(time)) look_at_all();
+        for (auto& [end, segment] : segments_) {
+            const double units = double(segment.pages.bytes()) / double(unit);
+            if (segment.state == State::idle && budget_.has_half(time, units * (costs_.protect + costs_.cool)))
+                begin(segment, time);
+        }
+        if (budget_.has_half(time, last_look_ns())) look_at_all();
     });
 }
 
@@ -297,16 +303,25 @@ void HostWatch::finish(std::uint64_t time) noexcept {
 
 // ----------------------------------------------------------------------------------------- windows
 
+// Many pages at once take less each than the few on which it was tried.
+template <class Step>
+bool HostWatch::timed(double units, double& cost, Step&& step) {
+    const std::uint64_t begin = thread_time_ns();
+    const bool is_done = step();
+    if (units >= least_timed) cost = double(thread_time_ns() - begin) / units;
+    return is_done;
+}
+
 void HostWatch::begin(Segment& segment, std::uint64_t time) {
     const double units = double(segment.pages.bytes()) / double(unit);
-    const PageCosts& costs = tracker_.costs();
     become(segment, State::idle);
     // What the last time cost the program, this time will too.
     const double cost =
-        units * (costs.look + costs.protect) + double(segment.last_written) / double(unit) * costs.write;
+        units * (costs_.look + costs_.protect) + double(segment.last_written) / double(unit) * costs_.write;
     if (!affords_before_last(time, cost)) return budget_.leave_out(time);
     segment.has_huge = false;
-    if (!tracker_.protect(segment.pages, segment.has_huge)) return become(segment, State::gone);
+    const auto protect = [&] { return tracker_.protect(segment.pages, segment.has_huge); };
+    if (!timed(units, costs_.protect, protect)) return become(segment, State::gone);
     cool(segment, time);
     is_active_ = true;
     become(segment, State::watched);
@@ -325,11 +340,13 @@ void HostWatch::cool(Segment& segment, std::uint64_t time) {
     segment.stripe = is_sampled ? std::max(page, bytes / most_stripes / page * page) : 0;
     segment.is_cool = false;
     const double units = double(bytes) / double(unit) / (is_sampled ? one_of : 1), looks = double(bytes) / double(unit);
-    const PageCosts& costs = tracker_.costs();
-    if (!affords_before_last(time, looks * costs.look + units * (costs.cool + (segment.has_huge ? 0 : costs.touch))))
+    if (!affords_before_last(time, looks * costs_.look + units * (costs_.cool + (segment.has_huge ? 0 : costs_.touch))))
         return;
-    segment.is_cool = true;
-    for (const PageRange& range : cooled(segment)) segment.is_cool &= tracker_.cool(range);
+    segment.is_cool = timed(units, costs_.cool, [&] {
+        bool is_done = true;
+        for (const PageRange& range : cooled(segment)) is_done &= tracker_.cool(range);
+        return is_done;
+    });
     if (segment.is_cool && has_forked)  // pages that a child shares are not cooled
         segment.is_cool = touched({&segment}).front() == bytes - bytes_of(cooled(segment));
 }
@@ -351,7 +368,7 @@ bool HostWatch::find_written(Segment& segment, bool again, std::vector<PageRange
     }
     segment.look_ns = double(thread_time_ns() - begin);
     const std::uint64_t bytes = bytes_of(fresh);
-    budget_.spend(double(bytes - std::min(bytes, segment.charged)) / double(unit) * tracker_.costs().write);
+    budget_.spend(double(bytes - std::min(bytes, segment.charged)) / double(unit) * costs_.write);
     segment.charged = again ? 0 : std::max(bytes, segment.charged);
     return true;
 }
@@ -368,7 +385,7 @@ void HostWatch::end_window(Segment& segment, std::uint64_t time, std::uint64_t t
     if (segment.is_cool && !segment.has_huge) {  // the copy touches the rest
         const std::uint64_t rest =
             bytes_of(cooled(segment)) - std::min(bytes_of(cooled(segment)), segment.charged_touches);
-        budget_.spend(double(rest) / double(unit) * tracker_.costs().touch);
+        budget_.spend(double(rest) / double(unit) * costs_.touch);
     }
     become(segment, State::copying);
     segment.launch = 0;
@@ -382,8 +399,7 @@ std::uint64_t HostWatch::read_bytes(Segment& segment, const std::vector<PageRang
     const std::uint64_t all = segment.pages.bytes(), of_stripes = bytes_of(stripes), others = all - of_stripes;
     const std::uint64_t of_cooled = touched - std::min(touched, others);
     if (!segment.has_huge)
-        budget_.spend(double(of_cooled - std::min(of_cooled, segment.charged_touches)) / double(unit) *
-                      tracker_.costs().touch);
+        budget_.spend(double(of_cooled - std::min(of_cooled, segment.charged_touches)) / double(unit) * costs_.touch);
     segment.charged_touches = std::max(of_cooled, segment.charged_touches);
     if (segment.has_huge && !written.empty()) return unknown;
     const std::uint64_t read = of_cooled - std::min(of_cooled, common_bytes(written, stripes));

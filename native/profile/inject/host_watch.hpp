@@ -82,6 +82,7 @@ class HostWatch {
     // Carries out a step under the lock, unless this is a forked process. A failure ends the watch.
     template <class Step>
     void guarded(Step&& step) noexcept;
+    double last_look_ns() const;
     bool affords_before_last(std::uint64_t time, double more_ns) const;
     void become(Segment& segment, State state);
     // Those that have bytes of a copy.
@@ -92,6 +93,8 @@ class HostWatch {
 
     void begin(Segment& segment, std::uint64_t time);
     void cool(Segment& segment, std::uint64_t time);
+    template <class Step>
+    static bool timed(double units, double& cost, Step&& step);
     static std::vector<PageRange> cooled(const Segment& segment);
     void release(const std::vector<Segment*>& segments, const HostSide& side);
     bool find_written(Segment& segment, bool again, std::vector<PageRange>& fresh);
@@ -107,6 +110,7 @@ class HostWatch {
     Journal& journal_;
     const int process_;
     PageTracker tracker_;
+    PageCosts costs_;  // as they were last seen
     WatchBudget budget_;
     std::mutex mutex_;
     std::map<std::uint64_t, Segment> segments_;  // by the end of their pages

@@ -54,7 +54,9 @@ bool WatchBudget::affords(std::uint64_t time, double more_ns) const {
     return spent_ns() + more_ns <= share_ * std::max(run_ns(time), shortest_run_ns);
 }
 
-bool WatchBudget::has_half(std::uint64_t time) const { return spent_ns() <= share_ / 2 * run_ns(time); }
+bool WatchBudget::has_half(std::uint64_t time, double more_ns) const {
+    return spent_ns() + more_ns <= share_ / 2 * run_ns(time);
+}
 
 void WatchBudget::leave_out(std::uint64_t time) {
     if (left_out_++ == 0) first_left_out_ = time;

@@ -19,8 +19,9 @@ class WatchBudget {
     void spend(double ns) { spent_ns_ += ns; }
 
     bool affords(std::uint64_t time, double more_ns) const;
-    // Whether at most half of what the run permits so far was spent. The rest is for looks whose time the program sets.
-    bool has_half(std::uint64_t time) const;
+    // Whether no more than half of what the run permits so far is then spent. The rest is for looks whose time the
+    // program sets.
+    bool has_half(std::uint64_t time, double more_ns) const;
     // Something was not looked at, since that would take too much. If all is spent, the watch pauses.
     void leave_out(std::uint64_t time);
     // Whether nothing is to be looked at, which then is to take next to no time. May be asked by any thread.
