@@ -135,6 +135,21 @@ def test_a_range_in_rows_is_joined_row_by_row():
     assert of(calls).blocks[0].partners[0].window, "other bytes of the host come to the same place"
 
 
+def test_more_rows_than_a_block_has_are_not_believed():
+    calls = Calls()
+    block, host = calls.block(64 * KIB), calls.host(64 * KIB)
+    calls.copy(block, host, 8, rows=1 << 40, source_pitch=16, target_pitch=16)
+    calls.copy(host, block, 1 << 60, rows=1 << 60, source_pitch=1 << 62, target_pitch=1 << 61)
+    assert of(calls).blocks[0].into.bytes == 32 * KIB
+
+
+def test_a_copy_in_rows_has_one_range_of_the_host():
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB)
+    calls.copy(block, host, 8, rows=4096, source_pitch=16, target_pitch=16)
+    assert [partner.bytes for partner in of(calls).blocks[0].partners] == [32 * KIB]
+
+
 def test_managed_memory_and_static_variables_are_no_pairs():
     calls = Calls()
     managed, host = calls.block(MIB, kind="managed"), calls.host(MIB)

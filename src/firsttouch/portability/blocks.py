@@ -190,18 +190,12 @@ def _block(
 def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]) -> list[HostPartner]:
     """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
     rows = []
-    for ranges, window in ((life.host, False), (life.windows, True)):
-        for start, end in ranges:
-            of = touches.get((number, start), RangeTouches())
-            rows.append(
-                HostPartner(
-                    bytes=end - start,
-                    place=life.place_of(start, end),
-                    window=window,
-                    touched=touched_by(of),
-                    threads=of.threads,
-                )
-            )
+    for start, end, place in life.spans_with_places():
+        of = touches.get((number, start), RangeTouches())
+        for ranges, window in ((life.host, False), (life.windows, True)):
+            if nbytes := ranges.bytes_in(start, end):
+                row = HostPartner(bytes=nbytes, place=place, window=window, touched=touched_by(of), threads=of.threads)
+                rows.append(row)
     return sorted(rows, key=lambda row: -row.bytes)
 
 

@@ -52,7 +52,7 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     ranges = []
     for block, lives in enumerate(partners):
         life = max(lives, key=lambda life: life.all_host().total(), default=None)
-        for start, end in life.all_host() if life is not None else ():
+        for start, end in life.spans if life is not None else ():
             ranges.append(TouchedRange(block, first[block], start, end, _inside(touches, start, end)))
     return ranges
 

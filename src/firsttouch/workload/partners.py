@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,13 +67,14 @@ class LifePartners:
     """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
 
     window: bytes of the block that copies of one direction join with several parts of the host in turn, of about as
-    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. places: of the host's
-    bytes, by their first address.
+    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. spans: the host's sides of
+    copies, with what lies between rows; places: what memory they are, by the first address of each copy.
     """
 
     host: Ranges = field(default_factory=Ranges)
     window: Ranges = field(default_factory=Ranges)
     windows: Ranges = field(default_factory=Ranges)
+    spans: Ranges = field(default_factory=Ranges)
     places: dict[int, HostPlace] = field(default_factory=dict)
 
     @property
@@ -87,8 +89,11 @@ class LifePartners:
             whole.add(start, end)
         return whole
 
-    def place_of(self, start: int, end: int) -> HostPlace:
-        return next((place for address, place in self.places.items() if start <= address < end), "other")
+    def spans_with_places(self) -> Iterator[tuple[int, int, HostPlace]]:
+        """The spans in order, each with the place of its first copy."""
+        addresses = sorted(self.places)
+        for start, end in self.spans:
+            yield start, end, self.places[addresses[bisect_left(addresses, start)]]
 
 
 Partners = Sequence[Sequence[LifePartners]]
@@ -119,8 +124,10 @@ def _of_life(copies: Sequence[TracedCopy]) -> LifePartners:
     for way in ("h2d", "d2h"):
         _find_windows([part for copy, of in parts if copy.way == way for part in of], into.window)
     for copy, of in parts:
+        first_address = min(part.host for part in of)
+        into.places.setdefault(first_address, copy.call.host)
+        into.spans.add(first_address, max(part.host + part.end - part.start for part in of))
         for start, end, address in of:
-            into.places.setdefault(address, copy.call.host)
             for first, last in into.window.missing(start, end):
                 into.host.add(address + first - start, address + last - start)
             for first, last in into.window.common(start, end):
@@ -139,13 +146,14 @@ def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
         by_shift[address - start].add(start, end)
     if len(by_shift) < 2:
         return
-    before, known = Ranges(), dict[tuple[int, int], None]()
+    before, earlier = Ranges(), dict[tuple[tuple[int, int], ...], Ranges]()
     for ranges in by_shift.values():
         for start, end in ranges:
-            for first, last in known if before.overlaps(start, end) else ():
-                low, high = max(start, first), min(end, last)
-                if 2 * (high - low) >= max(end - start, last - first):
-                    window.add(low, high)
+            for known in earlier.values() if before.overlaps(start, end) else ():
+                for first, last in known.overlapping(start, end):
+                    low, high = max(start, first), min(end, last)
+                    if 2 * (high - low) >= max(end - start, last - first):
+                        window.add(low, high)
         for start, end in ranges:
             before.add(start, end)
-            known[start, end] = None
+        earlier.setdefault(tuple(ranges), ranges)

@@ -38,6 +38,8 @@ HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
 MANAGED_KINDS: frozenset[MemoryKind] = frozenset(("managed", "managed_static"))
 NO_BLOCK = -1
+_MOST_ROWS = 1 << 20
+"""More rows than these are taken to be adjacent."""
 _MOST_SEARCHED = 64 << 10
 """Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
 CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
@@ -358,10 +360,18 @@ class _Tracer:
 
     # ------------------------------------------------------------------------------------------------ copies
 
+    def _rows(self, call: CudaMove) -> int:
+        """The rows of a call, no more than the blocks of both sides have."""
+        rows = max(1, call.rows)
+        for address, pitch in ((call.target, call.target_pitch), (call.source, call.source_pitch)):
+            if rows > 1 and pitch and (found := self._live.find(address)):
+                rows = min(rows, 1 + max(0, found[0].nbytes - found[1] - call.bytes) // pitch)
+        return rows
+
     def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
         """The bytes of one side of a call, no more than the block at their address has."""
-        nbytes, rows = call.bytes, max(1, call.rows)
-        if rows > 1 and pitch in (0, nbytes):
+        nbytes, rows = call.bytes, self._rows(call)
+        if rows > 1 and (pitch in (0, nbytes) or rows > _MOST_ROWS):
             nbytes, rows = nbytes * rows, 1
         found = self._live.find(address)
         block, start = (found[0].number, found[1]) if found else (NO_BLOCK, address)

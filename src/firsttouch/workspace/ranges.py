@@ -69,6 +69,11 @@ class Ranges:
             parts.append((max(start, self._starts[index]), min(end, self._ends[index])))
         return parts
 
+    def overlapping(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The ranges that have any byte of [start, end), whole, in order."""
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        return list(zip(self._starts[first:last], self._ends[first:last], strict=True)) if start < end else []
+
     def bytes_in(self, start: int, end: int) -> int:
         """How many bytes of [start, end) are in the set."""
         return sum(last - first for first, last in self.common(start, end))
