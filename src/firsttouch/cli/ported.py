@@ -84,8 +84,8 @@ def _about(block: PortBlock) -> str:
     windows = [partner for partner in block.partners if partner.window]
     if windows:
         parts.append(f"a window of {format_size(sum(partner.bytes for partner in windows), 3)}")
-    elif len(block.partners) > 1:
-        parts.append(f"{len(block.partners)} host ranges")
+    elif block.ranges > 1:
+        parts.append(f"{block.ranges} host ranges")
     again = [f"the CPU reads about {format_size(block.read_again, 3)} of it again"] if block.read_again else []
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
 

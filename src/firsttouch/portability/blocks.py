@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from firsttouch import _core
 from firsttouch.portability.cpu_use import CpuUse, cpu_use
-from firsttouch.portability.findings import CopyCount, HostPartner, PortBlock
+from firsttouch.portability.findings import MOST_PARTNERS, CopyCount, HostPartner, PortBlock
 from firsttouch.portability.hidden import TouchedRange, touched_by
 from firsttouch.portability.places import Places, largest, summed
 from firsttouch.profile.call_journal import is_of_vendor
@@ -168,6 +168,7 @@ def _block(
     of_cpu: CpuUse | None,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
+    partners = _partners(block.number, most, touches)
     return PortBlock(
         number=block.number,
         name=_core.demangle(block.name) if block.name else "",
@@ -175,7 +176,8 @@ def _block(
         kind=block.kind,
         allocations=len(block.lives),
         place=places.of(block.site),
-        partners=_partners(block.number, most, touches),
+        partners=partners[:MOST_PARTNERS],
+        ranges=len(partners),
         into=use.into.counted(places),
         out=use.out.counted(places),
         saves=most.saves,

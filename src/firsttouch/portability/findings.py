@@ -35,6 +35,7 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "blocks.bytes": "exact",
     "blocks.allocations": "exact",
     "blocks.partners": "exact",
+    "blocks.ranges": "exact",
     "blocks.into": "exact",
     "blocks.out": "exact",
     "blocks.saves": "assumed",
@@ -45,6 +46,8 @@ CERTAINTIES: dict[str, DataCertainty] = {
     "kernels": "exact",
 }
 """Of the numbers of the output that are in no finding, which has its own."""
+MOST_PARTNERS = 100
+"""The most ranges of the host that are listed of a block: the largest ones."""
 MOST_RECORDS = 20
 """The most steps that a finding names: the first ones."""
 
@@ -85,10 +88,11 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the device that the program allocates at one call: allocations of equal size that were never alive at
     once are one. kind: such as 'device' or 'managed'; name: of a static variable.
 
-    into, out: copies to it and from it. saves: bytes that vanish if the block and its partners are one, at most.
-    launches: that name it; None: not known of all. may_write: one of them may write it. unread: bytes that were copied
-    back and that the CPU did not use before the next copy or the end; read_again: bytes that it read after they were
-    copied to the device; both None if the CPU was not watched. unused: what of it is not needed, in sentences.
+    partners: the largest of its `ranges`. into, out: copies to it and from it. saves: bytes that vanish if the block
+    and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
+    it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; read_again:
+    bytes that it read after they were copied to the device; both None if the CPU was not watched. unused: what of it
+    is not needed, in sentences.
     """
 
     number: int
@@ -98,6 +102,7 @@ class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
     allocations: int
     place: CallLocation
     partners: Sequence[HostPartner]
+    ranges: int
     into: CopyCount
     out: CopyCount
     saves: int

@@ -93,7 +93,7 @@ def _block(block: PortBlock) -> list[str]:
         f"{size(partner.bytes)}{' in a window' if partner.window else ''}{_touched(partner.touched, partner.threads)}"
         for partner in block.partners[:4]
     ]
-    more = len(block.partners) - 4
+    more = block.ranges - 4
     times = f", {block.allocations:,} times" if block.allocations > 1 else ""
     return [
         plain(block.name or where(block.place), 80) + times,
