@@ -4,8 +4,10 @@
         firsttouch app --all --strategy explicit --size 256MiB --repeat 1 --out RUN
     python benchmarks/traced_apps.py --profile TRACE --run RUN --out results/h100-port/apps.jsonl
 
-A worker runs an application at size tiny first; here the trace begins after that, and leaves out the kernels by which
-the harness fills outputs. The file has the program that each trace becomes, and the bytes that it copies by block.
+A worker runs an application at size tiny first, and checks results after the run. Here the trace begins with the last
+run's allocations and ends where memory is read for the last time before they are freed, and leaves out the kernels by
+which the harness fills outputs. The file has the program that each trace becomes, and the bytes that it copies by
+block, and of a loop that ends when data say so, the rounds with which a dry run comes closest to that.
 docs/recompute/traced_apps.py compares them with dry runs.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,26 +24,24 @@ from typing import Any, TypeGuard
 import msgspec
 
 from firsttouch.apps import all_apps
+from firsttouch.model.platform import platform_of
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, TracedCalls
-from firsttouch.profile.reading import read
+from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
+from firsttouch.profile.reading import Profile, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.records.reading import load_results
 from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Item, Launch, Program, Repeat
 from firsttouch.workload.trace import TracedCopy, TracedRun, TracedStep, trace
 from firsttouch.workload.traced import kernel_name, program_of_trace
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs/recompute"))
+from traced_apps import closest  # a script of the documentation
+
+PRICES = PlatformPrices(platform_of("model:h100-pcie"))
+"""Of a machine with copies, whichever it is."""
 FILLS = "fill_32"
 """The kernel by which the harness fills outputs before and after a run."""
-
-
-def kernels(items: Sequence[Item]) -> Iterator[str]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield from kernels(item.body)
-        elif isinstance(item, Launch) and item.agent == "gpu":
-            yield item.kernel
 
 
 def main_run(calls: TracedCalls, sizes: Counter[int]) -> TracedCalls:
@@ -48,17 +49,20 @@ def main_run(calls: TracedCalls, sizes: Counter[int]) -> TracedCalls:
 
     Frees of the end are kept, and so is what belongs to no block.
     """
-    begin, alive = 0, dict[int, int]()
+    begin, end, alive = 0, len(calls.calls), dict[int, int]()
     for index, call in enumerate(calls.calls):
-        if isinstance(call, CudaBlock):
+        if isinstance(call, CudaQuery) and alive:
+            end = index
+        elif isinstance(call, CudaBlock):
             if not call.begins:
                 alive.pop(call.address, None)
             elif call.bytes in sizes:
                 if not alive:
                     begin = index
                 alive[call.address] = call.bytes
-    kept = [call for call in calls.calls[begin:] if not (isinstance(call, CudaLaunch) and _is_fill(call))]
-    return msgspec.structs.replace(calls, calls=[*_before(calls.calls[:begin]), *kept])
+    run, rest = calls.calls[begin:end], [call for call in calls.calls[end:] if isinstance(call, CudaBlock)]
+    kept = [call for call in run if not (isinstance(call, CudaLaunch) and _is_fill(call))]
+    return msgspec.structs.replace(calls, calls=[*_before(calls.calls[:begin]), *kept, *rest])
 
 
 def _before(calls: Sequence[CudaCall]) -> list[CudaCall]:
@@ -90,32 +94,36 @@ def is_in(step: TracedStep) -> TypeGuard[TracedCopy]:
     return isinstance(step, TracedCopy) and step.way == "h2d"
 
 
-def process_of(program: Program, processes: list[TracedCalls]) -> TracedCalls | None:
-    """The process that launched what a program launches; it is left out next time."""
-    wanted = set(kernels(program.compute))
-    scores = {}
-    for index, calls in enumerate(processes):
-        launched = {kernel_name(c.arguments.kernel) for c in calls.calls if isinstance(c, CudaLaunch) and c.arguments}
-        scores[index] = len(wanted & launched) / max(1, len(wanted | (launched - {FILLS})))
-    best = max(scores, key=lambda index: scores[index], default=None)
-    return processes[best] if best is not None and scores[best] else None
+def workers(directory: Path, profile: Profile) -> list[TracedCalls]:
+    """The processes that launched kernels, in the order in which they did."""
+    launches = {}
+    for calls in read_calls(directory, profile.callers):
+        first = next((call.t for call in calls.calls if isinstance(call, CudaLaunch)), None)
+        if first is not None:
+            launches[first] = calls
+    return [launches[first] for first in sorted(launches)]
 
 
 def rows(directory: Path, results: Path) -> Iterator[dict[str, Any]]:
     known, profile = all_apps(), read(directory)
-    processes = read_calls(directory, profile.callers)
-    for record in load_results(results).records:
+    records = load_results(results).records
+    processes, measured = workers(directory, profile), [record for record in records if record.status == "ok"]
+    if len(processes) != len(measured):
+        raise SystemExit(f"{len(processes)} processes launched kernels, but {len(measured)} applications were measured")
+    for record in records:
         name = str(record.factors["app"])
         app = known[name]
         params = {key: value for key, value in record.parameters.items() if key in app.sizes["tiny"]}
         row: dict[str, Any] = {"app": name, "params": params, "status": record.status}
-        dry = program_of(app, params)
-        if record.status == "ok" and (calls := process_of(dry, processes)) is not None:
-            run = trace(main_run(calls, Counter(block.nbytes for block in dry.blocks)))
+        if record.status == "ok":
+            calls = processes[measured.index(record)]
+            sizes = Counter(block.nbytes for block in program_of(app, params).blocks)
+            run = trace(main_run(calls, sizes))
             touches = TouchIndex(profile, calls.pid)
             program = program_of_trace(run, title=name, threads=lambda a, b, of=touches: of.of(a, b).threads)
             host = [(s.call.source, s.call.source + s.source.total) for s in run.steps if is_in(s)]
             row |= {
+                "rounds": closest(app, params, copied(run), PRICES),
                 "touches": sum(touches.of(*pair).samples for pair in {*host}),
                 "program": msgspec.to_builtins(program),
                 "copied": copied(run),
@@ -123,6 +131,8 @@ def rows(directory: Path, results: Path) -> Iterator[dict[str, Any]]:
                 "unknown": run.unknown,
                 "incomplete": run.incomplete,
             }
+        else:
+            row["reason"] = record.reason
         yield row
 
 

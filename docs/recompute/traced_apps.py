@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from firsttouch.apps import all_apps
+from firsttouch.harness.app import App
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.workload.dry_run import program_of
@@ -23,6 +24,8 @@ from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
 
 EXPLICIT = "explicit"
+MOST_ROUNDS = 160
+"""The most rounds that are tried for a loop that depends on data."""
 CLOSE = 1.10
 """How far apart two estimates may be, as a ratio."""
 
@@ -105,15 +108,9 @@ def traced_app(row: Mapping[str, Any], prices: Prices) -> TracedApp:
     name = row["app"]
     if "program" not in row:
         return TracedApp(name, [], [], {}, row.get("reason") or row["status"])
-    dry = program_of(all_apps()[name], row["params"])
     traced = decode(msgspec.json.encode(row["program"]), name)
-    replay = _Copies(dry, prices)
-    replay.run()
-    declared = [
-        (block.nbytes, replay.bytes[number, "gpu"], replay.bytes[number, "cpu"])
-        for number, block in enumerate(dry.blocks)
-        if block.sides != "cpu"
-    ]
+    dry = program_of(all_apps()[name], row["params"], row["rounds"])
+    declared = declared_copies(dry, prices)
     sizes = {nbytes for nbytes, _, _ in declared}
     copied = [(size, into, back) for size, into, back in row["copied"] if size in sizes]
     names = [name for name in strategies_of(prices.device) if not unavailable(STRATEGIES[name], prices.device)]
@@ -123,6 +120,32 @@ def traced_app(row: Mapping[str, Any], prices: Prices) -> TracedApp:
     both = added(traced, prices, names), added(dry, prices, names, between_kernels(dry, traced))
     ratios = {key: both[0][key] / both[1][key] for key in names if key in both[0] and both[1].get(key)}
     return TracedApp(name, declared, copied, ratios)
+
+
+def closest(app: type[App], params: Mapping[str, int], copied: Sequence[tuple[int, int, int]], prices: Prices) -> int:
+    """The rounds, of a loop that ends when data say so, with which a dry run comes closest to what a trace copied; 0 if
+    there is none.
+    """
+    if not program_of(app, params).rounds:
+        return 0
+    total = sum(into + back for _, into, back in copied)
+
+    def apart(rounds: int) -> int:
+        declared = declared_copies(program_of(app, params, rounds), prices)
+        return abs(sum(into + back for _, into, back in declared) - total)
+
+    return min(range(1, MOST_ROUNDS), key=apart)
+
+
+def declared_copies(program: Program, prices: Prices) -> list[tuple[int, int, int]]:
+    """Of each block of the device: its bytes, those copied to it, and those copied back under explicit."""
+    replay = _Copies(program, prices)
+    replay.run()
+    return [
+        (block.nbytes, replay.bytes[number, "gpu"], replay.bytes[number, "cpu"])
+        for number, block in enumerate(program.blocks)
+        if block.sides != "cpu"
+    ]
 
 
 def by_one_thread(program: Program) -> Program:

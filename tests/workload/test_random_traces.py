@@ -228,6 +228,11 @@ class ByteMap:
             for step in run.steps
             if isinstance(step, TracedCopy) and step.way == "h2d"
         }
+        self._outputs = set[tuple[str, int]]()
+        for step in run.steps:
+            if isinstance(step, TracedLaunch):
+                named = [use for use in step.uses if use.may_write and str(use.block) in self._sources]
+                self._outputs |= {(step.kernel, use.parameter) for use in named if len(named) == 1}
         self._results = self._find_results()
         begin = self._begin()
         for index, step in enumerate(run.steps):
@@ -353,7 +358,10 @@ class ByteMap:
             valid = [byte for byte in mine if byte in self._valid]
             for byte in valid or mine:
                 writes = use.may_write and (
-                    written(self._group(byte)) or self._group(byte) in self._sources or not valid
+                    written(self._group(byte))
+                    or self._group(byte) in self._sources
+                    or not valid
+                    or (step.kernel, use.parameter) in self._outputs
                 )
                 uses.append(([byte], bool(valid), writes))
         return uses

@@ -20,6 +20,9 @@ class Ahead:
     """begin: the step with which compute begins. sources, inputs: the unified blocks from which anything is ever
     copied, and to which anything is copied from the host.
 
+    outputs: kernels, and the words of their parameters by which they must write, since of what they name only one block
+    is copied from. So two buffers that take turns are both written.
+
     results: the last copies of results, which the CPU reads in the end; result_blocks: the unified blocks that have
     them.
     """
@@ -27,6 +30,7 @@ class Ahead:
     begin: int
     sources: set[int] = field(default_factory=set)
     inputs: set[int] = field(default_factory=set)
+    outputs: set[tuple[str, int, int]] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
     result_blocks: set[int] = field(default_factory=set)
 
@@ -38,10 +42,10 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
         dict[int, int](),
         defaultdict[int, list[tuple[int, TracedCopy]]](list),
     )
-    launched: dict[int, tuple[int, TracedLaunch]] = {}
+    launched: dict[tuple[int, str], tuple[int, TracedLaunch]] = {}
     for index, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
-            launched[id(step.uses)] = index, step
+            launched[id(step.uses), step.kernel] = index, step
         elif isinstance(step, TracedFill | TracedCopy) and not on_host(run, step.target.block):
             last[step.target.block] = index
         elif isinstance(step, TracedAllocation):
@@ -55,6 +59,14 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
             ahead.sources |= {own.number} if own else set()
             if own is None and step.way == "d2h":
                 ahead.sources |= {piece.block for piece in layout.copied(step)}
+    for _, step in launched.values():
+        written = [
+            use
+            for use in step.uses
+            if use.may_write and use.parameter >= 0 and _own(layout, use.block) in ahead.sources
+        ]
+        if len(written) == 1:
+            ahead.outputs.add((step.kernel, written[0].parameter, written[0].word))
     for index, step in launched.values():
         for use in step.uses:
             if use.may_write:
@@ -65,6 +77,11 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
             ahead.results |= {index for index, _ in mine}
             ahead.result_blocks.add(own.number)
     return ahead
+
+
+def _own(layout: Layout, number: int) -> int | None:
+    own = layout.own.get(number)
+    return None if own is None else own.number
 
 
 def _is_all(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:

@@ -219,3 +219,8 @@ def unique(names: Sequence[str]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return found
+
+
+def name_of(block: TracedBlock) -> str:
+    """What a block is called if nothing is known of its call."""
+    return block.name or f"block {block.number}"

@@ -113,7 +113,7 @@ class TracedRange(msgspec.Struct, frozen=True, gc=False):
 class TracedUse(msgspec.Struct, frozen=True, gc=False):
     """A launch names a block. start: the first byte that it names. may_write: the parameter is not a pointer to const.
 
-    parameter: the number of the first that names it, -1 if none does.
+    parameter: the number of the first that names it, -1 if none does; word: the offset of the pointer in it.
     """
 
     block: int
@@ -121,6 +121,7 @@ class TracedUse(msgspec.Struct, frozen=True, gc=False):
     by: NamedBy = "argument"
     may_write: bool = True
     parameter: int = -1
+    word: int = 0
 
 
 class TracedAllocation(msgspec.Struct, frozen=True, gc=False):
@@ -467,8 +468,8 @@ class _Tracer:
             writes = word.offset > 0 or self._may_write(arguments.kernel, word.parameter)
             if (had := uses.get(block.number)) is not None:
                 offset, writes = min(offset, had.start), writes or had.may_write
-            parameter = had.parameter if had else word.parameter
-            uses[block.number] = TracedUse(block.number, offset, "argument", writes, parameter)
+            place = (had.parameter, had.word) if had else (word.parameter, word.offset)
+            uses[block.number] = TracedUse(block.number, offset, "argument", writes, *place)
         self._reach(uses, [*uses], "pointer")
         symbols = [block.number for block in self._live.at.values() if block.kind in STATIC_KINDS]
         uses |= {number: TracedUse(number, 0, "symbol") for number in symbols if number not in uses}

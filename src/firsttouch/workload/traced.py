@@ -31,7 +31,7 @@ from firsttouch.profile.calls import CudaWait, HostUse
 from firsttouch.workload.ahead import look_ahead
 from firsttouch.workload.exact import ExactRun, UsedBlock
 from firsttouch.workload.folding import FoldedPhase
-from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, unique, used_blocks
+from firsttouch.workload.layout import Layout, NameOf, UnifiedPiece, name_of, unique, used_blocks
 from firsttouch.workload.migrated import ManagedUse, managed_uses
 from firsttouch.workload.needless import repeated_copies
 from firsttouch.workload.partners import joined, partners
@@ -52,7 +52,6 @@ from firsttouch.workload.trace import (
     MANAGED_KINDS,
     STATIC_KINDS,
     TracedAllocation,
-    TracedBlock,
     TracedCopy,
     TracedFill,
     TracedLaunch,
@@ -72,11 +71,6 @@ SMALL = 64 << 10
 """A block of at most so many bytes that is copied back again and again controls what the program does next."""
 FILL, COPY = "fill", "copy on the device"
 """The kernels of launches that stand for the driver's."""
-
-
-def name_of(block: TracedBlock) -> str:
-    """What a block is called if nothing is known of its call."""
-    return block.name or f"block {block.number}"
 
 
 def kernel_name(mangled: str) -> str:
@@ -218,10 +212,10 @@ class _Maker:
         told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
         key = (id(step.uses), id(told), step.kernel, shape)
         version, number = self._launches.get(key, (-1, 0))
-        if version == self.version:
+        before = self.version
+        if version == before:
             self._append(number, step)
             return
-        before = self.version
         if told is None:
             accesses = self._used_by(index, step)
         else:
@@ -246,16 +240,17 @@ class _Maker:
         tells, inputs = False in (writable_parameters(step.kernel) or ()), self.ahead.inputs
         accesses = list[Access]()
         for written in ((lambda _: tells), (lambda block: block not in inputs), (lambda _: True)):
-            accesses = [a for use in step.uses for a in self._used(index, use, written)]
+            accesses = [a for use in step.uses for a in self._used(index, use, written, step.kernel)]
             if any(access.writes for access in accesses):
                 break
         return accesses
 
-    def _used(self, index: int, use: TracedUse, written: Callable[[int], bool]) -> list[Access]:
+    def _used(self, index: int, use: TracedUse, written: Callable[[int], bool], kernel: str) -> list[Access]:
         """What a launch is taken to use of a block that it names. written: whether a block is though nothing is copied
         from it; static variables are not.
         """
         pieces = self.layout.used(index, use.block, use.start)
+        is_output = (kernel, use.parameter, use.word) in self.ahead.outputs
         valid = [
             UnifiedPiece(p.block, start, end)
             for p in pieces
@@ -270,7 +265,9 @@ class _Maker:
                 p.end,
                 reads=bool(valid),
                 writes=use.may_write
-                and (p.block in self.ahead.sources or not valid or (use.by != "symbol" and written(p.block))),
+                and (
+                    p.block in self.ahead.sources or not valid or is_output or (use.by != "symbol" and written(p.block))
+                ),
                 certainty="assumed",
                 least=0,
             )
