@@ -10,7 +10,8 @@ A page holds such text between two comments. The first names it and the director
     <!-- end of recomputed -->
 
 Directories are relative to the root of the repository, and may be patterns: results/h200-apps* is every directory of
-that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py, model.py, port_programs.py).
+that kind. The names are the keys of `TABLES` (tables.py) and of `TEXTS` (evidence.py, model.py, port_programs.py,
+traced_calls.py).
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from pathlib import Path
 import evidence
 import model
 import port_programs
+import traced_calls
 from records import Directory, load
 from tables import TABLES
 
-TEXTS = {**evidence.TEXTS, **model.TEXTS, **port_programs.TEXTS}
+TEXTS = {**evidence.TEXTS, **model.TEXTS, **port_programs.TEXTS, **traced_calls.TEXTS}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of recomputed -->", re.DOTALL)
