@@ -42,6 +42,19 @@ std::atomic<pid_t>* map_unforked() {
     return nullptr;
 }
 
+// A record is written in less time than it takes to sleep and to be woken. Fails if this thread has the mutex, in a
+// signal handler.
+int lock_soon(pthread_mutex_t& mutex) {
+    constexpr int attempts = 100;
+    for (int i = 0; i < attempts; ++i) {
+        if (pthread_mutex_trylock(&mutex) == 0) return 0;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    return pthread_mutex_lock(&mutex);
+}
+
 // Completes a record: a reader sees its size only together with all of it.
 void seal(std::uint8_t* place, Kind kind, std::size_t size) {
     auto* const header = reinterpret_cast<RecordHeader*>(place);
@@ -158,7 +171,7 @@ bool Journal::append(Kind kind, std::initializer_list<Piece> pieces) noexcept {
     std::size_t size = sizeof(RecordHeader);
     for (const Piece& piece : pieces) size += piece.size();
     size = (size + 7) / 8 * 8;
-    if (pthread_mutex_lock(&mutex_) != 0) {
+    if (lock_soon(mutex_) != 0) {
         left_out_.fetch_add(1, std::memory_order_relaxed);
         return false;
     }
