@@ -1,4 +1,4 @@
-"""The table of our applications' traces beside their dry runs, from apps.jsonl of benchmarks/traced_apps.py."""
+"""Our applications' traces beside their dry runs, from apps.jsonl of benchmarks/traced_apps.py."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
+from firsttouch.advice.advisor import choose_device
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import App
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
+from firsttouch.model.measured import MeasuredPrices
 from firsttouch.workload.dry_run import program_of
 from firsttouch.workload.program import Item, Launch, Program, Repeat, decode
 from firsttouch.workload.replay import Prepared, Replay
@@ -22,6 +24,7 @@ from firsttouch.workspace import steps
 from firsttouch.workspace.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words
 from firsttouch.workspace.ledger import Ledger
 from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
+from records import Directory
 
 EXPLICIT = "explicit"
 MOST_ROUNDS = 160
@@ -193,17 +196,40 @@ def traced_apps(path: Path, prices: Prices) -> Iterator[TracedApp]:
         yield traced_app(json.loads(line), prices)
 
 
-def table(apps: Sequence[TracedApp]) -> str:
-    """A row of each application: whether the bytes agree, and the estimate that differs most."""
-    rows = ["| application | bytes by block | estimate that differs most |", "|---|---|---|"]
-    for app in apps:
-        if app.missing:
-            rows.append(f"| {app.name} | {app.missing} | |")
-            continue
-        worst = max(app.ratios, key=lambda name: max(app.ratios[name], 1 / app.ratios[name]), default="")
-        text = f"{worst} {app.ratios[worst]:.2f}" if worst else "none"
-        rows.append(f"| {app.name} | {'equal' if app.same_copies else 'differ'} | {text} |")
+WHY = {
+    "how many times a kernel uses a byte, or which part of a block: memory that it reaches across the link": (
+        "bfs", "cfd", "fft_conv_c2c", "fft_conv_fused", "gaussian", "gemm", "halo", "lud", "nw", "pathfinder",
+        "quantum_volume",
+    ),
+    "that the CPU reads an input again": ("conjugate_gradient", "kmeans"),
+    "host arrays, or parts of them, that no copy names": (
+        "bfs_concurrent", "cfd_concurrent", "gaussian_concurrent", "heartwall", "hotspot", "kmeans_concurrent",
+        "mapped_file", "transport",
+    ),
+    "that an array is written that is never copied back": ("backprop",),
+    "how many rounds loops within loops have; here it is the dry run that does not know": (
+        "graph500_bfs", "streamcluster",
+    ),
+}  # fmt: skip
+"""What a trace does not tell of applications of which some estimate is apart."""
+
+
+def apart(apps: Sequence[TracedApp]) -> str:
+    """The applications with an estimate that is not close, by what their traces do not tell, and that estimate."""
+    rows = []
+    far = {app.name: app for app in apps if app.ratios and not app.close}
+    for reason, names in WHY.items():
+        found = [f"{name} ({_worst(far.pop(name))})" for name in names if name in far]
+        if found:
+            rows.append(f"- {reason}: {', '.join(found)}")
+    if far:
+        rows.append(f"- not known: {', '.join(f'{name} ({_worst(app)})' for name, app in far.items())}")
     return "\n".join(rows)
+
+
+def _worst(app: TracedApp) -> str:
+    name = max(app.ratios, key=lambda strategy: max(app.ratios[strategy], 1 / app.ratios[strategy]))
+    return f"{name} {app.ratios[name]:.2f}"
 
 
 def by_strategy(apps: Sequence[TracedApp]) -> str:
@@ -215,27 +241,17 @@ def by_strategy(apps: Sequence[TracedApp]) -> str:
     return "\n".join(rows)
 
 
-def main() -> None:
-    import sys
-
-    from firsttouch.advice.advisor import choose_device
-    from firsttouch.model.measured import MeasuredPrices
-    from firsttouch.records.reading import load_results
-
-    results = [load_results(Path(path)) for path in sys.argv[2:]]
-    prices = MeasuredPrices(results[0].machine, [r for of in results for r in of.records], choose_device(results, None))
-    apps = list(traced_apps(Path(sys.argv[1]), prices))
-    print(table(apps))
-    print(by_strategy(apps))
+def text(directories: Sequence[Directory]) -> str:
+    """The tables of a directory with apps.jsonl, by the prices of the others."""
+    traced = next(each for each in directories if (each.path / "apps.jsonl").is_file())
+    runs = [each.results for each in directories if each is not traced]
+    records = [record for run in runs for record in run.records]
+    prices = MeasuredPrices(runs[0].machine, records, choose_device(runs, None))
+    apps = list(traced_apps(traced.path / "apps.jsonl", prices))
     known = [app for app in apps if not app.missing]
-    print(f"{sum(app.same_copies for app in known)} of {len(known)} copy the same bytes; all estimates of ", end="")
-    print(f"{sum(app.close for app in known)} are within {CLOSE - 1:.0%}")
-    for app in known:
-        if not app.same_copies:
-            print(app.name, "declared", app.declared, "copied", app.copied)
-        if not app.close:
-            print(app.name, {name: round(ratio, 2) for name, ratio in app.ratios.items()})
+    equal, close = sum(app.same_copies for app in known), sum(app.close for app in known)
+    says = f"{equal} of {len(known)} copy the same bytes of each block; {close} have all estimates within 10 %."
+    return f"{says}\n\n{by_strategy(apps)}\n\nWhat traces of the others do not tell:\n\n{apart(apps)}\n"
 
 
-if __name__ == "__main__":
-    main()
+TEXTS = {"traced-apps": text}

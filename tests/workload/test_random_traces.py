@@ -356,6 +356,8 @@ class ByteMap:
         for use in step.uses:
             mine = self._bytes(index, use.block, use.start, SIZE)
             valid = [byte for byte in mine if byte in self._valid]
+            if mine and not valid and use.may_write:
+                self._outputs.add((step.kernel, use.parameter))
             for byte in valid or mine:
                 writes = use.may_write and (
                     written(self._group(byte))

@@ -321,7 +321,7 @@ def test_pages_that_moved_tell_what_the_cpu_does_with_managed_memory() -> None:
     program = program_of_trace(calls.run, events=events)
     assert short(program) == [
         f"cpu w 0[0:{MIB}]", f"kernel rw? 0[0:{MIB}] w? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:4096]",
-        f"kernel rw? 0[0:{MIB}] r? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:8192]",
+        f"kernel rw? 0[0:{MIB}] rw? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:8192]",
     ]  # fmt: skip
     assert [(block.role, block.starts_on) for block in program.blocks] == [("inout", "cpu"), ("inout", "gpu")]
     assert program.assumptions[-1].endswith("a block of managed memory, of which no page moved, was not seen")

@@ -21,7 +21,7 @@ class Ahead:
     copied, and to which anything is copied from the host.
 
     outputs: kernels, and the words of their parameters by which they must write, since of what they name only one block
-    is copied from. So two buffers that take turns are both written.
+    is copied from, or because nothing of a block is valid. So two buffers that take turns are both written.
 
     results: the last copies of results, which the CPU reads in the end; result_blocks: the unified blocks that have
     them.

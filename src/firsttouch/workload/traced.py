@@ -250,12 +250,16 @@ class _Maker:
         from it; static variables are not.
         """
         pieces = self.layout.used(index, use.block, use.start)
-        is_output = (kernel, use.parameter, use.word) in self.ahead.outputs
+        place = (kernel, use.parameter, use.word)
+        is_output = place in self.ahead.outputs
         valid = [
             UnifiedPiece(p.block, start, end)
             for p in pieces
             for start, end in self.valid[p.block].common(p.start, p.end)
         ]  # fmt: skip
+        if pieces and not (valid or is_output) and use.may_write and use.by == "argument":
+            self.ahead.outputs.add(place)
+            self.version += 1
         if len(valid) > ROWS:
             valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
         return [
