@@ -110,6 +110,11 @@ def join_names(names: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
+def join_some(names: Sequence[str], most: int) -> str:
+    """'a', 'a and b', 'a, b and 2 more'."""
+    return join_names(names) if len(names) <= most else first_few(names, most)
+
+
 def first_few(words: Sequence[str], most: int, comma: str = ", ") -> str:
     """The first words, and how many more there are."""
     more = len(words) - most

@@ -147,7 +147,8 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("--program", "--", "./app"), "--program shows a profile"),
         (("{dir}/ranks",), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
         (("{dir}/none",), "holds no profile"),
-        (("{dir}",), "has no trace: nothing in it used CUDA, or it was profiled without --trace"),
+        (("{dir}",), "has no trace: it was profiled without --trace; firsttouch port -- COMMAND"),
+        (("{dir}/profile.jsonl",), "profile.jsonl is no directory; name one that `firsttouch profile` wrote"),
         (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),
     ],
 )
@@ -217,6 +218,23 @@ def test_many_findings_fit_on_a_screen(tmp_path: Path):
     lines = shown.stdout.splitlines()
     assert len(lines) <= 25
     assert "solve 5 things first." in " ".join(" ".join(lines[:2]).split())
+
+
+def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):
+    directory = profile(tmp_path / "p", backprop().traced)
+    journal = directory / "journal-100-0.bin"
+    journal.write_bytes(journal.read_bytes()[:-20])
+    text = " ".join(call("port", directory).stdout.split())
+    assert "unseen the program ended with status 3: what it would have done else is not in the trace" in text
+    assert "the journal ends within a record: it was cut" in text
+
+
+def test_what_is_left_out_of_a_list_is_counted(tmp_path: Path):
+    calls = Calls()
+    for line in range(10, 16):
+        calls.copy(calls.block(64, kind="device_static", name=f"symbol{line}"), calls.host(64), 64, line=line)
+    text = " ".join(call("port", profile(tmp_path / "p", calls.traced, callers=names())).stdout.split())
+    assert "symbol10, symbol11, symbol12, symbol13 and 2 more at main p.cu:10, :11, :12, :13 and 2 more (6x" in text
 
 
 def test_a_damaged_journal_is_read_or_refused_in_one_sentence(tmp_path: Path):

@@ -67,7 +67,9 @@ def test_a_journal_is_read_up_to_where_it_ends(tmp_path: Path):
     for size in range(len(whole) + 1):
         written(tmp_path, whole[:size])
         expected = max((count for end, count in ends.items() if end <= size), default=0)
-        assert names(tmp_path) == ["first", "second", "third"][:expected]
+        journal = only_journal(tmp_path)
+        assert [mark.name for mark in journal.marks] == ["first", "second", "third"][:expected]
+        assert bool(journal.notices) == (size > len(header()) and size not in ends)  # that it was cut
     written(tmp_path, whole + bytes(5000))  # what was reserved and not used
     assert names(tmp_path) == ["first", "second", "third"]
 

@@ -218,6 +218,21 @@ def test_the_host_as_it_was_watched_replaces_what_is_assumed() -> None:
     ]  # fmt: skip
 
 
+def test_a_page_that_holds_other_data_too_does_not_tell_exactly_what_was_written() -> None:
+    calls = Calls()
+    host, block = calls.host(8192) + 2048, calls.block(8192)
+    calls.copy(block, host, 8192)
+    calls.launch(block)
+    calls.copy(host, block, 8192)
+    for writes in ([(host - 2048, host + 2048)], [(host - 2048, host + 6144)]):
+        calls.host_use(host, 8192, writes=writes)
+        calls.copy(block, host, 8192)
+    views = [step for step in program_of_trace(calls.run).compute if isinstance(step, Launch)]
+    written = [access for view in views for access in view.accesses if view.agent == "cpu" and access.writes]
+    assert [access.certainty for access in written] == ["assumed", "exact"]
+    assert [access.certain_bytes for access in written] == [0, 6144]
+
+
 def test_what_a_second_run_tells_of_launches_is_exact() -> None:
     calls = Calls()
     frame = calls.block(MIB)

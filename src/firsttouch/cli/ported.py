@@ -16,7 +16,7 @@ from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, Por
 from firsttouch.portability.places import counted, named_places, where
 from firsttouch.profile.headline import short
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import first_few, join_names
+from firsttouch.text import first_few, join_names, join_some
 from firsttouch.units import format_size
 
 MOST_LINES = 25
@@ -126,9 +126,9 @@ def _found(port: PortFindings) -> Iterator[str]:
         first = group[0]
         places = list(dict.fromkeys(place for finding in group for place in finding.places))
         blocks = [block for of in group for block in of.blocks] if first.kind == "static" else []
-        variables = join_names([names[block] for block in blocks if block in names][:_MOST_PLACES])
+        variables = join_some([names[block] for block in blocks if block in names], _MOST_PLACES)
         what = f"{NAMES[first.kind]} {variables}".strip()
-        text = f"{what} at {named_places(places[:_MOST_PLACES])} ({_amount(group)}): {first.text}"
+        text = f"{what} at {named_places(places, most=_MOST_PLACES)} ({_amount(group)}): {first.text}"
         if first.reading:
             text += f"; unless {first.reading}"
         following = groups[number + 1][0] if number + 1 < len(groups) else None

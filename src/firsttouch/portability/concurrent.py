@@ -17,9 +17,9 @@ from firsttouch.workload.trace import (
     TracedRange,
     TracedStep,
 )
+from firsttouch.workload.watched import PAGE_BYTES
 from firsttouch.workspace.ranges import Ranges
 
-PAGE_BYTES = 4096
 _FAR = 10_000
 """Steps after which a copy back is not looked for any more."""
 _WRITES = "the CPU writes it between a launch that names its block and the next wait"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable, CallLocation, place_of
-from firsttouch.text import join_names
+from firsttouch.text import join_some
 
 OFFSET = "+0x"
 """What is between a file and the offset of a call in it."""
@@ -98,10 +98,12 @@ def where(place: CallLocation, after: CallLocation | None = None) -> str:
     return f"{function_name(place.function)} {line}".strip() or "an unknown call"
 
 
-def named_places(places: Sequence[CallLocation], before: CallLocation | None = None) -> str:
-    """Several calls, those of one file and function with their lines only. before: one that was named just before."""
+def named_places(places: Sequence[CallLocation], before: CallLocation | None = None, most: int = 0) -> str:
+    """Several calls, those of one file and function with their lines only. before: one that was named just before.
+    most: so many are named, and the others are counted; 0: all.
+    """
     texts: list[str] = []
     for place in places:
         texts.append(where(place, before))
         before = place
-    return join_names(list(dict.fromkeys(texts)))
+    return join_some(list(dict.fromkeys(texts)), most or len(texts))

@@ -44,10 +44,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     """
     directory = profile.directory
     if not any(journal.traced for journal in profile.journals):
-        raise UsageError(
-            f"{directory} has no trace: nothing in it used CUDA, or it was profiled without --trace; "
-            "firsttouch port -- COMMAND traces a program"
-        )
+        raise _untraced(profile)
     processes = [calls for calls in read_calls(directory, profile.callers) if _uses_memory(calls)]
     calls = traced_process(processes, process)
     if calls is None:
@@ -78,7 +75,12 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
     # Of what port asks for: --trace is there, or nothing would be.
     missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
     sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
-    return msgspec.structs.replace(findings, incomplete=[*findings.incomplete, *sentences])
+    ended = (
+        []
+        if not findings.status
+        else [f"the program ended with status {findings.status}: what it would have done else is not in the trace"]
+    )
+    return msgspec.structs.replace(findings, incomplete=[*ended, *findings.incomplete, *sentences])
 
 
 def program_of(profile: Profile, run: TracedRun) -> Program:
@@ -101,6 +103,15 @@ def _command(profile: Profile, pid: int) -> Sequence[str]:
 
 def _uses_memory(calls: TracedCalls) -> bool:
     return any(isinstance(call, CudaLaunch | CudaMove) for call in calls.calls)
+
+
+def _untraced(profile: Profile) -> UsageError:
+    if not any(state.layer == "trace" and state.active for state in profile.header.layers):
+        why = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
+    else:
+        notices = [notice.text for journal in profile.journals for notice in journal.notices if notice.layer == "trace"]
+        why = f"{notices[0] if notices else 'nothing in it used CUDA'}; name a program that does, as in port -- COMMAND"
+    return UsageError(f"{profile.directory} has no trace: {why}")
 
 
 def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | None) -> UsageError:

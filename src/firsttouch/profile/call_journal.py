@@ -37,7 +37,7 @@ from firsttouch.profile.calls import (
     WaitKind,
 )
 from firsttouch.profile.cuda import CallSite, CopyDirection
-from firsttouch.profile.journal import JournalFile, JournalReader, journal_files, memory_kind, notice
+from firsttouch.profile.journal import CUT, JournalFile, JournalReader, journal_files, memory_kind, notice
 from firsttouch.profile.trace import caller
 from firsttouch.profile.traced import CallerTable
 
@@ -485,4 +485,5 @@ class _CallReader(JournalReader):
             "records that the journal had no room for": self._file.left_out,
             "launches with arguments that are not known": unknown,
         }
-        return [*dict.fromkeys(self._notices), *(f"{count:,} {what}" for what, count in counts.items() if count)]
+        cut = [CUT] if self._file.is_cut else []
+        return [*cut, *dict.fromkeys(self._notices), *(f"{count:,} {what}" for what, count in counts.items() if count)]

@@ -100,6 +100,8 @@ class JournalFile:
         self.layout = layout_of(1)  # the header of a file is the same in all versions
         self.pid = self.left_out = self.version = 0
         self.opened = 0.0
+        self.is_cut = False
+        """Whether the file ends within a record, of which the library writes the size last."""
         self._offset = 0
 
     def records(self) -> Iterator[tuple[int, memoryview]]:
@@ -115,6 +117,7 @@ class JournalFile:
                     before = self._offset
                     yield from self._of_block(block)
                     if self._offset == before:
+                        self.is_cut = any(block[:4])
                         return
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}") from None
@@ -270,6 +273,9 @@ class _Clock:
             self._ratio = last_time - self._first_time, last - self._first
 
 
+CUT = "the journal ends within a record: it was cut, and what came later is not in it"
+
+
 class JournalReader:
     """Reads one journal as a whole: the clocks first, since records come before the reading that follows them."""
 
@@ -290,6 +296,8 @@ class JournalReader:
             self._read_all(before.layout)
         except struct.error:
             raise self._file.broken() from None
+        if self._file.is_cut:
+            into.notices.append(LayerNotice(t=self._file.opened, layer="trace", text=CUT))
         into.pid, into.opened, into.left_out = self._file.pid, self._file.opened, self._file.left_out
         into.marks.sort(key=lambda mark: mark.t)
         return into

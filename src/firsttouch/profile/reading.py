@@ -190,6 +190,8 @@ def _lines(path: Path) -> Iterator[schema.AnyLine]:
                 except _BROKEN as error:
                     why = " ".join(str(error).split())
                     raise UsageError(f"{path}:{number}: not a line of a profile: {why:.200}") from None
+    except NotADirectoryError:
+        raise UsageError(f"{path.parent} is no directory; name one that `firsttouch profile` wrote") from None
     except FileNotFoundError:
         raise UsageError(
             f"{path.parent} holds no profile; `firsttouch profile --out {path.parent} -- COMMAND` makes one"

@@ -17,6 +17,9 @@ from firsttouch.workload.range_map import RangeMap
 from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 from firsttouch.workspace.ranges import Ranges
 
+PAGE_BYTES = 4096
+"""By which the host is watched."""
+
 
 def last_free(run: TracedRun) -> float:
     """When a program began to free memory of the device for the last time; infinite if it did not. A look at the host
@@ -99,11 +102,7 @@ class HostWatch:
         for start, end, (_, _, copied) in self._where.overlapping(step.address, step.address + step.bytes):
             if not (launched and launch > copied):
                 self._watched.add(start, end)
-        writes = [
-            Access(block, start, end, reads=False, writes=True)
-            for first, last in step.writes
-            for block, start, end in self._pieces(first, last)
-        ]
+        writes = [access for first, last in step.writes for access in self._written(first, last)]
         reads, left = list[Access](), step.read or 0
         pieces = self._pieces(step.address, step.address + step.bytes) if left else []
         is_all = left >= sum(end - start for _, start, end in pieces)  # else it is not known which bytes were read
@@ -113,6 +112,15 @@ class HostWatch:
                 reads.append(Access(block, start, start + size, reads=True, writes=False, certainty=certainty))
                 left -= size
         return writes, reads
+
+    def _written(self, first: int, last: int) -> Iterator[Access]:
+        """Accesses by pages that were written. A page that holds other data too does not tell whether these were."""
+        for start, end, (block, shift, _) in self._where.overlapping(first, last):
+            start, end = max(first, start), min(last, end)
+            is_known = -(-start // PAGE_BYTES) < end // PAGE_BYTES
+            certainty: Certainty = "exact" if is_known else "assumed"
+            least = None if is_known else 0
+            yield Access(block, start + shift, end + shift, reads=False, writes=True, certainty=certainty, least=least)
 
     def _pieces(self, first: int, last: int) -> list[tuple[int, int, int]]:
         """The parts of the host's bytes [first, last) that are in unified blocks."""
