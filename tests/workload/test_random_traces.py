@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.port.traces import Calls
 
+from firsttouch.events.log import MemoryEvent
+from firsttouch.model.estimate import NotEstimated, estimate
+from firsttouch.model.platform import platform_of
+from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.portability.savings import moments
 from firsttouch.workload.needless import RepeatedCopy, repeated_copies
 from firsttouch.workload.partners import partners
-from firsttouch.workload.program import Item, Launch, Program, Repeat
+from firsttouch.workload.program import Item, Launch, Program, Repeat, decode, encode
 from firsttouch.workload.trace import TracedAllocation, TracedCopy, TracedFill, TracedLaunch, TracedRun
 from firsttouch.workload.traced import program_of_trace
+from firsttouch.workspace.strategies import STRATEGIES
 
 EXAMPLES = 10_000 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 200
 SIZE, HOST_BYTES = 8, 24
@@ -365,7 +373,7 @@ class ByteMap:
                     or not valid
                     or (step.kernel, use.parameter) in self._outputs
                 )
-                uses.append(([byte], bool(valid), writes))
+                uses.append(([byte], bool(valid) or not writes, writes))
         return uses
 
     def _copy(self, index: int, step: TracedCopy) -> None:
@@ -436,3 +444,57 @@ def test_a_run_is_what_a_map_of_its_bytes_says(operations: list[tuple[Any, ...]]
     byte_map = ByteMap(run, known, needless)
     program = program_of_trace(run, name=lambda block: str(block.number))
     assert launches_of(program, byte_map.host_blocks) == byte_map.launches
+
+
+KINDS = ("device", "device", "device", "pinned", "managed", "device_static", "unknown", "array")
+WHAT = ("block", "free", "copy", "copy", "rows", "fill", "launch", "launch", "wait", "use", "pointers")
+PRICES = PlatformPrices(platform_of("model:h200-pcie"))
+
+
+def any_calls(chosen: random.Random) -> tuple[Calls, list[MemoryEvent]]:
+    """Calls without sense: of all kinds of memory, in two dimensions, and beyond the ends of blocks."""
+    calls, alive, events = Calls(), list[int](), list[MemoryEvent]()
+    for _ in range(chosen.randint(1, 50)):
+        what = chosen.choice(
+            ("block", "free", "copy", "copy", "rows", "fill", "launch", "launch", "wait", "use", "pointers")
+        )
+        host, nbytes = HOST + chosen.choice((0, 8, 4096, 1 << 20)), chosen.choice((1, 8, 64, 5000))
+        if what == "block":
+            size = chosen.choice((1, 8, 64, 4096, 1 << 20))
+            alive.append(calls.block(size, kind=chosen.choice(KINDS), line=chosen.randint(0, 2)))
+        elif what == "wait":
+            calls.wait(chosen.choice(("stream", "copy")))
+        elif alive:
+            first, second = chosen.choices(alive, k=2)
+            sides = [first + chosen.choice((0, 0, 1, 70)), chosen.choice((host, second))]
+            if what == "free":
+                calls.free(alive.pop(alive.index(first)))
+            elif what in ("copy", "rows"):
+                chosen.shuffle(sides)
+                rows = {"rows": chosen.randint(1, 99), "source_pitch": 16, "target_pitch": chosen.choice((0, 8, 128))}
+                place = chosen.choice(("other", "stack", "pinned", "static"))
+                calls.copy(
+                    *sides, nbytes, host=place, sample=chosen.choice((None, 1)), **(rows if what == "rows" else {})
+                )
+            elif what == "fill":
+                calls.fill(sides[0], nbytes)
+            elif what == "launch":
+                calls.launch(*chosen.choices(alive, k=chosen.randint(0, 3)), kernel=chosen.choice(KERNELS))
+            elif what == "use":
+                calls.host_use(host, nbytes, [(host, host + nbytes)], chosen.choice((None, 0, nbytes)))
+            else:
+                calls.pointers(first, second, second + 1, 12345)
+            events.append(
+                MemoryEvent(chosen.choice(("h2d", "d2h")), calls.calls[-1].t, 0.0, first, nbytes, cause="fault")
+            )
+    return calls, events
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES // 10))
+def test_any_trace_becomes_a_program_that_is_stored_and_priced(seed: int) -> None:
+    calls, events = any_calls(random.Random(seed))
+    program = program_of_trace(calls.run, events=events)
+    assert decode(encode(program), "a trace") == program
+    for strategy in ("explicit", "managed+both"):
+        with suppress(NotEstimated):
+            estimate(program, STRATEGIES[strategy], PRICES)

@@ -9,8 +9,9 @@ copy back              the CPU reads the bytes; those of the last ones are resul
 fill, copy on device   the GPU writes and reads                                     exact
 launch                 the GPU uses the bytes of the blocks that it names: those    assumed: least nothing, most the
                        that are valid there, or all if none is. It reads if any is  whole block
-                       valid. It writes unless the parameter is const; if none is
-                       known to be, what is copied from later, or else all
+                       valid, or if it does not write. It writes unless the
+                       parameter is const; if none is known to be, what is copied
+                       from later, or what one like it wrote by that parameter
 launch of which a      the GPU uses the granules of 64 KiB that the kernel used     exact
 second run told
 =====================  ===========================================================  ==================================
@@ -262,21 +263,13 @@ class _Maker:
             self.version += 1
         if len(valid) > ROWS:
             valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
-        return [
-            Access(
-                p.block,
-                p.start,
-                p.end,
-                reads=bool(valid),
-                writes=use.may_write
-                and (
-                    p.block in self.ahead.sources or not valid or is_output or (use.by != "symbol" and written(p.block))
-                ),
-                certainty="assumed",
-                least=0,
-            )
-            for p in valid or pieces
-        ]
+        found = []
+        for p in valid or pieces:
+            known = p.block in self.ahead.sources or not valid or is_output
+            writes = use.may_write and (known or (use.by != "symbol" and written(p.block)))
+            reads = bool(valid) or not writes
+            found.append(Access(p.block, p.start, p.end, reads, writes, certainty="assumed", least=0))
+        return found
 
     def _told(self, index: int, used: UsedBlock) -> list[Access]:
         """What a launch used of a block in the second run."""
