@@ -81,17 +81,18 @@ def mean(values: Sequence[float]) -> str:
     return f"{geometric_mean(values):.2f}" if values else ""
 
 
-VISIT = re.compile(r"^(h\d+-(?:visit-[a-z]+(?=-)|counts-.*(?=-\d)))-.*")
-"""The directories of a visit that are one row: its measurements for a fit, its applications, its counts of one kind."""
+SERIES = re.compile(r"^(h\d+-visit-[a-z]+|.*(?=-\d+$))-.*")
+"""The directories that are one row: those of a visit for one purpose, and those that are told apart by numbers."""
 
 
 def catalogue(directories: Sequence[Directory]) -> str:
     """One row for each directory, or group of a visit: what was measured when, and what of it failed or was wrong."""
     groups: dict[str, list[Directory]] = {}
     for d in directories:
-        groups.setdefault(VISIT.sub(r"\1-*", d.path.name), []).append(d)
+        groups.setdefault(SERIES.sub(r"\1-*", d.path.name), []).append(d)
     rows = []
-    for name, group in groups.items():
+    for series, group in groups.items():
+        name = series if len(group) > 1 else group[0].path.name
         records = [r for d in group for r in d.records]
         status = Counter(r.status for r in records)
         events = sum(r.factors.get(EVENTS) == ON for r in records if r.experiment == "app")
