@@ -72,8 +72,8 @@ def test_blocks_are_those_of_the_first_run() -> None:
     both.launch(b, c, d, used=[(b, [(0, GRANULE)], []), (d, [], [(GRANULE, 2 * GRANULE)])])
     assert both.uses() == [
         (
-            UsedBlock(0, (UsedPiece(GRANULE, 2 * GRANULE, False, True),)),
-            UsedBlock(1, (UsedPiece(0, GRANULE, True, False),)),
+            UsedBlock(0, (UsedPiece(GRANULE, 2 * GRANULE, False, True),), 0, GRANULE, GRANULE),
+            UsedBlock(1, (UsedPiece(0, GRANULE, True, False),), GRANULE, 0, GRANULE),
         )
     ]
     assert (both.matched.launches, both.matched.matched, both.matched.recorded) == (1, 1, 1)
@@ -153,12 +153,12 @@ def test_a_static_variable_is_assumed_where_a_launch_uses_other_memory() -> None
     both.launch(used=[])
     both.second[-1].outside = 3  # type: ignore[union-attr]
     both.launch(kernel="other", used=[])
-    assert both.uses() == [(UsedBlock(0, (UsedPiece(0, 256, True, True),), assumed=True),), ()]
+    assert both.uses() == [(UsedBlock(0, (UsedPiece(0, 256, True, True, 0),), assumed=True),), ()]
     first, _ = (item for item in program_of_trace(both.run, exact=both.matched).compute if isinstance(item, Launch))
     assert [(access.certainty, access.least) for access in first.accesses] == [("assumed", 0)]
 
 
-GRANULES = st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=1, max_size=256)
+GRANULES = st.lists(st.sampled_from([0, 0, 1, 2, 3]), min_size=1, max_size=256) | st.just([1, 0] * 100)
 
 
 @given(GRANULES)
@@ -172,11 +172,15 @@ def test_pieces_have_the_bytes_that_are_read_and_written(granules: list[int]) ->
     assert uses is not None
     (used,) = uses
     assert len(used.pieces) <= MOST_PIECES
-    assert all(one.end <= other.start for one, other in zip(used.pieces, used.pieces[1:], strict=False))
-    assert not used.pieces or used.pieces[-1].end <= len(granules) * GRANULE
-    for how in (1, 2, 3):
-        size = sum(p.end - p.start for p in used.pieces if p.reads + 2 * p.writes == how)
-        assert size == granules.count(how) * GRANULE
+    assert used.scattered == any(piece.least is not None for piece in used.pieces)
+    sizes = [(how & 1, how >> 1, how > 0) for how in granules]
+    assert (used.read, used.written, used.used) == tuple(sum(size) * GRANULE for size in zip(*sizes, strict=True))
+    for i, how in enumerate(granules):
+        covering = [p for p in used.pieces if p.start <= i * GRANULE < p.end]
+        assert len(covering) == (how > 0) or (used.scattered and not how)
+        assert not how or (covering[0].reads >= how & 1 and covering[0].writes >= how >> 1)
+    for p in used.pieces if used.scattered else ():
+        assert p.least == GRANULE * sum(how > 0 for how in granules[p.start // GRANULE : p.end // GRANULE])
     if not used.scattered:
         byte_map = [0] * len(granules)
         for p in used.pieces:

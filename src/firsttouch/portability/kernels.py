@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from firsttouch.errors import UsageError
@@ -11,7 +11,7 @@ from firsttouch.portability.findings import KernelBytes, KernelUse
 from firsttouch.portability.places import Places
 from firsttouch.profile.exact import FOLDER
 from firsttouch.profile.reading import Profile, read
-from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
+from firsttouch.workload.exact import ExactRun
 from firsttouch.workload.trace import TracedLaunch, TracedRun
 from firsttouch.workload.traced import kernel_name
 
@@ -49,16 +49,12 @@ def _slowdown(profile: Profile) -> float | None:
 def kernel_bytes(run: TracedRun, exact: ExactRun, places: Places) -> Sequence[KernelBytes]:
     """What each kernel used of each block, by how much; those that left most out first."""
     counts = Counter[tuple[str, int, int, int, int]]()
-    known: dict[UsedBlock, tuple[int, int, int]] = {}
     for number, blocks in exact.uses.items():
         step = run.steps[number]
         if not isinstance(step, TracedLaunch):
             continue
         for used in (used for used in blocks if not used.assumed):
-            if used not in known:
-                known[used] = used.nbytes, _sum(used, lambda p: p.reads), _sum(used, lambda p: p.writes)
-            key = (step.kernel, used.block, *known[used])
-            counts[key] += 1
+            counts[step.kernel, used.block, used.used, used.read, used.written] += 1
     rows = [
         KernelBytes(
             kernel=kernel_name(kernel),
@@ -73,7 +69,3 @@ def kernel_bytes(run: TracedRun, exact: ExactRun, places: Places) -> Sequence[Ke
         for (kernel, number, used, read_bytes, written), launches in counts.items()
     ]
     return sorted(rows, key=lambda row: (row.used - row.bytes, row.block))
-
-
-def _sum(used: UsedBlock, is_counted: Callable[[UsedPiece], bool]) -> int:
-    return sum(piece.end - piece.start for piece in used.pieces if is_counted(piece))

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from firsttouch.profile.calls import Arguments, LaunchShape
 from firsttouch.profile.cuda import MemoryKind
 from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
+from firsttouch.workload.program import Access, Certainty
 from firsttouch.workload.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
 
 MOST_PIECES = 64
-"""Of a block that a launch uses in more, how much is used is exact, and where is not."""
+"""Of a block that a launch uses in more, the nearest are joined: the driver moves such bytes together in part."""
 _KINDS: Mapping[MemoryKind, str] = {
     "device": "device", "managed": "managed", "pinned": "pinned", "device_static": "static", "managed_static": "static"
 }  # fmt: skip
@@ -32,27 +33,35 @@ _Instance: TypeAlias = tuple[str, int, int]
 
 
 class UsedPiece(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Bytes [start, end) of a block, and whether they are read and written."""
+    """Bytes [start, end) of a block, and how they are used. least: how many certainly are; None: all."""
 
     start: int
     end: int
     reads: bool
     writes: bool
+    least: int | None = None
+
+    def access(self, block: int, start: int, end: int) -> Access:
+        """The access to a part of its bytes, which are [start, end) of a block of the program."""
+        least = None if self.least is None else max(0, self.least - (self.end - self.start - (end - start)))
+        certainty: Certainty = "exact" if least is None else "assumed"
+        return Access(block, start, end, self.reads, self.writes, certainty=certainty, least=least)
 
 
 class UsedBlock(msgspec.Struct, frozen=True):
-    """What a launch uses of a block, by number. scattered: of more pieces, whose places are not exact. assumed: it is a
-    static variable, whose address the second run does not tell; the launch used memory outside all other blocks.
+    """What a launch uses of a block, by number. read, written, used: bytes that are read, written, or either.
+
+    scattered: its pieces are joined, with bytes between them that are not used. assumed: it is a static variable, whose
+    address the second run does not tell; the launch used memory outside all other blocks.
     """
 
     block: int
     pieces: tuple[UsedPiece, ...]
+    read: int = 0
+    written: int = 0
+    used: int = 0
     scattered: bool = False
     assumed: bool = False
-
-    @property
-    def nbytes(self) -> int:
-        return sum(piece.end - piece.start for piece in self.pieces)
 
 
 class ExactRun(msgspec.Struct):
@@ -226,7 +235,7 @@ class _Match:
         """The static variables that a launch may use."""
         blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
         return [
-            UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write),), assumed=True)
+            UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write, 0),), assumed=True)
             for use, block in blocks
             if block.kind in STATIC_KINDS
         ]
@@ -276,25 +285,24 @@ def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[i
             pieces[-1] = UsedPiece(last.start, end, is_read, is_written)
         else:
             pieces.append(UsedPiece(start, end, is_read, is_written))
-    return UsedBlock(block, tuple(pieces)) if len(pieces) <= MOST_PIECES else UsedBlock(block, _joined(pieces), True)
+    read, written = (sum(end - start for start, end in way) for way in (reads, writes))
+    used = sum(piece.end - piece.start for piece in pieces)
+    is_scattered = len(pieces) > MOST_PIECES
+    return UsedBlock(block, _joined(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
 
 
 def _joined(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
-    """As many bytes in fewer pieces: of each stretch of the block, those used are put together at its beginning, by
-    whether they are read and written.
-    """
-    start, end = pieces[0].start, pieces[-1].end
-    stretch = -(-(end - start) // (MOST_PIECES // 3))
-    sums = Counter[tuple[int, bool, bool]]()
-    for piece in pieces:
-        at = piece.start
-        while at < piece.end:
-            number = (at - start) // stretch
-            until = min(piece.end, start + (number + 1) * stretch)
-            sums[number, piece.reads, piece.writes] += until - at
-            at = until
-    joined: list[UsedPiece] = []
-    for (number, is_read, is_written), nbytes in sorted(sums.items()):
-        at = max(start + number * stretch, joined[-1].end if joined else 0)
-        joined.append(UsedPiece(at, at + nbytes, is_read, is_written))
-    return tuple(joined)
+    """Fewer pieces: those with the least between them are one, with what is between them."""
+    between = sorted(range(1, len(pieces)), key=lambda i: pieces[i - 1].end - pieces[i].start)
+    cuts = [0, *sorted(between[: MOST_PIECES - 1]), len(pieces)]
+    groups = [pieces[first:last] for first, last in pairwise(cuts)]
+    return tuple(
+        UsedPiece(
+            group[0].start,
+            group[-1].end,
+            any(piece.reads for piece in group),
+            any(piece.writes for piece in group),
+            sum(piece.end - piece.start for piece in group),
+        )
+        for group in groups
+    )

@@ -274,9 +274,7 @@ class _Maker:
     def _told(self, index: int, used: UsedBlock) -> list[Access]:
         """What a launch used of a block in the second run."""
         return [
-            Access(piece.block, piece.start, piece.end, told.reads, told.writes, certainty="assumed", least=0)
-            if used.assumed
-            else Access(piece.block, piece.start, piece.end, told.reads, told.writes)
+            told.access(piece.block, piece.start, piece.end)
             for told in used.pieces
             for piece in self.layout.used(index, used.block, told.start, told.end)
         ]
@@ -479,7 +477,7 @@ class _Maker:
         elif run.launches > max(run.unknown, told):
             found.append("kernels are taken to use all valid bytes of the blocks that their launches name")
         if scattered := sum(any(u.scattered for u in uses) for uses in self.exact.uses.values()):
-            found.append(f"of {scattered:,} launches it is exact how much they use, but not where in a block")
+            found.append(f"{scattered:,} launches use scattered bytes: what is between them is taken to be used too")
         if run.unknown:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
         if any(use.into for use in self.uses):
