@@ -339,6 +339,7 @@ def test_pages_that_moved_tell_what_the_cpu_does_with_managed_memory() -> None:
         f"kernel rw? 0[0:{MIB}] rw? 1[0:{MIB}]", "AwaitAll", "cpu r 0[0:8192]",
     ]  # fmt: skip
     assert [(block.role, block.starts_on) for block in program.blocks] == [("inout", "cpu"), ("inout", "gpu")]
+    assert not any("copied" in assumption for assumption in program.assumptions)
     assert program.assumptions[-1].endswith("a block of managed memory, of which no page moved, was not seen")
 
 

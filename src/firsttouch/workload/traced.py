@@ -480,7 +480,7 @@ class _Maker:
             found.append(f"{scattered:,} launches use scattered bytes: what is between them is taken to be used too")
         if run.unknown:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
-        if any(use.into for use in self.uses):
+        if self.ahead.inputs:
             found.append("what is copied to the device is taken to be written by one thread of the CPU")
         own = self.layout.own
         managed = (own.get(block.number) for block in run.blocks if block.kind in MANAGED_KINDS)
