@@ -252,23 +252,28 @@ def test_a_program_without_copies_gets_no_advice() -> None:
         advised(calls)
 
 
-WORDS = {"check": "exact", "edit": "exact", "assumed": "assumed", "unseen": "unseen"}
+WORDS = {"check": "exact", "not priced": "exact", "edit": "exact", "assumed": "assumed", "unseen": "unseen"}
 
 
 @pytest.mark.parametrize("make", [black_scholes, found_once, frames, already_good])
 @pytest.mark.parametrize("source", ["h200-standard", "model:gh200", "model:mi300a"])
-def test_the_terminal_has_few_lines_and_each_number_its_word(make: Callable[[], Calls], source: str) -> None:
+@pytest.mark.parametrize("width", ["80", "100"])
+def test_the_terminal_has_few_lines_and_each_number_its_word(
+    make: Callable[[], Calls], source: str, width: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
     advice = advised(make(), source=source, command="/x/evil\n\x1b[31m" + "x" * 500)
     text = lines(advice)
     assert len(text) <= MOST_LINES
     assert all(len(line) <= max(WIDTH, 400) and "\n" not in line for line in text)
     table = next(i for i, line in enumerate(text) if line.split()[:4] == ["time", "from", "to", "use"])
     rows = [r.strategy for r in (about(advice).as_it_is, *advice.strategies) if r is not None]
+    assert [line.partition("  ")[0] for line in text[table + 1 : table + 3]] == rows[:2]
     for line in text[table + 1 :]:
         if (name := line.partition("  ")[0]) in rows:
             assert re.search(r"\b(exact|assumed)\b", line)
-        elif name in WORDS:
-            assert line.split()[1] == WORDS[name]
+        elif (name := line[:10].rstrip()) in WORDS:
+            assert line[10:].split()[0] == WORDS[name]
     kinds = replace(about(advice), edits=[])
     assert kinds.assumed
     assert kinds.unseen

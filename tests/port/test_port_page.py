@@ -25,7 +25,7 @@ def test_the_page_has_blocks_findings_and_the_program(tmp_path: Path):
     assert page is not None
     tables = {table.anchor: table for table in page.tables}
     assert [*tables] == ["unified-memory", "solve-first", "hazards", "program"]
-    assert "holds at most 200 MiB less of 400 MiB" in tables["unified-memory"].notes[0]
+    assert "holds at most 200 MiB less of 400 MiB" in page.answer
     assert {row[5] for row in tables["unified-memory"].rows} == {"64 MiB", "8 MiB"}
     (finding,) = tables["solve-first"].rows
     assert finding[:5] == ["likely", "restoring copy", "main p.cu:15", "1", "64 MiB"]

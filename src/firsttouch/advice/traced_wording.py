@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
@@ -18,6 +20,17 @@ from firsttouch.workspace.strategies import STRATEGIES
 MOST_PARTS, MOST_ALIKE = 3, 3
 LEAST_PART = 0.02
 """The least share of a row's time of which a part is named."""
+_FEW_WORDS = [
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"first touch of \w+ pages by the (\w+)", r"\1's first touch"),
+        (r"faults of the (\w+) on pages .*", r"\1's faults"),
+        (r"copy (in|back), .*", r"copies \1"),
+        (r"use of the (\w+)'s memory by the (\w+), across the link", r"\2 across the link"),
+        (r"turns of kernels and the CPU over", "turns over"),
+    )
+]
+"""Names of parts, and shorter ones for a column of a table."""
 
 
 def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
@@ -71,10 +84,20 @@ def _named(name: str, traced: TracedAdvice) -> str:
     return f"{traced.command} as it is" if name == NAME else name
 
 
-def parts_text(row: StrategyRow) -> str:
-    """The largest parts of a row, each with its time."""
-    parts = [(what, ms) for what, ms in parts_of(row).items() if ms >= max(LEAST_PART * row.ms, CALL_MS)]
-    return ", ".join(f"{quantity(ms, 'ms')} {what}" for what, ms in parts[:MOST_PARTS])
+def part_texts(row: StrategyRow) -> list[str]:
+    """The largest parts of a row, each with its time, in as few words as tell them apart."""
+    sums: dict[str, float] = defaultdict(float)
+    for what, ms in parts_of(row).items():
+        sums[_in_few_words(what)] += ms
+    parts = sorted(sums.items(), key=lambda part: -part[1])
+    parts = [(what, ms) for what, ms in parts if ms >= max(LEAST_PART * row.ms, CALL_MS)]
+    return [f"{what} {quantity(ms, 'ms')}" for what, ms in parts[:MOST_PARTS]]
+
+
+def _in_few_words(what: str) -> str:
+    for pattern, words in _FEW_WORDS:
+        what = pattern.sub(words, what)
+    return what
 
 
 def check_text(checked: CopyCheck) -> str:

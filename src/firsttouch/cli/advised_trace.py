@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from firsttouch.advice.traced_wording import check_text, edit_texts, is_assumed_row, parts_text, unchecked_text
+from firsttouch.advice.traced_wording import check_text, edit_texts, is_assumed_row, part_texts, unchecked_text
 from firsttouch.cli.output import text_width
 from firsttouch.text import count, join_names, quantity
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice, StrategyRow
 
 MOST_LINES = 25
-_HEAD, _WORD = 10, 9
+_HEAD, _WORD = 11, 9
 """The widths of the first two columns of what is not a row of a strategy."""
 _LONGEST = 400
+_LEAST_ROWS = 5
+"""The heads, the program as it is, the advised strategy, the next one, and how many more there are."""
 _LEAST_PARTS = 12
 """The least columns that are left for what a row consists of."""
 
@@ -28,9 +30,14 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     """The answer, a row for each strategy, and what to change, check and know."""
     width = text_width(stream or sys.stdout)
     first = _wrapped(list(map(_plain, advice.sentences)), width, 2)
-    last = _wrapped([*_changes(advice), *_known(advice)], width, _HEAD + _WORD)
+    changes = _wrapped([*_changes(advice)], width, _HEAD + _WORD)
     rows = [*_table(advice, width)]
-    room = max(3, MOST_LINES - len(first) - len(last))
+    least = min(len(rows), _LEAST_ROWS)
+    for most in (MOST_LINES, 3, 2, 1):
+        last = [*changes, *_wrapped([*_known(advice)], width, _HEAD + _WORD, most)]
+        room = MOST_LINES - len(first) - len(last)
+        if room >= least:
+            break
     if len(rows) > room:
         more = count(len(rows) - room + 1, "more strategy", "more strategies")
         rows = [*rows[: room - 1], f"{more}, which add more (--json)"]
@@ -43,9 +50,16 @@ def _plain(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _wrapped(rows: Sequence[str], width: int, indent: int) -> list[str]:
+def _wrapped(rows: Sequence[str], width: int, indent: int, most: int = MOST_LINES) -> list[str]:
+    """The rows on lines, each on `most` lines at most."""
     wrapper = textwrap.TextWrapper(
-        width, subsequent_indent=" " * indent, replace_whitespace=False, break_long_words=False, break_on_hyphens=False
+        width,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+        max_lines=most,
+        placeholder=" \N{HORIZONTAL ELLIPSIS}",
     )
     return [line for row in rows for line in (wrapper.wrap(row) if len(row) > width else [row])]
 
@@ -55,18 +69,29 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     assert traced is not None
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
     names = max(len(row.strategy) for row in rows)
-    yield _cut(f"{'':<{names}}  {'time':>8}  {'from':>8}  {'to':>8}  use      of which", width)
+    yield _cut(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      of which", width)
     for row in rows:
         word = "assumed" if is_assumed_row(traced, row.strategy) else "exact"
-        yield _cut(f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  {parts_text(row)}", width)
+        text = f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  "
+        yield _cut(text + _as_many(part_texts(row), width - len(text)), width).rstrip()
 
 
 def _times(row: StrategyRow) -> str:
-    return "  ".join(f"{quantity(value, 'ms'):>8}" for value in (row.ms, row.low, row.high))
+    return "  ".join(f"{quantity(value, 'ms'):>7}" for value in (row.ms, row.low, row.high))
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _as_many(parts: Sequence[str], room: int) -> str:
+    """The first of the parts, and the others as far as there is room."""
+    text = "".join(parts[:1])
+    for part in parts[1:]:
+        if len(text) + len(part) + 2 > room:
+            break
+        text += f", {part}"
+    return text
 
 
 def _row(head: str, word: str, texts: Sequence[str]) -> Iterator[str]:
@@ -86,7 +111,7 @@ def _known(advice: Advice) -> Iterator[str]:
     assert traced is not None
     yield from _row("assumed", "assumed", traced.assumed)
     yield from _row("unseen", "unseen", traced.unseen)
-    yield from _row("not priced", "", traced.not_priced)
+    yield from _row("not priced", "exact", traced.not_priced)
     yield from _row("no time", "", _absent(advice))
 
 

@@ -26,8 +26,11 @@ _MOST_TIMES = 8
 
 @dataclass(frozen=True)
 class PortedPage:
-    """What a page shows of a traced program. panel: what it holds over time; None if it holds nothing."""
+    """What a page shows of a traced program. answer: in a sentence. panel: what it holds over time; None if it holds
+    nothing.
+    """
 
+    answer: str
     tables: Sequence[ProfileTable]
     panel: Panel | None
     unseen: Sequence[str]
@@ -44,7 +47,9 @@ def ported_page(profile: Profile) -> PortedPage | None:
     course = list(moments(run, partners(run)))
     candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _kernels(port), _program(program)]
     shown = [table for table in candidates if table.rows or table.notes]
-    return PortedPage(shown, _panel(course, profile.header.clock), [*port.incomplete, *port.unseen])
+    return PortedPage(
+        plain(port.summary, 400), shown, _panel(course, profile.header.clock), [*port.incomplete, *port.unseen]
+    )
 
 
 def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
@@ -66,7 +71,6 @@ def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
 def _blocks(port: PortFindings) -> ProfileTable:
     saved = port.saved
     notes = [
-        plain(port.summary, 400),
         f"Most is saved at {when(saved.t)}: of {size(saved.device)} in blocks of CUDA and {size(saved.host)} of the "
         f"host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both share "
         "a buffer is assumed.",

@@ -46,7 +46,7 @@ def render(profiles: Mapping[str, Profile]) -> str:
         **assets(),
         title=plain(headline(only) if only else _compared(summaries), 300),
         about=_about(only) if only else "",
-        answer=words.answer(only) if only else [],
+        answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
         tables=tables,
