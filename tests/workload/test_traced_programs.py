@@ -364,3 +364,14 @@ def test_kernels_whose_order_does_not_recur_are_put_together(monkeypatch: pytest
     for strategy in ("explicit", "managed", "managed+both", "pinned"):
         times = [sum(t.ms for t in estimate(p, STRATEGIES[strategy], prices)) for p in (few, plain)]
         assert times[0] == pytest.approx(times[1])
+
+
+def test_of_two_blocks_that_one_range_feeds_the_cpu_writes_both_though_it_was_watched() -> None:
+    calls = Calls()
+    volume, first, second = calls.host(MIB), calls.block(MIB), calls.block(MIB)
+    calls.copy(first, volume, MIB)
+    calls.host_use(volume, MIB, read=0)
+    calls.copy(second, volume, MIB)
+    calls.launch(first, second)
+    writes = [a.block for i in program_of_trace(calls.run).initialise if isinstance(i, Launch) for a in i.accesses]
+    assert writes == [0, 1]

@@ -340,7 +340,7 @@ class _Maker:
         for piece in pieces:
             use = self.uses[piece.block]
             use.into, use.starts_on = use.into + 1, use.starts_on or "cpu"
-        if pieces and not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy)):
+        if pieces and not (index in self.repeated or self._is_shown_again(copy) or self.watch.covers(copy, pieces)):
             self._use_by_cpu(copy, pieces)
         self.watch.copied(copy, pieces)
         self._move(copy, pieces)

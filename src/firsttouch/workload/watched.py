@@ -85,9 +85,17 @@ class HostWatch:
             if start + nbytes >= end and len(left) > 1:
                 del left[0]
 
-    def covers(self, copy: TracedCopy) -> bool:
-        """Whether what the CPU wrote of the host's bytes since they were copied last is known."""
-        return self._is_used and all(not self._watched.missing(start, end) for start, end in _host(copy))
+    def covers(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> bool:
+        """Whether what the CPU wrote of the host's bytes since they were copied last is known.
+
+        Of bytes that were copied to another block last, it writes this one too.
+        """
+        blocks = {piece.block for piece in pieces}
+        return self._is_used and all(
+            not self._watched.missing(start, end)
+            and {block for _, _, (block, _, _) in self._where.overlapping(start, end)} <= blocks
+            for start, end in _host(copy)
+        )
 
     def reads_after(self, index: int) -> bool:
         """Whether it is known what the CPU read of the bytes that a copy, the step `index`, brought back."""
