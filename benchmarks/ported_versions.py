@@ -136,6 +136,8 @@ class Visit:
             about = found[label] = {"arguments": [*PROGRAMS.get(label, VALIDATED)]}
             if (path := self.out / "advice" / f"{label}.json").exists():
                 about["advice"] = slim(json.loads(path.read_text()))
+            if (path := self.out / "advice" / f"{label}.port.json").exists():
+                about["blocks"] = sum(block["bytes"] for block in json.loads(path.read_text())["blocks"])
             name, _, validated = label.partition("-")
             about["times"] = {} if validated else {version: self.timers(name, version) for version in VERSIONS}
             paths = {"explicit": self.out / "profiles" / label / "profile.json",

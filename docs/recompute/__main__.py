@@ -26,12 +26,20 @@ from pathlib import Path
 import evidence
 import model
 import port_programs
+import ported
 import traced_apps
 import traced_calls
 from records import Directory, load
 from tables import TABLES
 
-TEXTS = {**evidence.TEXTS, **model.TEXTS, **port_programs.TEXTS, **traced_apps.TEXTS, **traced_calls.TEXTS}
+TEXTS = {
+    **evidence.TEXTS,
+    **model.TEXTS,
+    **port_programs.TEXTS,
+    **traced_apps.TEXTS,
+    **traced_calls.TEXTS,
+    **ported.TEXTS,
+}
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PART = re.compile(r"<!-- recomputed: (\S+) (\S[^\n]*?) -->\n(.*?)<!-- end of recomputed -->", re.DOTALL)

@@ -205,9 +205,7 @@ INTO, BACK = "faults of the GPU on pages that are on the CPU", "faults of the CP
 
 
 def moved(directories: Sequence[Directory]) -> str:
-    """Bytes that plain managed memory moves each way, as predicted and as the trace of that version counts them. Where
-    the CPU does not use the results, but the unified version copies them once more, what is copied back is predicted.
-    """
+    """Bytes that plain managed memory moves each way, as predicted and as the trace of that version counts them."""
     ported, rows = load_ported(directories[0].path.parents[1]), []
     for program, about in ported.items():
         advised, traced = about.get("advice", {}).get("rows", {}), about["traced"].get("um")
@@ -215,13 +213,11 @@ def moved(directories: Sequence[Directory]) -> str:
             continue
         terms, own = advised["managed"]["terms"], advised.get(VERSIONS["explicit"], {}).get("terms", [])
         into, back = (sum(t[2] for t in terms if t[1] == what) for what in (INTO, BACK))
-        back = back or sum(t[2] for t in own if t[1].startswith(_BACK[:2]))
-        lost = sum(n or 0 for n in traced["lost"])
-        cells = [
-            f"{format_size(n, 4)} ({format_size(traced[way] or 0, 4)})" for n, way in ((into, "h2d"), (back, "d2h"))
-        ]
-        rows.append([program, *cells, "yes" if lost else "no"])
-    return table(["program", "to the GPU: predicted (traced)", "back: predicted (traced)", "records lost"], rows)
+        copied = sum(t[2] for t in own if t[1].startswith(_BACK[:2]))
+        amounts = (into, traced["h2d"] or 0, copied, back, traced["d2h"] or 0)
+        rows.append([program, *(format_size(amount, 4) for amount in amounts)])
+    head = ["program", "to the GPU: predicted", "traced", "copied back as it is", "back: predicted", "traced"]
+    return table(head, rows)
 
 
 def saved(directories: Sequence[Directory]) -> str:
@@ -231,8 +227,8 @@ def saved(directories: Sequence[Directory]) -> str:
         both = [about["traced"].get(version) for version in ("explicit", "um")]
         if None in both or "advice" not in about:
             continue
-        explicit, unified = both
-        device, managed = explicit["allocated"].get("device", 0), unified["allocated"].get("managed", 0)
+        unified = both[1]
+        device, managed = about.get("blocks", 0), unified["allocated"].get("managed", 0)
         peaks = [t["host_peak"] + sum(t["gpu_rise"]) for t in both if t["host_peak"] is not None]
         rows.append(
             [
@@ -243,7 +239,7 @@ def saved(directories: Sequence[Directory]) -> str:
                 format_size(peaks[0] - peaks[1], 3) if len(peaks) == 2 else "",
             ]
         )
-    head = ["program", "saved at most", "device memory, explicit", "managed memory, unified", "difference of the peaks"]
+    head = ["program", "saved at most", "blocks, explicit", "managed memory, unified", "difference of the peaks"]
     return table(head, rows)
 
 
