@@ -98,9 +98,16 @@ def total(advice: Mapping[str, Any], row: str) -> float:
     return sum(t[4] for t in terms if t[0] != "readback" and not t[1].startswith(_BACK))
 
 
-def load_ported(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((path / "ported.json").read_text())
+def load_ported(path: Path, name: str = "ported.json") -> dict[str, Any]:
+    """name: mended.json has the advice by the same traces and prices that the code gave after the visit, when a copy of
+    a range to a second block had been mended, which the CPU writes too.
+    """
+    found: dict[str, Any] = json.loads((path / name).read_text())
     return found
+
+
+def mended(directories: Sequence[Directory]) -> str:
+    return judged(load_ported(directories[0].path.parents[1], "mended.json"))
 
 
 def predicted(advice: Mapping[str, Any], row: str) -> Span | None:
@@ -243,4 +250,4 @@ def saved(directories: Sequence[Directory]) -> str:
     return table(head, rows)
 
 
-TEXTS = {"ported-order": order, "ported-moved": moved, "ported-saved": saved}
+TEXTS = {"ported-order": order, "ported-mended": mended, "ported-moved": moved, "ported-saved": saved}
