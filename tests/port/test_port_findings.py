@@ -296,6 +296,18 @@ def test_copies_of_parts_in_between_end_the_comparison():
     assert [row.copies for row in of(calls).needless] == [1]
 
 
+@pytest.mark.parametrize(("first", "expected"), [(2048, []), (-2048, ["likely"])])
+def test_a_copy_of_pages_that_the_cpu_was_seen_to_write_is_not_needless(first: int, expected: list[str]):
+    calls = Calls()
+    block, host = calls.block(MIB), calls.host(MIB) + 2048
+    calls.copy(block, host, MIB, sample=7)
+    calls.host_use(host, MIB, writes=[(host + first, host + first + 4096)])  # a page, or one with other data too
+    calls.copy(block, host, MIB, sample=7)
+    port = of(calls)
+    assert [row.certainty for row in port.needless] == expected
+    assert any("1 repeated copy moved the same bytes" in text for text in port.unseen) == (not expected)
+
+
 def test_chunks_that_are_copied_back_are_not_needless():
     calls = Calls()
     block, host = calls.block(64 * KIB), calls.host(64 * KIB)

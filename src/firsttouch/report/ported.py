@@ -55,26 +55,28 @@ def ported_page(profile: Profile) -> PortedPage | None:
 def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
     if not course:
         return None
-    most = max(course, key=lambda moment: moment.saved)
+    most = max(course, key=lambda moment: (moment.saved, moment.device + moment.host))
     lines = (
         ("blocks of CUDA", [(m.t - clock, float(m.device)) for m in course], COLOURS[1]),
         ("host bytes copied with them", [(m.t - clock, float(m.host)) for m in course], COLOURS[0]),
     )
     series = [Series(name, thinned(readings, MOST_READINGS), colour) for name, readings, colour in lines]
     saved = [(m.t - clock, float(m.saved)) for m in course]
-    peak = (most.t - clock, float(most.saved))
-    said = ["what a unified version does not hold", f"at {when(peak[0])}"]
+    peak = (most.t - clock, float(most.saved)) if most.saved else None
+    said = ["what a unified version does not hold", *([f"at {when(peak[0])}"] if peak else [])]
     series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=said))
     return Panel("unified", "Program: blocks and their partners on the host", series)
 
 
 def _blocks(port: PortFindings) -> ProfileTable:
     saved = port.saved
-    notes = [
-        f"Most is saved at {when(saved.t)}: of {size(saved.device)} in blocks of CUDA and {size(saved.host)} of the "
-        f"host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both share "
-        "a buffer is assumed.",
-    ]
+    notes = []
+    if saved.bytes:
+        notes.append(
+            f"Most is saved at {when(saved.t)}: of {size(saved.device)} in blocks of CUDA and {size(saved.host)} of "
+            f"the host that copies join with them, {size(saved.bytes)} at most. Bytes and counts are exact; that both "
+            "share a buffer is assumed."
+        )
     heads = ["block", "size", "copied in", "copied back", "on the host", "saves at most", "note"]
     alike: list[tuple[list[str], list[PortBlock]]] = []
     for block in port.blocks:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from firsttouch.profile.calls import HostUse
 from firsttouch.workload.partners import joined, may_pair
 from firsttouch.workload.range_map import RangeMap
 from firsttouch.workload.trace import (
@@ -22,6 +23,7 @@ from firsttouch.workload.trace import (
     TracedRange,
     TracedRun,
 )
+from firsttouch.workload.watched import PAGE_BYTES
 
 NEVER = -1
 
@@ -66,7 +68,8 @@ class _BlockBytes:
 @dataclass
 class RepeatedCopies:
     """copies: in program order. not_compared: how many copies join the same bytes as the one before, of which one has
-    no sample, or with a launch in between of which nothing is known.
+    no sample, or with a launch in between of which nothing is known, or of which the CPU was seen to write pages that
+    were not all compared.
     """
 
     copies: list[RepeatedCopy] = field(default_factory=list)
@@ -76,6 +79,8 @@ class RepeatedCopies:
 def repeated_copies(run: TracedRun) -> RepeatedCopies:
     """All copies of bytes that were copied before and have not changed on the side that they come from."""
     result, blocks = RepeatedCopies(), defaultdict[int, _BlockBytes](_BlockBytes)
+    seen: RangeMap[int] = RangeMap()
+    """The last steps that tell of pages of the host that the CPU wrote."""
     unknown = NEVER
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedLaunch):
@@ -90,12 +95,26 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
             if step.way == "d2d":
                 _overwrite(blocks[step.target.block], step.target, number)
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
-                _take(run, blocks[step.device.block], step, number, unknown, result)
+                _take(run, blocks[step.device.block], step, number, max(unknown, _seen_writes(seen, step)), result)
         elif isinstance(step, TracedFill):
             _overwrite(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
             blocks.pop(step.block, None)
+        elif isinstance(step, HostUse):
+            for start, end in step.writes:
+                seen.assign(start, end, number)
     return result
+
+
+def _seen_writes(seen: RangeMap[int], copy: TracedCopy) -> int:
+    """The last step that tells of whole pages of a copy to the device that the CPU wrote, if not all were compared."""
+    if copy.way != "h2d" or copy.call.sampled_bytes >= copy.device.total:
+        return NEVER
+    last = NEVER
+    for start, end, host in joined(copy):
+        low, high = -(-host // PAGE_BYTES) * PAGE_BYTES, (host + end - start) // PAGE_BYTES * PAGE_BYTES
+        last = max([last, *(number for _, _, number in seen.overlapping(low, high))] if low < high else [last])
+    return last
 
 
 def _overwrite(block: _BlockBytes, target: TracedRange, number: int) -> None:
