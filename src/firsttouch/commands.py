@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from firsttouch.engine.runner import RunOutcome
     from firsttouch.engine.work import Listing, Work
     from firsttouch.examples import Example
-    from firsttouch.harness.app import App
     from firsttouch.model.listing import KnownValuesOutput, PlatformsOutput
     from firsttouch.outcomes.explanations import Explanation
     from firsttouch.outputs import Output
@@ -342,29 +341,13 @@ def advise(
 
     known = None
     if modules or app is not None:
-        known = _applications(modules)
+        from firsttouch.apps import apps_with, only_app
+
+        known = apps_with(modules)
         if modules and app is None:
-            app = _only_application(modules, known)
+            app = only_app(modules, known)
     advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, sets=sets, apps=known)
     return CommandResult(advice, lambda advice: advice.output())
-
-
-def advice_page(
-    directories: Sequence[Path], out: Path | None, profile: Path | None, device: str | None, process: int | None
-) -> tuple[Path | None, str]:
-    """The page of advice about a traced program, if `out` asks for one; or None and why it was not drawn. Raises
-    UsageError for other advice, which has none.
-    """
-    from firsttouch.engine.reporting import NotDrawn, draw_advice
-
-    if out is None:
-        return None, ""
-    if profile is None:
-        raise UsageError("--out writes the page of advice about a traced program; name that with --profile DIR")
-    try:
-        return draw_advice(directories, out, profile, device, process), ""
-    except NotDrawn as error:
-        return None, str(error)
 
 
 def fit(
@@ -384,26 +367,6 @@ def fit(
     values = len(content["parameters"])
     summary = f"{out}: {count(values, 'value')} of {content['title']}, from {join_names([*runs])}."
     return CommandResult(FitOutput(summary=summary, platform=str(out), runs=[*runs], values=values))
-
-
-def _applications(modules: Sequence[str]) -> Mapping[str, type[App]]:
-    from firsttouch.apps import all_apps
-    from firsttouch.harness.app import App
-    from firsttouch.modules import add_modules, require_classes
-
-    add_modules(modules)
-    known = all_apps()
-    require_classes(modules, known.values(), App, "application")
-    return known
-
-
-def _only_application(modules: Sequence[str], known: Mapping[str, type[App]]) -> str:
-    import inspect
-
-    own = [name for name, app in known.items() if inspect.getfile(app) in modules]
-    if len(own) != 1:
-        raise UsageError(f"--module has {len(own)} applications: {', '.join(own)}; choose one with --app")
-    return own[0]
 
 
 def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interfaces]:

@@ -7,9 +7,11 @@ with --module (firsttouch/modules.py).
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from firsttouch.modules import find_classes
+from firsttouch.errors import UsageError
+from firsttouch.modules import add_modules, find_classes, require_classes
 
 if TYPE_CHECKING:
     from firsttouch.harness.app import App
@@ -24,3 +26,23 @@ def all_apps() -> dict[str, type[App]]:
 
     package = sys.modules[__name__]
     return dict(sorted(find_classes(App, package, group=GROUP, noun="application", required=_NEEDED).items()))
+
+
+def apps_with(modules: Sequence[str]) -> Mapping[str, type[App]]:
+    """All applications, and those of files. Raises UsageError as all_apps, or if a file has none."""
+    from firsttouch.harness.app import App
+
+    add_modules(modules)
+    known = all_apps()
+    require_classes(modules, known.values(), App, "application")
+    return known
+
+
+def only_app(modules: Sequence[str], known: Mapping[str, type[App]]) -> str:
+    """The only application of files. Raises UsageError if they have several or none."""
+    import inspect
+
+    own = [name for name, app in known.items() if inspect.getfile(app) in modules]
+    if len(own) != 1:
+        raise UsageError(f"--module has {len(own)} applications: {', '.join(own)}; choose one with --app")
+    return own[0]

@@ -81,6 +81,7 @@ def command(
     Example: firsttouch advise results/h200-standard --app hotspot --size 2GiB
     Example: firsttouch advise results/h200-standard --profile port-1
     """
+    from firsttouch.engine.reporting import advice_page
     from firsttouch.engine.values import parse_sets
     from firsttouch.records.predicted import is_predicted
 
@@ -99,7 +100,7 @@ def command(
             profile=profile,
             process=process,
         )
-    page, not_drawn = commands.advice_page(directories or [], out, profile, device, process)
+    page, not_drawn = advice_page(directories or [], out, profile, device, process)
     if not_drawn:
         print_error(f"the page was not drawn: {not_drawn}")
     if as_json:

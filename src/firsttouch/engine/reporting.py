@@ -53,6 +53,22 @@ def draw_advice(
     return _written([ADVICE, str(output), named, str(profile), device, process])[0]
 
 
+def advice_page(
+    directories: Sequence[Path], out: Path | None, profile: Path | None, device: str | None, process: int | None
+) -> tuple[Path | None, str]:
+    """The page of advice about a traced program, if `out` asks for one; or None and why it was not drawn. Raises
+    UsageError for other advice, which has none.
+    """
+    if out is None:
+        return None, ""
+    if profile is None:
+        raise UsageError("--out writes the page of advice about a traced program; name that with --profile DIR")
+    try:
+        return draw_advice(directories, out, profile, device, process), ""
+    except NotDrawn as error:
+        return None, str(error)
+
+
 def _written(call: Sequence[object]) -> list[Path]:
     """The paths of what the process wrote."""
     command = python_module("firsttouch.report", json.dumps(call))
