@@ -328,15 +328,13 @@ def advise(
     profile: Path | None = None,
     process: int | None = None,
 ) -> CommandResult[Advice]:
-    """modules: files of applications. If they hold a single one, it need not be named. profile: of a traced program,
-    which the advice is about.
-    """
+    """modules: files of applications; a single one need not be named. profile: of a traced program, asked about."""
     if profile is not None or process is not None:
         from firsttouch.advice.profiled import advise_profile
 
         other = {"--app": app, "--size": size, "--pattern": pattern, "--set": sets, "--module": modules}
-        advice = advise_profile(profile, directories, device=device, process=process, other=other)
-        return CommandResult(advice, lambda advice: advice.output())
+        about = advise_profile(profile, directories, device=device, process=process, other=other)
+        return CommandResult(about, lambda advice: advice.output())
     from firsttouch.advice import advisor
 
     known = None
