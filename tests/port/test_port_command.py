@@ -100,11 +100,14 @@ def test_of_several_processes_the_busiest_is_shown_or_the_one_that_is_named(tmp_
     small = Calls(pid=200)
     small.copy(small.block(64), small.host(64), 64)
     small.launch(seconds=1e-6)
+    small.durations.clear()  # CUPTI told nothing of it: the process ended at once
     directory = profile(tmp_path / "p", small.traced, backprop().traced)
     pids = [firsttouch.port(directory, process=process)["pid"] for process in (None, 200, 100)]
     assert pids == [100, 200, 100]
     assert firsttouch.port(directory)["others"] == [200]
     assert "other processes that used CUDA, 200 (--process)" in call("port", directory).stdout
+    (directory / "journal-100-1.bin").write_bytes((directory / "journal-100-0.bin").read_bytes())
+    assert "another program of process 100, which called exec" in call("port", directory).stdout
     with pytest.raises(UsageError, match=r"process 5 .*; those that did: 100, 200"):
         firsttouch.port(directory, process=5)
 

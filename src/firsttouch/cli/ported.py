@@ -183,9 +183,13 @@ def _kernels(port: PortFindings) -> Iterator[str]:
 
 
 def _unseen(port: PortFindings) -> Iterator[str]:
-    others = first_few([str(pid) for pid in port.others], _MOST_PLACES)
-    of_others = [f"other processes that used CUDA, {others} (--process); this is process {port.pid}"]
-    rows = [*(of_others if port.others else []), *port.incomplete, *port.unseen]
+    others = [str(pid) for pid in port.others if pid != port.pid]
+    rows = [*port.incomplete, *port.unseen]
+    if port.pid in port.others:
+        rows.insert(0, f"another program of process {port.pid}, which called exec; the one that copies more is shown")
+    if others:
+        named = first_few(others, _MOST_PLACES)
+        rows.insert(0, f"other processes that used CUDA, {named} (--process); this is process {port.pid}")
     for number, text in enumerate(rows[:_MOST_UNSEEN]):
         more = f"; {len(rows) - _MOST_UNSEEN} more in the JSON" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""
         yield f"{'unseen' if not number else '':<{_HEAD}}{short(text, 300)}{more}"

@@ -50,6 +50,7 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     if calls is None:
         raise _none(profile, processes, process)
     run = trace(calls, lambda site: lines_of(site, profile.callers))
+    run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
 
@@ -66,7 +67,7 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
         profile.callers,
         directory=str(profile.directory),
         command=_command(profile, run.pid),
-        others=sorted({j.pid for j in profile.journals if j.pid != run.pid and (j.copies or j.kernels)}),
+        others=run.others,
         status=profile.end.status if profile.end else None,
         clock=profile.header.clock,
         touches=TouchIndex(profile, run.pid),
@@ -118,7 +119,7 @@ def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | Non
     directory = profile.directory
     if process is None:
         return UsageError(f"the program of {directory} copied nothing by CUDA and launched nothing")
-    known = ", ".join(str(calls.pid) for calls in processes) or "none"
+    known = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known}")
 
 

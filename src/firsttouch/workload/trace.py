@@ -189,6 +189,7 @@ class TracedRun(msgspec.Struct):
 
     launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
     were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences.
+    others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
     """
 
     pid: int
@@ -201,6 +202,7 @@ class TracedRun(msgspec.Struct):
     incomplete: tuple[str, ...] = ()
     shapes: dict[int, LaunchShape] = {}
     exact: ExactRun | None = None
+    others: tuple[int, ...] = ()
 
     def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
         """How long a step took on the GPU; None if that is not known."""
