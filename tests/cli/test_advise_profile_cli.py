@@ -57,6 +57,7 @@ def test_a_journal_is_advised_on_with_its_lines(traced: Path) -> None:
     text = " ".join(done.stdout.split())
     assert text.startswith("Take explicit+pinned: memory adds an estimated ")
     assert "allocate 1 host array as pinned memory, those of the copies (d.cu:12, 14)" in text
+    assert "unseen unseen other processes that used CUDA, 7 (--process); this is process 1; the program ended" in text
 
 
 def test_json_and_python_have_the_same_and_follow_the_schema(traced: Path) -> None:

@@ -75,7 +75,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         if mine and is_good_enough(mine, best)
         else edits(run, found, traced.places, STRATEGIES[best.strategy]),
         assumed=[*program.assumptions],
-        unseen=[*found.unseen, *unseen_of(run)],
+        unseen=[*found.lacking, *found.unseen, *unseen_of(run)],
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),
         kernels=kernels_there(program, traced.title, prices),
     )

@@ -16,7 +16,7 @@ from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, Por
 from firsttouch.portability.places import counted, named_places, where
 from firsttouch.profile.headline import short
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import first_few, join_names, join_some
+from firsttouch.text import join_names, join_some
 from firsttouch.units import format_size
 
 MOST_LINES = 25
@@ -183,13 +183,7 @@ def _kernels(port: PortFindings) -> Iterator[str]:
 
 
 def _unseen(port: PortFindings) -> Iterator[str]:
-    others = [str(pid) for pid in port.others if pid != port.pid]
-    rows = [*port.incomplete, *port.unseen]
-    if port.pid in port.others:
-        rows.insert(0, f"another program of process {port.pid}, which called exec; the one that copies more is shown")
-    if others:
-        named = first_few(others, _MOST_PLACES)
-        rows.insert(0, f"other processes that used CUDA, {named} (--process); this is process {port.pid}")
+    rows = [*port.lacking, *port.unseen]
     for number, text in enumerate(rows[:_MOST_UNSEEN]):
         more = f"; {len(rows) - _MOST_UNSEEN} more in the JSON" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""
         yield f"{'unseen' if not number else '':<{_HEAD}}{short(text, 300)}{more}"

@@ -14,6 +14,7 @@ import msgspec
 from firsttouch.outputs import Output
 from firsttouch.profile.calls import HostPlace
 from firsttouch.profile.traced import CallLocation
+from firsttouch.text import first_few
 
 FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
 DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
@@ -28,6 +29,7 @@ HAZARDS: dict[HazardKind, str] = {
     "hidden": "hidden allocator",
 }
 """The six, with their names. Source: section III-C of the MI300A study (docs/porting.md)."""
+_MOST_NAMED = 4
 CERTAINTIES: dict[str, DataCertainty] = {
     "saved": "assumed",  # at most, if both sides can share
     "copies": "exact",
@@ -247,6 +249,20 @@ class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
     incomplete: Sequence[str]
     kernels: KernelUse | None = None
     certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
+
+    @property
+    def lacking(self) -> list[str]:
+        """What is not in the trace of the process, in sentences."""
+        others = [str(pid) for pid in self.others if pid != self.pid]
+        texts = list(self.incomplete)
+        if self.pid in self.others:
+            texts.insert(
+                0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"
+            )
+        if others:
+            named = first_few(others, _MOST_NAMED)
+            texts.insert(0, f"other processes that used CUDA, {named} (--process); this is process {self.pid}")
+        return texts
 
     @property
     def counted(self) -> Sequence[PortFinding]:

@@ -48,7 +48,7 @@ def ported_page(profile: Profile) -> PortedPage | None:
     candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _kernels(port), _program(program)]
     shown = [table for table in candidates if table.rows or table.notes]
     return PortedPage(
-        plain(port.summary, 400), shown, _panel(course, profile.header.clock), [*port.incomplete, *port.unseen]
+        plain(port.summary, 400), shown, _panel(course, profile.header.clock), [*port.lacking, *port.unseen]
     )
 
 
