@@ -150,6 +150,7 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("--program", "--", "./app"), "--program shows a profile"),
         (("{dir}/ranks",), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
         (("{dir}/none",), "holds no profile"),
+        (("{dir}/exact",), "{dir}/exact is the second run of {dir}; name that"),
         (("{dir}",), "has no trace: it was profiled without --trace; firsttouch port -- COMMAND"),
         (("{dir}/profile.jsonl",), "profile.jsonl is no directory; name one that `firsttouch profile` wrote"),
         (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),
@@ -159,6 +160,7 @@ def test_a_wrong_call_is_one_sentence(words: tuple[str, ...], said: str, tmp_pat
     profiles.write(tmp_path / "plain")
     for rank in range(2):
         profiles.write(tmp_path / "plain" / "ranks" / f"rank-{rank}")
+    profiles.write(tmp_path / "plain" / "exact")
     result = call("port", *(word.format(dir=tmp_path / "plain") for word in words))
     assert result.returncode == 2
     assert said.format(dir=tmp_path / "plain") in result.stderr

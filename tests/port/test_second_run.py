@@ -127,7 +127,7 @@ def test_a_program_that_a_signal_ended_does_not_run_again(exact: Path, tmp_path:
 def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:
     shown = call("port", "--exact", "--out", str(tmp_path / "p"), "--", str(cuda.built(FIXTURES / "shares.c")))
     text = " ".join(shown.stderr.split())
-    assert "exact what 12 of 12 launches use: 12 recorded in a second run" in text
+    assert "exact the use of 12 of 12 launches: 12 recorded in a second run" in text
     assert "0 accesses outside all blocks" in text
     assert "first uses 64 KiB of 4 MiB at main shares.c:23, 1x" in text
     assert "--exact tells" not in text

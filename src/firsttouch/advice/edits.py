@@ -127,6 +127,6 @@ def _locked(
     size = sum(partner.bytes for partner in plain)
     text = f"allocate {count(len(plain), 'host array')} as {allocator} memory"
     if len(touched) == len(plain):
-        return [Edit("lock", f"{text}, those with the first touches", _lines(touched), len(plain), size)]
+        return [Edit("lock", f"{text}, first touched there", _lines(touched), len(plain), size)]
     lines = _lines(place for copy, place in copies if copy.call.host not in PAGE_LOCKED)
     return [Edit("lock", f"{text}, those of the copies", lines, len(plain), size)]

@@ -161,10 +161,8 @@ def _kernels(port: PortFindings) -> Iterator[str]:
     if known is None:
         return
     slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
-    told = (
-        f"what {known.told:,} of {counted(known.launches, 'launch', 'launches')} use: {known.recorded:,} recorded in a "
-    )
-    told += f"second run{slower}, {known.alike:,} like those"
+    told = f"the use of {known.told:,} of {counted(known.launches, 'launch', 'launches')}: {known.recorded:,} recorded"
+    told += f" in a second run{slower}, {known.alike:,} like those"
     yield _row("kernels", "exact", f"{told}; {counted(known.outside, 'access', 'accesses')} outside all blocks")
     for row in [row for row in known.kernels if row.used < row.bytes][:_MOST_KERNELS]:
         used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
@@ -176,7 +174,7 @@ def _kernels(port: PortFindings) -> Iterator[str]:
     ]
     for number, how in others:
         if number:
-            yield _row("", "unseen", f"what {counted(number, 'launch', 'launches')} use, {how}")
+            yield _row("", "unseen", f"the use of {counted(number, 'launch', 'launches')}, {how}")
     for text in (known.ended, *known.notices):
         if text:
             yield _row("", "unseen", text)

@@ -16,9 +16,9 @@ from firsttouch.portability.kernels import kernel_use
 from firsttouch.portability.places import Places, line_of, lines_of
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
-from firsttouch.profile.exact import read_exact
+from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
-from firsttouch.profile.reading import Profile, profiles_in, read
+from firsttouch.profile.reading import Profile, is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.workload.exact import match, told
 from firsttouch.workload.program import Program, encode
@@ -107,6 +107,9 @@ def _uses_memory(calls: TracedCalls) -> bool:
 
 
 def _untraced(profile: Profile) -> UsageError:
+    parent = profile.directory.absolute().parent
+    if profile.directory.name == FOLDER and is_profile(parent):
+        return UsageError(f"{profile.directory} is the second run of {parent}; name that")
     if not any(state.layer == "trace" and state.active for state in profile.header.layers):
         why = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
     else:

@@ -29,6 +29,7 @@ from math import prod
 from firsttouch import _core
 from firsttouch.events.log import MemoryEvent
 from firsttouch.profile.calls import CudaWait, HostUse
+from firsttouch.text import count
 from firsttouch.workload.ahead import look_ahead
 from firsttouch.workload.exact import ExactRun, UsedBlock
 from firsttouch.workload.folding import FoldedPhase
@@ -477,7 +478,8 @@ class _Maker:
         elif run.launches > max(run.unknown, told):
             found.append("kernels are taken to use all valid bytes of the blocks that their launches name")
         if scattered := sum(any(u.scattered for u in uses) for uses in self.exact.uses.values()):
-            found.append(f"{scattered:,} launches use scattered bytes: what is between them is taken to be used too")
+            launches = count(scattered, "launch", "launches")
+            found.append(f"what is between scattered bytes of {launches} is taken to be used too")
         if run.unknown:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
         if self.ahead.inputs:
