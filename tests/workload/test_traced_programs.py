@@ -26,6 +26,7 @@ from firsttouch.workload.program import (
     decode,
     encode,
 )
+from firsttouch.workload.program_text import program_lines
 from firsttouch.workload.trace import TracedLaunch
 from firsttouch.workload.traced import kernel_name, program_of_trace
 from firsttouch.workspace.strategies import STRATEGIES
@@ -231,6 +232,17 @@ def test_a_page_that_holds_other_data_too_does_not_tell_exactly_what_was_written
     written = [access for view in views for access in view.accesses if view.agent == "cpu" and access.writes]
     assert [access.certainty for access in written] == ["assumed", "exact"]
     assert [access.certain_bytes for access in written] == [0, 6144]
+
+
+def test_launches_of_growing_grids_are_one_line() -> None:
+    calls = Calls()
+    block = calls.block(4096)
+    for _ in range(17):  # the first one writes, since no byte is valid
+        calls.launch(block)
+    launches = [step.call for step in calls.run.steps if isinstance(step, TracedLaunch)]
+    shapes = {launch.correlation: ((n, 1, 1), (32, 1, 1)) for n, launch in enumerate(launches, 1)}
+    program = program_of_trace(replace(calls.run, shapes=shapes))
+    assert program_lines(program)[-1] == "  16 times: gpu kernel: updates 0 (block 0) assumed"
 
 
 def test_what_a_second_run_tells_of_launches_is_exact() -> None:

@@ -39,12 +39,16 @@ def _alike(program: Program, number: int) -> tuple[int, str, str, int]:
 
 
 def _items(program: Program, items: Sequence[Item], indent: str) -> Iterator[str]:
-    for item in items:
-        if isinstance(item, Repeat):
-            yield f"{indent}{item.count:,} times"
-            yield from _items(program, item.body, indent + _INDENT)
+    """Items whose words are the same, such as launches of other grids, are one line."""
+    for text, alike in groupby(items, lambda item: item if isinstance(item, Repeat) else _item(program, item)):
+        if isinstance(text, Repeat):
+            for repeat in alike:
+                assert isinstance(repeat, Repeat)
+                yield f"{indent}{repeat.count:,} times"
+                yield from _items(program, repeat.body, indent + _INDENT)
         else:
-            yield indent + _item(program, item)
+            number = sum(1 for _ in alike)
+            yield f"{indent}{f'{number:,} times: ' if number > 1 else ''}{text}"
 
 
 def _item(program: Program, item: Item) -> str:
