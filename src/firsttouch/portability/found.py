@@ -157,7 +157,9 @@ def _searched(run: TracedRun, joined: Partners, touched: Sequence[TouchedRange])
     if any(isinstance(step, HostUse) for step in run.steps):
         watched, ranges = watched_ranges(run, joined)
         concurrent = f"{watched} of {counted(ranges, 'range')} of the host were watched while kernels ran"
-        concurrent = concurrent if watched < ranges else ""
+        if not watched:
+            concurrent = "as far as copies tell, since no range of the host was watched while kernels ran"
+        concurrent = concurrent if watched < ranges and run.launches else ""
     unknown = sum(not of.touches.samples for of in touched)
     hidden = f"{unknown} of {counted(len(touched), 'range')} of the host have no sampled first touch"
     if not touched or unknown == len(touched):
