@@ -20,17 +20,32 @@ from firsttouch.workspace.strategies import STRATEGIES
 MOST_PARTS, MOST_ALIKE = 3, 3
 LEAST_PART = 0.02
 """The least share of a row's time of which a part is named."""
-_FEW_WORDS = [
-    (re.compile(pattern), words)
-    for pattern, words in (
-        (r"first touch of \w+ pages by the (\w+)", r"\1's first touch"),
-        (r"faults of the (\w+) on pages .*", r"\1's faults"),
-        (r"copy (in|back), .*", r"copies \1"),
-        (r"use of the (\w+)'s memory by the (\w+), across the link", r"\2 across the link"),
-        (r"turns of kernels and the CPU over", "turns over"),
+_FAMILIES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        ("first touch of .* by the CPU", "CPU's first touch"),
+        ("first touch of new pages by the GPU", "GPU's first touch"),
+        ("(copy back into new|first touch of host) pages", "results into new pages"),
+        ("copy in", "copies in"),
+        ("copy back", "copies back"),
+        ("allocate", "allocate"),
+        ("free", "free"),
+        ("faults of the GPU", "GPU's faults"),
+        ("faults of the CPU", "CPU's faults"),
+        ("prefetch", "prefetch"),
+        ("advice", "advice"),
+        ("use of .* across the link", "use across the link"),
+        ("turns of kernels and the CPU", "turns over small blocks"),
     )
-]
-"""Names of parts, and shorter ones for a column of a table."""
+)
+
+
+def family(what: str) -> str:
+    """What a term is, whatever memory it is of, in few words."""
+    for pattern, name in _FAMILIES:
+        if pattern.match(what):
+            return name
+    return what
 
 
 def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
@@ -85,19 +100,13 @@ def _named(name: str, traced: TracedAdvice) -> str:
 
 
 def part_texts(row: StrategyRow) -> list[str]:
-    """The largest parts of a row, each with its time, in as few words as tell them apart."""
+    """The largest parts of a row, each with its time."""
     sums: dict[str, float] = defaultdict(float)
     for what, ms in parts_of(row).items():
-        sums[_in_few_words(what)] += ms
+        sums[family(what)] += ms
     parts = sorted(sums.items(), key=lambda part: -part[1])
     parts = [(what, ms) for what, ms in parts if ms >= max(LEAST_PART * row.ms, CALL_MS)]
     return [f"{what} {quantity(ms, 'ms')}" for what, ms in parts[:MOST_PARTS]]
-
-
-def _in_few_words(what: str) -> str:
-    for pattern, words in _FEW_WORDS:
-        what = pattern.sub(words, what)
-    return what
 
 
 def check_text(checked: CopyCheck) -> str:

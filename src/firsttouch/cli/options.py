@@ -48,9 +48,7 @@ def ranks(text: str) -> int:
 def path(text: str) -> Path:
     """Parses the value of --out, --output, --module or --trust-verified."""
     if not text.strip():
-        raise UsageError(
-            "a path is empty; give one to --out, --output, --module or --trust-verified, or leave the option out"
-        )
+        raise UsageError("a path is empty; give one, or leave its option out")
     return Path(text)
 
 

@@ -4,7 +4,6 @@ known. Every text is escaped by the template.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 from firsttouch.advice.answer import Advice, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.profiled import advise_profile
-from firsttouch.advice.traced_wording import check_text, is_assumed_row, unchecked_text
+from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, unchecked_text
 from firsttouch.advice.wording import parts_of
 from firsttouch.encoding import encode_text
 from firsttouch.errors import UsageError
@@ -36,23 +35,6 @@ TERMS = Stack(
     x_title="strategy",
     y_title="estimated time",
     titles={"series": "term"},
-)
-_FAMILIES = tuple(
-    (re.compile(pattern), name)
-    for pattern, name in (
-        ("first touch of .* by the CPU", "first touch by the CPU"),
-        ("first touch of new pages by the GPU", "first touch by the GPU"),
-        ("(copy back into new|first touch of host) pages", "copy back, new pages"),
-        ("copy in", "copy in"),
-        ("copy back", "copy back"),
-        ("allocate", "allocate"),
-        ("free", "free"),
-        ("faults of the GPU", "faults of the GPU"),
-        ("faults of the CPU", "faults of the CPU"),
-        ("prefetch", "prefetch"),
-        ("advice", "advice"),
-        ("use of .* across the link", "use across the link"),
-    )
 )
 
 
@@ -105,14 +87,6 @@ def _records(advice: Advice) -> Iterator[Record]:
         yield Record("", "advice", advice.device, {"strategy": row.strategy}, "ms", "ok", counters={**counters})
 
 
-def family(what: str) -> str:
-    """What a term is, whatever memory it is of."""
-    for pattern, name in _FAMILIES:
-        if pattern.match(what):
-            return name
-    return what
-
-
 def _strategies(advice: Advice) -> AdviceTable:
     traced, bounds = _traced(advice), {b.strategy: b for b in _traced(advice).bounds}
     rows = []
@@ -138,7 +112,9 @@ def _terms(advice: Advice) -> AdviceTable:
         for row in _rows(advice) for t in sorted(row.terms, key=lambda t: -t.ms)
     ]  # fmt: skip
     heads = ["", "phase", "term", "bytes", "times", "time", "from", "to"]
-    return AdviceTable("terms", "Prices by term", heads, rows)
+    return AdviceTable(
+        "terms", "Prices by term", heads, rows, ["Times are estimated, from and to by the prices' intervals."]
+    )
 
 
 def _edits(traced: TracedAdvice) -> AdviceTable:
@@ -149,7 +125,8 @@ def _edits(traced: TracedAdvice) -> AdviceTable:
 
 
 def _check(advice: Advice) -> AdviceTable:
-    texts = [f"{check_text(checked)}." for checked in _traced(advice).check] or [f"{unchecked_text(advice)}."]
+    texts = [f"{check_text(checked)}." for checked in _traced(advice).check]
+    texts = [*texts, "Times in the trace are exact, prices estimated."] if texts else [f"{unchecked_text(advice)}."]
     return AdviceTable("check", "Check of the prices", notes=[text[:1].upper() + text[1:] for text in texts])
 
 
