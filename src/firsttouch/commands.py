@@ -159,9 +159,8 @@ def port(directory: Path, process: int | None = None, *, keep: bool = False) -> 
 
     profile = read_single(directory)
     run = traced_run(profile, process)
-    if keep:
-        write_program(profile, run)
-    return CommandResult(findings_of(profile, run))
+    unwritten = write_program(profile, run) if keep else ""
+    return CommandResult(findings_of(profile, run, unwritten))
 
 
 def traced_program(directory: Path, process: int | None = None) -> Program:

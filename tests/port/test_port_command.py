@@ -18,6 +18,7 @@ from tests.profile import profiles
 from tests.schemas import assert_valid
 
 import firsttouch
+from firsttouch import commands
 from firsttouch.engine import reporting
 from firsttouch.errors import UsageError
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
@@ -151,7 +152,7 @@ def test_names_from_the_target_are_text(tmp_path: Path):
         (("{dir}/ranks",), "holds the profiles of 2 ranks; name one, such as {dir}/ranks/rank-0"),
         (("{dir}/none",), "holds no profile"),
         (("{dir}/exact",), "{dir}/exact is the second run of {dir}; name that"),
-        (("{dir}",), "has no trace: it was profiled without --trace; firsttouch port -- COMMAND"),
+        (("{dir}",), "has no trace: CUPTI is missing: pip install it"),
         (("{dir}/profile.jsonl",), "profile.jsonl is no directory; name one that `firsttouch profile` wrote"),
         (("{dir}", "--process", "x"), "--process 'x' is not the number of a process"),
     ],
@@ -232,6 +233,21 @@ def test_a_trace_that_ends_early_is_not_told_as_a_whole(tmp_path: Path):
     text = " ".join(call("port", directory).stdout.split())
     assert "unseen the program ended with status 3: what it would have done else is not in the trace" in text
     assert "the journal ends within a record: it was cut" in text
+
+
+def test_without_room_there_are_findings_or_the_reason(tmp_path: Path):
+    directory = profile(tmp_path / "p", backprop().traced)
+    (directory / "program.json").mkdir()
+    assert (
+        commands.port(directory, keep=True)
+        .value.incomplete[0]
+        .endswith("program.json can't be written: Is a directory")
+    )
+    journal = directory / "journal-100-0.bin"
+    journal.write_bytes(journal.read_bytes()[:32] + (7).to_bytes(8, "little") + bytes(4056))  # the header alone
+    lines = directory / "profile.jsonl"
+    lines.write_text(re.sub(r'"trace","active":false', '"trace","active":true', lines.read_text()))
+    assert "has no trace: 7 records did not fit: the disk is full" in call("port", directory).stderr
 
 
 def test_what_is_left_out_of_a_list_is_counted(tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, write_atomically
+from firsttouch.files import write_atomically
 from firsttouch.portability.findings import PortFindings
 from firsttouch.portability.found import found
 from firsttouch.portability.kernels import kernel_use
@@ -20,6 +20,7 @@ from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
 from firsttouch.profile.reading import Profile, is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
+from firsttouch.text import count
 from firsttouch.workload.exact import match, told
 from firsttouch.workload.program import Program, encode
 from firsttouch.workload.trace import TracedRun, trace, traced_process
@@ -60,8 +61,8 @@ def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
     return findings_of(profile, traced_run(profile, process))
 
 
-def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
-    """The findings of a process of a profile."""
+def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
+    """The findings of a process of a profile. unwritten: why a file of it is not there."""
     findings = found(
         run,
         profile.callers,
@@ -81,7 +82,9 @@ def findings_of(profile: Profile, run: TracedRun) -> PortFindings:
         if not findings.status
         else [f"the program ended with status {findings.status}: what it would have done else is not in the trace"]
     )
-    return msgspec.structs.replace(findings, incomplete=[*ended, *findings.incomplete, *sentences])
+    return msgspec.structs.replace(
+        findings, incomplete=[*filter(None, [unwritten]), *ended, *findings.incomplete, *sentences]
+    )
 
 
 def program_of(profile: Profile, run: TracedRun) -> Program:
@@ -110,11 +113,18 @@ def _untraced(profile: Profile) -> UsageError:
     parent = profile.directory.absolute().parent
     if profile.directory.name == FOLDER and is_profile(parent):
         return UsageError(f"{profile.directory} is the second run of {parent}; name that")
-    if not any(state.layer == "trace" and state.active for state in profile.header.layers):
+    asked = next((state for state in profile.header.layers if state.layer == "trace"), None)
+    if asked is None:
         why = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
+    elif not asked.active:
+        why = f"{asked.why}{f': {asked.mend}' if asked.mend else ''}"
     else:
+        left_out = sum(journal.left_out for journal in profile.journals)
+        room = f"{count(left_out, 'record')} did not fit: the disk is full, or files may not be larger"
         notices = [notice.text for journal in profile.journals for notice in journal.notices if notice.layer == "trace"]
-        why = f"{notices[0] if notices else 'nothing in it used CUDA'}; name a program that does, as in port -- COMMAND"
+        if said := [*([room] if left_out else []), *notices]:
+            return UsageError(f"{profile.directory} has no trace: {said[0]}")
+        why = "nothing in it used CUDA; name a program that does, as in port -- COMMAND"
     return UsageError(f"{profile.directory} has no trace: {why}")
 
 
@@ -126,8 +136,11 @@ def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | Non
     return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known}")
 
 
-def write_program(profile: Profile, run: TracedRun) -> None:
-    """Writes the program of a process beside the profile. Raises UsageError if it cannot be written."""
+def write_program(profile: Profile, run: TracedRun) -> str:
+    """Writes the program of a process beside the profile. Returns why it cannot, or ''."""
     text = msgspec.json.format(encode(program_of(profile, run)), indent=1)
-    with as_usage_error("write", profile.directory / PROGRAM, "a directory that can be written"):
+    try:
         write_atomically(profile.directory / PROGRAM, text + b"\n")
+    except OSError as error:
+        return f"{profile.directory / PROGRAM} can't be written: {error.strerror}"
+    return ""
