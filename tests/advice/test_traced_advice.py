@@ -257,7 +257,7 @@ WORDS = {"check": "exact", "not priced": "exact", "edit": "exact", "assumed": "a
 
 @pytest.mark.parametrize("make", [black_scholes, found_once, frames, already_good])
 @pytest.mark.parametrize("source", ["h200-standard", "model:gh200", "model:mi300a"])
-@pytest.mark.parametrize("width", ["80", "100"])
+@pytest.mark.parametrize("width", ["60", "80", "100"])
 def test_the_terminal_has_few_lines_and_each_number_its_word(
     make: Callable[[], Calls], source: str, width: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

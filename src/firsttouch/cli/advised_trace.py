@@ -38,6 +38,7 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
         room = MOST_LINES - len(first) - len(last)
         if room >= least:
             break
+    room = max(room, least)
     if len(rows) > room:
         more = count(len(rows) - room + 1, "more strategy", "more strategies")
         rows = [*rows[: room - 1], f"{more}, which add more (--json)"]
@@ -73,7 +74,7 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     for row in rows:
         word = "assumed" if is_assumed_row(traced, row.strategy) else "exact"
         text = f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  "
-        yield _cut(text + _as_many(part_texts(row), width - len(text)), width).rstrip()
+        yield _cut(text + _as_many(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
 
 
 def _times(row: StrategyRow) -> str:
