@@ -21,7 +21,7 @@ from firsttouch.cli.summary import show
 from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
 from firsttouch.outcomes.report import summary as rows_of
 from firsttouch.records.schema import Record
-from firsttouch.text import count, join_names, quantity
+from firsttouch.text import count, join_names
 from firsttouch.units import format_size
 from firsttouch.validation.judged import CLEARLY, Case, Judgement, estimator_of, exceptions, in_order, judge
 from kernels import in_place
@@ -155,17 +155,6 @@ def counted(directories: Sequence[Directory]) -> str:
     return table(["point", "counters", "counted", "arrays", "difference"], rows)
 
 
-def first_touches(directories: Sequence[Directory]) -> str:
-    """The distributions of single first touches."""
-    rows = []
-    for r in (r for d in directories for r in d.records if "p95_ns" in r.counters):
-        spread = [quantity(r.counter(f"{name}_ns"), "ns") for name in ("p50", "mean", "p95", "p99")]
-        what = [f"`{r.text('allocator')}`", f"`{r.text('scenario')}`", r.text("access")]
-        rows.append([*what, *spread, str(len(r.samples))])
-    head = ["memory", "scenario", "access", "median", "mean", "95th percentile", "99th", "trials"]
-    return table(head, rows)
-
-
 def sharing(directories: Sequence[Directory]) -> str:
     """Points of atomics in which both agents update the same array in managed memory."""
     shared_points = [
@@ -246,99 +235,9 @@ def _mean_of(values: Sequence[float]) -> str:
     return f"{mean(values)} ({len(values)})" if values else ""
 
 
-def faster(above: Values, below: Values, limit: float = 1.0) -> str:
-    """'24 of 28': in how many of those in both the first is less than the second."""
-    ratios_of_both = ratios(above, below)
-    return f"{sum(r < limit for r in ratios_of_both)} of {len(ratios_of_both)}"
-
-
-def findings(directories: Sequence[Directory]) -> str:
-    """Published findings, and what the records say of each."""
-
-    def of(wanted: str, name: str) -> Values:
-        return over(directories, wanted, name)
-
-    def relative(wanted: str, name: str, base: str = "explicit") -> str:
-        return mean(ratios(of(wanted, name), of(base, name)))
-
-    compute, whole, initialise = "phase_compute_ms", "median", "phase_initialise_ms"
-    advise, plain, prefetch = (of(f"managed{s}", compute) for s in ("+advise", "", "+prefetch"))
-    slower = sorted({_name(k) for k in advise.keys() & plain.keys() if advise[k] > 1.05 * plain[k]})
-    rows = [
-        [
-            "prefetch recovers most of what managed memory loses (Chien et al. 2019)",
-            f"phase `compute`: {relative('managed', compute)} of `explicit` without prefetch, "
-            f"{relative('managed+prefetch', compute)} with it. Prefetch is faster than plain managed memory in "
-            f"{faster(prefetch, plain)} in `compute`, in "
-            f"{faster(of('managed+prefetch', whole), of('managed', whole))} in the whole run",
-        ],
-        [
-            "advice helps in between",
-            f"phase `compute`: {relative('managed', compute)} without, {relative('managed+advise', compute)} with it; "
-            f"faster than plain managed memory in {faster(advise, plain)}; slower by over 5 % in "
-            f"{join_names([f'`{name}`' for name in slower]) or 'none'}. Whole run: shorter than with plain managed "
-            f"memory in {faster(of('managed+advise', whole), of('managed', whole))}; initialisation takes "
-            f"{relative('managed+advise', initialise, 'managed')} times as long",
-        ],
-        [
-            "managed memory is slower than explicit copies",
-            f"{relative('managed', whole)} of the whole run of `explicit`, whose copies are from and to plain host "
-            "memory" + _pinned(directories, whole),
-        ],
-        [
-            "some applications slow down most with managed memory",
-            f"`compute` relative to `explicit`: {_slowest(directories)}",
-        ],
-        ["managed memory is slowest under true concurrency", _faults(directories)],
-        [
-            "time goes into initialising the data",
-            f"its share of a run under `explicit`: {_initialise(directories)}",
-        ],
-    ]
-    return table(["published finding", "these records"], rows)
-
-
 def _name(key: str) -> str:
     """The application of a key of `over`."""
     return key.split()[1]
-
-
-def _pinned(directories: Sequence[Directory], name: str) -> str:
-    relative = ratios(over(directories, "managed", name), over(directories, EXPLICIT[1], name))
-    return f"; {mean(relative)} of that of `{EXPLICIT[1]}`" if relative else ""
-
-
-def _slowest(directories: Sequence[Directory], most: int = 6) -> str:
-    above, below = over(directories, "managed", "phase_compute_ms"), over(directories, "explicit", "phase_compute_ms")
-    groups = over(directories, "managed", "um_gpu_fault_groups")
-    both = sorted(above.keys() & below.keys(), key=lambda k: below[k] / above[k])[:most]
-    return ", ".join(
-        f"`{_name(k)}` {above[k] / below[k]:.1f}"
-        + (f" ({exact(groups[k])} recorded fault groups)" if k in groups else "")
-        for k in both
-    )
-
-
-def _faults(directories: Sequence[Directory], most: int = 4) -> str:
-    groups = over(directories, "managed", "um_gpu_fault_groups")
-    h2d, d2h = (over(directories, "managed", f"um_{way}_bytes") for way in ("h2d", "d2h"))
-    first = sorted(groups, key=lambda k: -groups[k])[:most]
-    return "most recorded GPU fault groups: " + "; ".join(
-        f"`{_name(k)}` {exact(groups[k])}, {h2d.get(k, 0) / GIB:.2f} GiB to the GPU and {d2h.get(k, 0) / GIB:.2f} back"
-        for k in first
-    )
-
-
-def _initialise(directories: Sequence[Directory]) -> str:
-    share, whole = over(directories, "explicit", "phase_initialise_ms"), over(directories, "explicit", "median")
-    shares = {k: share[k] / whole[k] for k in share.keys() & whole.keys()}
-    if not shares:
-        return "not measured"
-    half = sorted((k for k in shares if shares[k] > 0.5), key=lambda k: -shares[k])
-    names = join_names([f"`{_name(k)}` ({100 * shares[k]:.0f} %)" for k in half])
-    return f"{100 * median(shares.values()):.0f} % in the median of {len(shares)}" + (
-        f"; over half in {names}" if half else ""
-    )
 
 
 EXPECTED: Mapping[str, str] = {
@@ -453,17 +352,6 @@ def _size(size: object) -> str:
     return format_size(size, 3) if isinstance(size, int) else str(size)
 
 
-def advice_elsewhere(directories: Sequence[Directory]) -> str:
-    """The figures of all cases of three repetitions or more, with the prices of each run of experiments."""
-    priced = [d for d in directories if all(r.experiment != "app" for r in d.records)]
-    measured = [d for d in directories if d not in priced]
-    judged = [judge(estimator_of(p.results), [d.results for d in measured]).repeated for p in priced]
-    return table(
-        ["prices from", *HEAD],
-        [[f"`{p.name}`", *_judged(judgement)] for p, judgement in zip(priced, judged, strict=True)],
-    )
-
-
 Text = Callable[[Sequence[Directory]], str]
 
 
@@ -473,14 +361,11 @@ def of_each_once(text: Text) -> Text:
 
 TEXTS: Mapping[str, Text] = {
     "advice": advice,
-    "advice-elsewhere": advice_elsewhere,
     "catalogue": catalogue,
     "counted": counted,
-    "first-touches": first_touches,
     "sharing": sharing,
     "in-place": in_place,
     "means": of_each_once(means),
-    "findings": of_each_once(findings),
     "memory": of_each_once(memory),
     "summary": summary,
     "um-apps": um_apps.gpu_times,

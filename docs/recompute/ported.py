@@ -11,11 +11,10 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from firsttouch.text import count, percent, quantity
+from firsttouch.text import count, percent
 from firsttouch.units import format_size
 from records import Directory, table
 
@@ -98,16 +97,10 @@ def total(advice: Mapping[str, Any], row: str) -> float:
     return sum(t[4] for t in terms if t[0] != "readback" and not t[1].startswith(_BACK))
 
 
-def load_ported(path: Path, name: str = "ported.json") -> dict[str, Any]:
-    """name: mended.json has the advice by the same traces and prices that the code gave after the visit, when a copy of
-    a range to a second block had been mended, which the CPU writes too.
-    """
-    found: dict[str, Any] = json.loads((path / name).read_text())
+def load_ported(directories: Sequence[Directory]) -> dict[str, Any]:
+    """What came of the visit of which a directory has prices."""
+    found: dict[str, Any] = json.loads((directories[0].path.parents[1] / "ported.json").read_text())
     return found
-
-
-def mended(directories: Sequence[Directory]) -> str:
-    return judged(load_ported(directories[0].path.parents[1], "mended.json"))
 
 
 def predicted(advice: Mapping[str, Any], row: str) -> Span | None:
@@ -164,22 +157,17 @@ def whole_pairs(ported: Mapping[str, Any]) -> Iterator[bool]:
 
 
 def order(directories: Sequence[Directory]) -> str:
-    """What memory adds to the compute part of each version, predicted and measured, and the order of both."""
-    ported = load_ported(directories[0].path.parents[1])
+    """What memory adds to the compute part of each version, predicted and measured, in ms."""
+    known = list(versions(load_ported(directories)))
     rows = [
-        [
-            v.program if v.name == "explicit" else "",
-            f"`{VERSIONS[v.name]}`",
-            f"{quantity(v.added.ms, 'ms')} ({quantity(v.added.low, 'ms')} to {quantity(v.added.high, 'ms')})",
-            f"{quantity(v.measured, 'ms')} ({quantity(v.compute.low - v.kernels, 'ms')} to "
-            f"{quantity(v.compute.high - v.kernels, 'ms')})",
-            quantity(v.compute.ms, "ms"),
-            quantity(v.whole.ms, "ms"),
-        ]
-        for v in versions(ported)
+        [program, *(f"{v.added.ms:.3g}, {v.measured:.3g}" for v in known if v.program == program)]
+        for program in dict.fromkeys(v.program for v in known)
     ]
-    head = ["program", "version", "predicted to be added", "measured", "compute part", "but for reading back"]
-    return f"{table(head, rows)}\n{judged(ported)}"
+    return table(["", *(f"`{row}`" for row in VERSIONS.values())], rows)
+
+
+def verdict(directories: Sequence[Directory]) -> str:
+    return judged(load_ported(directories))
 
 
 def judged(ported: Mapping[str, Any]) -> str:
@@ -213,7 +201,7 @@ INTO, BACK = "faults of the GPU on pages that are on the CPU", "faults of the CP
 
 def moved(directories: Sequence[Directory]) -> str:
     """Bytes that plain managed memory moves each way, as predicted and as the trace of that version counts them."""
-    ported, rows = load_ported(directories[0].path.parents[1]), []
+    ported, rows = load_ported(directories), []
     for program, about in ported.items():
         advised, traced = about.get("advice", {}).get("rows", {}), about["traced"].get("um")
         if "managed" not in advised or traced is None:
@@ -227,27 +215,4 @@ def moved(directories: Sequence[Directory]) -> str:
     return table(head, rows)
 
 
-def saved(directories: Sequence[Directory]) -> str:
-    """Bytes that a unified version saves at most, beside the allocations and the peaks of both versions."""
-    ported, rows = load_ported(directories[0].path.parents[1]), []
-    for program, about in ported.items():
-        both = [about["traced"].get(version) for version in ("explicit", "um")]
-        if None in both or "advice" not in about:
-            continue
-        unified = both[1]
-        device, managed = about.get("blocks", 0), unified["allocated"].get("managed", 0)
-        peaks = [t["host_peak"] + sum(t["gpu_rise"]) for t in both if t["host_peak"] is not None]
-        rows.append(
-            [
-                program,
-                format_size(about["advice"]["saved_bytes"] or 0, 4),
-                format_size(device, 4),
-                format_size(managed, 4),
-                format_size(peaks[0] - peaks[1], 3) if len(peaks) == 2 else "",
-            ]
-        )
-    head = ["program", "saved at most", "blocks, explicit", "managed memory, unified", "difference of the peaks"]
-    return table(head, rows)
-
-
-TEXTS = {"ported-order": order, "ported-mended": mended, "ported-moved": moved, "ported-saved": saved}
+TEXTS = {"ported-order": order, "ported-judged": verdict, "ported-moved": moved}

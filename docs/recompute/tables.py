@@ -315,23 +315,6 @@ TABLES: Mapping[str, Table] = {
         },
         values(reread_ns=number("reread_ns"), cold_ns=number("cold_ns"), cached=word("cached")),
     ),
-    "caching-lines": Table(
-        "caching",
-        "loads=cached",
-        "agent, memory, threads",
-        {
-            **{f"CPU, `malloc`, {n}": f"device=cpu allocator=malloc agent=cpu threads={n}" for n in (1, 16)},
-            **{
-                f"GPU, `device`, {label}": f"device=cuda:0 allocator=device agent=gpu threads={n}"
-                for label, n in (("1", 1), ("1024", 1024), ("2^20", 2**20))
-            },
-        },
-        {
-            **plain({f"`own`, {n}": f"pattern=own padding={n}" for n in (0, 32, 64, 128)}),
-            **plain({"`even`, 0": "pattern=even padding=0", "`one`": "pattern=one"}),
-            "`kept` with `one`": ("pattern=one", number("kept")),
-        },
-    ),
     "migration-records": Table(
         "migration",
         "device=cuda:0 allocator=managed operation=update advice=none prefetch=none starts_on=cpu events=on",
@@ -454,13 +437,6 @@ TABLES: Mapping[str, Table] = {
             for stride in ("4 KiB", "2 MiB")
         },
         plain(pages(16, 32, 64, 128, 1024, 2048, 4096, 8192), number("translated_ns")),
-    ),
-    "tlb-gpu": Table(
-        "tlb",
-        "device=cuda:0 agent=gpu allocator=device method=chase",
-        "allocator, stride",
-        {f"`device`, {stride}": f"stride={stride.replace(' ', '')}" for stride in ("64 KiB", "2 MiB")},
-        plain(pages(8, 16, 64, 128, 256, 512, 1024, 4096, 8192, 16384), number("over_dense_ns")),
     ),
     "accounting": Table(
         "accounting",
