@@ -19,9 +19,10 @@ HOST, OPENCL = "device/host/memory.cpp", "device/opencl/device.cpp"
 CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.hpp"
 # What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
 NAMES, JOURNAL, RINGS = "profile/inject/nvtx.cpp", "profile/inject/journal.cpp", "profile/perf.cpp"
+TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
 OBTAINING = {
     r"\b(?:std::)?malloc\(": {HOST, NAMES},
-    r"\bmmap\(": {HOST, JOURNAL, RINGS},
+    r"\bmmap\(": {HOST, JOURNAL, RINGS, TRACKED},
     r"\.mem_alloc\b": {CUDA, HIP},
     r"\.mem_alloc_managed\b": {CUDA, HIP},
     r"\.mem_alloc_flags\b": {HIP},
