@@ -16,6 +16,22 @@ constexpr double shortest_run_ns = 1e9, longest_run_ns = 1e18;
 constexpr double clearly = 1.05;
 constexpr std::uint64_t pause_ns = 1'000'000;
 
+struct Digits {
+    char text[28];  // of any number, with commas
+};
+
+Digits with_commas(std::uint64_t number) noexcept {
+    Digits digits{};
+    char reversed[sizeof digits.text];
+    std::size_t count = 0;
+    for (int i = 0; i == 0 || number > 0; ++i, number /= 10) {
+        if (i > 0 && i % 3 == 0) reversed[count++] = ',';
+        reversed[count++] = char('0' + number % 10);
+    }
+    std::reverse_copy(reversed, reversed + count, digits.text);
+    return digits;
+}
+
 std::uint64_t clock_ns(clockid_t clock) noexcept {
     timespec now{};
     clock_gettime(clock, &now);
@@ -71,14 +87,13 @@ void WatchBudget::tell(std::uint64_t time) const {
     char text[200];
     if (left_out_ > 0) {
         std::snprintf(text, sizeof text,
-                      "%llu looks at host data were left out, the first %.3f s after the start, so that looking takes "
-                      "at most %g %% of the run",
-                      static_cast<unsigned long long>(left_out_), double(first_left_out_ - began_) * 1e-9,
-                      share_ * 100);
+                      "%s looks at host data were left out, the first %.3f s after the start, to keep within %g %% of "
+                      "the run",
+                      with_commas(left_out_).text, double(first_left_out_ - began_) * 1e-9, share_ * 100);
         notice(Layer::host, text);
     }
     if (spent > clearly * share_ * run) {
-        std::snprintf(text, sizeof text, "looking at host data took %.1f ms, %.1f %% of the run and not at most %g %%",
+        std::snprintf(text, sizeof text, "looking at host data took %.1f ms, %.1f %% of the run, more than %g %%",
                       spent * 1e-6, spent / run * 100, share_ * 100);
         notice(Layer::host, text);
     }
