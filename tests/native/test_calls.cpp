@@ -280,7 +280,9 @@ TEST_F(DriverCalls, CallsOfManyThreadsAreAllThere) {
     for (const MoveRecord& move : moves()) {
         numbers.insert(move.correlation);
         ids.insert(move.thread);
-        if (last.contains(move.thread)) EXPECT_EQ(move.before, last[move.thread]);
+        if (last.contains(move.thread)) {
+            EXPECT_EQ(move.before, last[move.thread]);
+        }
         EXPECT_NE(move.sample, move.before);
         last[move.thread] = move.sample;
     }

@@ -112,7 +112,9 @@ TEST_P(TrackedPages, AForkedChildIsNotTrackedAndItsParentStillIs) {
 
 TEST_P(TrackedPages, TouchesSinceItWasCooled) {
     ASSERT_TRUE(tracker_->cool(range_));
-    if (GetParam().advice == MADV_NOHUGEPAGE) EXPECT_FALSE(has_huge_);
+    if (GetParam().advice == MADV_NOHUGEPAGE) {
+        EXPECT_FALSE(has_huge_);
+    }
     EXPECT_EQ(tracker_->touched(std::vector{range_}).front(), 0u);
     volatile char sum = 0;
     for (std::uint64_t i = 0; i < pages; ++i)
