@@ -42,6 +42,11 @@ std::atomic<pid_t>* map_unforked() {
     return nullptr;
 }
 
+// Counts the times that this process was forked, for where the kernel takes MADV_WIPEONFORK and does nothing.
+std::atomic<unsigned> forks{0};
+[[maybe_unused]] const bool counts_forks =
+    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); }) == 0;
+
 // A record is written in less time than it takes to sleep and to be woken. Fails if this thread has the mutex, in a
 // signal handler.
 int lock_soon(pthread_mutex_t& mutex) {
@@ -90,7 +95,9 @@ void Journal::release() noexcept {
 // In a forked process, the mappings and perhaps a locked mutex are those of its parent: it begins anew. One thread
 // does, the others wait for it.
 void Journal::follow_process() noexcept {
-    if (unforked_ != nullptr && unforked_->load(std::memory_order_acquire) > 0) return;
+    if (unforked_ != nullptr && unforked_->load(std::memory_order_acquire) > 0 &&
+        forks_.load(std::memory_order_acquire) == forks.load(std::memory_order_relaxed))
+        return;
     const pid_t self = getpid();
     pid_t seen = process_.load(std::memory_order_acquire);
     while (seen != self) {
@@ -110,6 +117,7 @@ void Journal::follow_process() noexcept {
             used_ = file_bytes_ = 0;
             process_.store(self, std::memory_order_release);
             if (unforked_ != nullptr) unforked_->store(self, std::memory_order_release);
+            forks_.store(forks.load(std::memory_order_relaxed), std::memory_order_release);
             return;
         }
     }

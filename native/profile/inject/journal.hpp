@@ -91,6 +91,7 @@ class Journal {
     const std::string folder_;
     const Limits limits_;
     std::atomic<pid_t> process_{0};           // that writes; negative while it takes over after a fork
+    std::atomic<unsigned> forks_{0};          // of this process, when it took over
     std::atomic<pid_t>* unforked_ = nullptr;  // the same, in a page that is zero after a fork; null if there is none
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     std::atomic<std::uint64_t> left_out_{0};
