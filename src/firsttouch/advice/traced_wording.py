@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.wording import CALL_MS, MOST, SIMILAR, not_apart, parts_of
-from firsttouch.model.as_it_is import NAME
+from firsttouch.model.as_it_is import NAME, STAGED
 from firsttouch.profile.calls import HostUse
 from firsttouch.records.predicted import of_prediction
 from firsttouch.text import caption, count, first_few, percent, quantity
@@ -164,4 +164,4 @@ def unchecked_text(advice: Advice) -> str:
     assert traced is not None
     if traced.title != advice.title:
         return f"none: it was traced on {traced.title or 'an unknown GPU'}, and is priced for {advice.title}"
-    return "none: the trace has no times of its copies"
+    return f"none: the trace has no times of copies of {format_size(STAGED)} or more, and the GPU's part of others"

@@ -129,15 +129,23 @@ def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int, *, 
     return price, time
 
 
+STAGED = 16 << 20
+"""Of a smaller copy of pageable memory, which the CPU copies to or from a buffer of the driver, a record has the GPU's
+part alone.
+"""
+
+
 def _is_mostly_call(prices: Prices, way: Direction, move: Move) -> bool:
+    if not move.pinned and move.nbytes < STAGED:
+        return True
     price = prices.copy(way, LOCKED if move.pinned else PLAIN)
     return price.of(move.nbytes).value < 2 * price.times[0].value
 
 
 def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, int, float, Time]:
     """Of the copies in one direction whose time was recorded: how many, their bytes, and the ns that they took and that
-    they are priced at. Those that take hardly longer than copies of next to nothing are left out: most of their price
-    is that of the call, which is not in what was recorded.
+    they are priced at. Those that take hardly longer than copies of next to nothing, and small ones of pageable memory,
+    are left out: most of their price is that of the call, which is not in what was recorded.
     """
     terms, number, size, took = Terms(), 0, 0, 0.0
     for move, times, _ in moves((*program.initialise, *program.compute)):
