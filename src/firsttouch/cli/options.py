@@ -5,6 +5,7 @@ that says what is accepted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -50,6 +51,18 @@ def path(text: str) -> Path:
     if not text.strip():
         raise UsageError("a path is empty; give one, or leave its option out")
     return Path(text)
+
+
+def process_of(option: str) -> Callable[[str], int]:
+    """A parser for the value of an option that is the number of a process."""
+
+    def process(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+        if value < 1:
+            raise UsageError(f"{option} '{text:.40}' is not the number of a process")
+        return value
+
+    return process
 
 
 def minutes(text: str) -> float:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from firsttouch import commands
-from firsttouch.cli.options import AsJsonOption, path
+from firsttouch.cli.options import AsJsonOption, path, process_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import (
     ProfileCommand,
@@ -40,14 +40,6 @@ class PortCommand(ProfileCommand):
         return super().parse_args(ctx, args[:place])
 
 
-def process(text: str) -> int:
-    """Parses the value of --process."""
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-    if value < 1:
-        raise UsageError(f"--process '{text:.40}' is not the number of a process")
-    return value
-
-
 def command(
     context: typer.Context,
     directory: Annotated[
@@ -55,7 +47,9 @@ def command(
     ] = None,
     chosen: Annotated[
         int | None,
-        typer.Option("--process", parser=process, metavar="PID", help="Of several; default: the busiest one."),
+        typer.Option(
+            "--process", parser=process_of("--process"), metavar="PID", help="Of several; default: the busiest one."
+        ),
     ] = None,
     out: Annotated[
         Path | None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand
 
-from firsttouch.cli.options import path
+from firsttouch.cli.options import path, process_of
 from firsttouch.cli.output import print_error, print_failure, print_json, print_stderr, print_stdout
 from firsttouch.errors import UsageError
 
@@ -69,20 +69,13 @@ def every(text: str) -> int:
     return value
 
 
-def pid(text: str) -> int:
-    """Parses the value of --pid."""
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
-    if value < 1:
-        raise UsageError(f"--pid '{text:.40}' is not the number of a process")
-    return value
-
-
 def command(
     words: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND [ARG]...", help="The program to start and profile.")
     ] = None,
     attach: Annotated[
-        int | None, typer.Option("--pid", parser=pid, metavar="PID", help="Profile a process that runs already.")
+        int | None,
+        typer.Option("--pid", parser=process_of("--pid"), metavar="PID", help="Profile a process that runs already."),
     ] = None,
     lasting: Annotated[
         float | None,
