@@ -152,6 +152,14 @@ constexpr bool has_known_layouts(std::uint32_t version) {
     return (version >= 19 && version <= 28) || version / 10'000 == 13;
 }
 
+// Whether a CUPTI of this version ends programs if it records both kinds of copies: the flush that takes the records of
+// all copies so far also unmaps what the next launch of a new graph writes its times to (CUDA_ERROR_LAUNCH_FAILED), if
+// that graph copies or fills between two kernels. Measured on an H200: CUPTI of CUDA 12.0 to 12.8 and from 13.2 on does
+// not, that of 12.9, 13.0 and 13.1 does, in whichever thread and however seldom it is flushed.
+constexpr bool loses_times_of_graphs(std::uint32_t version) {
+    return version == 27 || version == 28 || (version >= 130'000 && version < 130'200);
+}
+
 // Callbacks.
 enum Domain : int { driver_calls = 1, resources = 3 };
 enum CallSite : int { entering = 0, leaving = 1 };

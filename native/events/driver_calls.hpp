@@ -354,7 +354,7 @@ struct FillNodeParameters {
 };
 enum NodeType : int { kernel_node = 0, copy_node = 1, fill_node = 2, graph_node = 4 };
 
-struct Stream {  // to wait for, to ask, or to capture
+struct Stream {  // to wait for, to ask, to capture, or to destroy
     Handle stream;
 };
 struct Event {
@@ -448,6 +448,7 @@ struct NoParameters {};
     CALL(540, cuStreamBeginCapture_v2_ptsz, Stream)                                                                    \
     CALL(497, cuStreamEndCapture, Stream)                                                                              \
     CALL(498, cuStreamEndCapture_ptsz, Stream)                                                                         \
+    CALL(326, cuStreamDestroy_v2, Stream)                                                                              \
     CALL(126, cuStreamSynchronize, Stream)                                                                             \
     CALL(440, cuStreamSynchronize_ptsz, Stream)                                                                        \
     CALL(125, cuStreamQuery, Stream)                                                                                   \
@@ -491,6 +492,8 @@ struct NoParameters {};
     CALL(715, cuMemAdvise_v2, AdviceTo)                                                                                \
     CALL(716, cuMemPrefetchAsync_v2, PrefetchToOn)                                                                     \
     CALL(717, cuMemPrefetchAsync_v2_ptsz, PrefetchToOn)                                                                \
+    CALL(720, cuStreamBeginCaptureToGraph, Stream)                                                                     \
+    CALL(721, cuStreamBeginCaptureToGraph_ptsz, Stream)                                                                \
     CALL(656, cuGraphInstantiateWithParams, NewGraph)                                                                  \
     CALL(657, cuGraphInstantiateWithParams_ptsz, NewGraph)                                                             \
     CALL(696, cuGraphExecUpdate_v2, GraphUpdate)                                                                       \

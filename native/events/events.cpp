@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "events/home_process.hpp"
 #include "host/clock.hpp"
 
 namespace firsttouch {
@@ -150,15 +151,16 @@ class Recorder {
         return use(totals_);
     }
 
-    // The callbacks. If there is no buffer, CUPTI drops records and counts them.
+    // The callbacks. If there is no buffer, CUPTI drops records and counts them. A forked process, in which the mutex
+    // may be locked for ever and CUPTI may still flush at the end, has none.
     static void request(std::uint8_t** bytes, std::size_t* size, std::size_t* record_limit) noexcept {
-        RecordBuffer* const buffer = instance().take_buffer();
+        RecordBuffer* const buffer = instance().home_.is_here() ? instance().take_buffer() : nullptr;
         *bytes = buffer == nullptr ? nullptr : buffer->bytes.data();
         *size = buffer == nullptr ? 0 : buffer_bytes;
         *record_limit = 0;  // no limit
     }
     static void complete(void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) noexcept {
-        if (buffer != nullptr) instance().read_buffer(buffer, valid);
+        if (buffer != nullptr && instance().home_.is_here()) instance().read_buffer(buffer, valid);
     }
 
   private:
@@ -224,6 +226,7 @@ class Recorder {
         }
     }
 
+    const HomeProcess home_;
     std::mutex mutex_;
     const Functions* api_ = nullptr;
     RecordSink* sink_ = nullptr;

@@ -8,7 +8,7 @@
 namespace firsttouch {
 namespace {
 
-constexpr long idle_ms = 10, busy_ms = 2, patience_ms = 2000;
+constexpr long idle_ms = 10, busy_ms = 2;
 
 timespec later(clockid_t clock, long milliseconds) {
     timespec time{};
@@ -20,6 +20,20 @@ timespec later(clockid_t clock, long milliseconds) {
 }
 
 }  // namespace
+
+bool start_thread(pthread_t& thread, void* (*run)(void*), void* user) noexcept {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool is_started = pthread_create(&thread, nullptr, run, user) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return is_started;
+}
+
+bool join_within(pthread_t thread, long milliseconds) noexcept {
+    const timespec until = later(CLOCK_REALTIME, milliseconds);
+    return pthread_timedjoin_np(thread, nullptr, &until) == 0;
+}
 
 Fetching::Fetching() noexcept {
     pthread_condattr_t attributes;
@@ -33,11 +47,7 @@ Fetching::~Fetching() { pthread_cond_destroy(&ended_); }
 
 bool Fetching::start(Fetch fetch, void* user) noexcept {
     fetch_ = fetch, user_ = user;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    has_thread_ = pthread_create(&thread_, nullptr, &run, this) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    has_thread_ = start_thread(thread_, &run, this);
     return has_thread_;
 }
 
@@ -47,8 +57,7 @@ bool Fetching::stop() noexcept {
     pthread_cond_signal(&ended_);
     pthread_mutex_unlock(&mutex_);
     if (!has_thread_) return true;
-    const timespec until = later(CLOCK_REALTIME, patience_ms);
-    if (pthread_timedjoin_np(thread_, nullptr, &until) != 0) return false;
+    if (!join_within(thread_, patience_ms)) return false;
     has_thread_ = false;
     return true;
 }

@@ -7,6 +7,14 @@
 
 namespace firsttouch {
 
+// How long a program waits for a thread of ours at its end.
+inline constexpr long patience_ms = 2000;
+
+// Starts a thread that takes no signals. Returns false if none could be started.
+bool start_thread(pthread_t& thread, void* (*run)(void*), void* user) noexcept;
+// Joins a thread. Returns false if it does not end in time: it still runs.
+bool join_within(pthread_t thread, long milliseconds) noexcept;
+
 // Calls a function regularly in a thread of its own: 2 ms after the last call while events arrive, otherwise 10 ms
 // after it. The driver keeps a few thousand unified-memory events until they are fetched, and drops further ones
 // without telling; what a pause of 100 ms costs is in docs/evidence.

@@ -1,9 +1,13 @@
 // What the injected library records of the driver's calls, which these tests play.
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -372,6 +376,80 @@ TEST_F(ArgumentsOfLaunches, WithoutSizesThePointersOfTheMangledName) {
     EXPECT_EQ(all<ArgumentsRecord>(Kind::arguments)[1].sizes_known, 1);
     EXPECT_NE(number("_Z3newPf", Handle(3)), 0u);  // its module was unloaded, and its handle used again
     EXPECT_EQ(words(2).size(), 1u);
+}
+
+// ------------------------------------------------------------------------------- what ends beside calls that succeed
+
+TEST_F(DriverCalls, ACaptureEndsAlsoWithAnError) {
+    constexpr int invalidated = 901, unjoined = 904, wrong_thread = 908;
+    const auto flags_of_a_launch = [&](Handle stream) {
+        cupti::Launch launch{};
+        launch.stream = stream;
+        play(307, launch);
+        return unsigned(all<LaunchRecord>(Kind::launch).back().flags);
+    };
+    for (const int error : {invalidated, unjoined}) {
+        play(539, cupti::Stream{Handle(8)});
+        EXPECT_EQ(flags_of_a_launch(Handle(8)), captured | while_captured);
+        play(497, cupti::Stream{Handle(8)}, {}, error);
+        EXPECT_EQ(flags_of_a_launch(Handle(8)), 0u) << error;
+    }
+    play(720, cupti::Stream{Handle(8)});  // to a graph that is there
+    play(497, cupti::Stream{Handle(8)}, {}, wrong_thread);
+    EXPECT_EQ(flags_of_a_launch(Handle(8)), captured | while_captured);
+    play(326, cupti::Stream{Handle(8)});  // destroyed; another gets its handle
+    EXPECT_EQ(flags_of_a_launch(Handle(8)), 0u);
+    play(539, cupti::Stream{Handle(16)}, {}, invalidated);  // did not begin
+    EXPECT_EQ(flags_of_a_launch(Handle(16)), 0u);
+}
+
+TEST_F(DriverCalls, AllMappingsOfARangeEndWithIt) {
+    constexpr Address base = 0x700000000000, step = 2 << 20;
+    for (Address i = 0; i < 5; ++i) play(551, cupti::MappedMemory{base + i * step, step, 0, 1, 0});
+    play(552, cupti::UnmappedMemory{base + step, 3 * step});
+    play(552, cupti::UnmappedMemory{base + step, 3 * step});  // which nothing is mapped in any more
+    std::map<Address, int> alive;
+    for (const BlockRecord& block : all<BlockRecord>(Kind::block)) alive[block.address] += block.begins != 0 ? 1 : -1;
+    EXPECT_EQ(alive,
+              (std::map<Address, int>{
+                  {base, 1}, {base + step, 0}, {base + 2 * step, 0}, {base + 3 * step, 0}, {base + 4 * step, 1}}));
+}
+
+// Another thread may be within a call, with a mutex that then is locked for ever in the child.
+TEST_F(DriverCalls, AForkedProcessDoesNothing) {
+    const auto allocates = [this](Address address) {
+        int result = 0;
+        const cupti::NewMemory made{&address, 64};
+        const cupti::CallData data{.site = cupti::leaving, .parameters = &made, .result = &result};
+        calls_.leaving(243, data);
+    };
+    allocates(0x700000000000);
+    std::atomic<bool> ends{false};
+    std::thread other([&] {
+        for (Address address = 0x600000000000; !ends; address += 64) allocates(address);
+    });
+    const auto child_ends = [&](auto&& fork_by) {
+        const long child = fork_by();
+        if (child == 0) {
+            alarm(10);  // where it hangs
+            allocates(0x500000000000);
+            const pid_t grandchild = fork();
+            if (grandchild == 0) {
+                allocates(0x500000001000);
+                _exit(0);
+            }
+            int status = 1;
+            waitpid(grandchild, &status, 0);
+            _exit(status == 0 ? 0 : 1);
+        }
+        int status = 1;
+        waitpid(pid_t(child), &status, 0);
+        return status == 0;
+    };
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(child_ends([] { return long(fork()); }));
+    ends = true;
+    other.join();
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path), {}), 1);  // one journal
 }
 
 // ------------------------------------------------------------------------------------------------- places and samples

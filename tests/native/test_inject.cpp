@@ -25,6 +25,8 @@ extern "C" void standin_init();
 extern "C" void standin_allocate(std::uint32_t, int, std::uint64_t, std::uint64_t);
 extern "C" void standin_copy(std::uint8_t, std::uint64_t);
 extern "C" void standin_kernel(const char*, int);
+extern "C" void standin_copy_between(std::uint32_t, std::uint32_t, std::uint64_t);
+extern "C" int standin_launch_new_graph();
 extern "C" void standin_move(int, std::uint64_t, std::uint64_t, std::uint32_t);
 extern "C" int InitializeInjectionNvtx2(firsttouch::nvtx::GetExportTable);
 
@@ -331,6 +333,64 @@ TEST_F(Inject, TheTraceWritesEveryRecordOnce) {
     EXPECT_GE(count[Kind::site], 1);
     EXPECT_GE(count[Kind::clocks], 3);
     EXPECT_EQ(count[Kind::lost], 0);
+}
+
+std::map<Kind, int> counts(const fs::path& folder) {
+    std::map<Kind, int> count;
+    for (const fs::path& path : files_of(folder))
+        for (const auto& [kind, content] : read_journal(path).records) ++count[kind];
+    return count;
+}
+
+// With some versions of CUPTI the program would end: where copies between GPUs are recorded, they unmap at a flush what
+// the next new graph writes its times to.
+TEST_F(Inject, AGraphIsLaunchedAfterCopiesWereFlushed) {
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    for (const auto& [version, has_both] : std::map<std::string, bool>{{"26", true},
+                                                                       {"27", false},
+                                                                       {"28", false},
+                                                                       {"130000", false},
+                                                                       {"130101", false},
+                                                                       {"130200", true},
+                                                                       {"130500", true}}) {
+        const ScopedVariable of("STANDIN_CUPTI_VERSION", version);
+        for (const int kind : {cupti::copies, cupti::copies_between_devices}) cuptiActivityDisable(kind);
+        const fs::path folder = folder_ / version;
+        fs::create_directories(folder);
+        Journal journal(folder, small);
+        const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+        standin_init();
+        standin_copy(1, 64);
+        while (counts(folder)[Kind::copy] == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        EXPECT_EQ(standin_launch_new_graph(), 0) << version;
+        standin_copy_between(0, 1, 64);
+        trace->finish();
+        EXPECT_EQ(counts(folder)[Kind::copy], has_both ? 2 : 1) << version;
+    }
+}
+
+// CUPTI may still call back in a child, and flush at its end.
+TEST_F(Inject, AForkedProcessHasNoTrace) {
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    Journal journal(folder_, small);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    standin_init();
+    standin_allocate(243, 3, 4096, 64);
+    const pid_t child = fork();
+    if (child == 0) {
+        standin_allocate(243, 3, 8192, 64);
+        standin_copy(1, 64);
+        cuptiActivityFlushAll(1);
+        trace->finish();
+        _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    trace->finish();
+    EXPECT_EQ(files_of(folder_).size(), 1u);
+    EXPECT_EQ(counts(folder_)[Kind::memory], 1);
+    EXPECT_EQ(counts(folder_)[Kind::copy], 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 /* Plays the CUDA driver for the injected library: loads it by CUDA_INJECTION64_PATH within cuInit and works through the
-   stand-in for CUPTI.   driver N[/M] END [fork]: N events, M (or N) copies and kernels each, then an end: return, reset
-   (of the context), _exit, abort or kill */
+   stand-in for CUPTI.   driver N[/M] END [fork|namespace]: N events, M (or N) copies and kernels each, then an end:
+   return, reset (of the context), _exit, abort or kill. fork: a child ends first. namespace: both libraries come by
+   dlmopen */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -29,9 +30,9 @@ static void* found(void* library, const char* name) {
 }
 
 /* As the driver does it in cuInit. */
-static void cu_init(void) {
-    void* cupti = dlopen(getenv("STANDIN"), RTLD_NOW);
-    if (cupti == NULL) printf("%s\n", dlerror()), exit(99);
+static void cu_init(Lmid_t space) {
+    void* cupti = dlmopen(space, getenv("STANDIN"), RTLD_NOW);
+    if (cupti == NULL || dlinfo(cupti, RTLD_DI_LMID, &space) != 0) printf("%s\n", dlerror()), exit(99);
     init = found(cupti, "standin_init");
     end_context = found(cupti, "standin_end_context");
     allocate = found(cupti, "standin_allocate");
@@ -42,7 +43,7 @@ static void cu_init(void) {
     kernel = found(cupti, "standin_kernel");
     move = found(cupti, "standin_move");
     const char* path = getenv("CUDA_INJECTION64_PATH");
-    void* library = path == NULL ? NULL : dlopen(path, RTLD_NOW);
+    void* library = path == NULL ? NULL : dlmopen(space, path, RTLD_NOW);
     if (library != NULL) {
         int (*initialise)(void) = found(library, "InitializeInjection");
         if (initialise() != 1) exit(98);
@@ -71,8 +72,9 @@ int main(int count, char** arguments) {
     const int m = others == NULL ? n : atoi(others + 1);
     const char* end = arguments[2];
     printf("%.6f\n", now());
-    cu_init();
-    if (count > 3) {
+    const char* how = count > 3 ? arguments[3] : "";
+    cu_init(strcmp(how, "namespace") == 0 ? LM_ID_NEWLM : LM_ID_BASE);
+    if (strcmp(how, "fork") == 0) {
         const pid_t child = fork();
         if (child == 0) exit(0);
         waitpid(child, NULL, 0);

@@ -41,8 +41,8 @@ def traced(driver: Path, directory: Path, **more: str) -> dict[str, str]:
     return environment(directory, nvtx=False, trace=True, **(variables | more))
 
 
-def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float) -> None:
-    """Every record is there once, with its content and its time."""
+def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float, place: str = "/driver+0x") -> None:
+    """Every record is there once, with its content and its time. place: of a fault of the CPU."""
     counted = Counter(copy.direction for copy in journal.copies)
     assert counted == Counter({"h2d": m - m // 2, "d2h": m // 2, "p2p": 1, "set": 1})
     assert sorted(copy.bytes for copy in journal.copies) == sorted([77, 88, *range(1000, 1000 + m)])
@@ -51,7 +51,7 @@ def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float) -> 
     assert len(moves) == n
     assert all((e.bytes, e.cause, e.source, e.target) == (4096, "fault", "cuda:0", "cuda:0") for e in moves)
     (fault,) = (event for event in journal.events if event.kind == "cpu_fault")
-    assert "/driver+0x" in fault.symbol
+    assert place in fault.symbol
     assert [(a.kind, a.bytes, a.address) for a in journal.allocations] == [
         ("device", 4 << 20, 0x200000),
         ("managed", 8 << 20, 0x800000),
@@ -115,6 +115,12 @@ def test_records_that_cupti_lost_are_counted(ended: Ended):
     journal = only_journal(ended[LOSING][0])
     assert journal.lost >= 11  # at two flushes at least, and the kernel without an end
     assert len(journal.copies) == 12
+
+
+def test_a_runtime_in_a_namespace_of_its_own_loses_nothing(driver: Path, tmp_path: Path):
+    """Its libraries end before this one, and what calls them then crashes."""
+    begin, ended = map(float, run([driver, "1000", "return", "namespace"], traced(driver, tmp_path)).split())
+    check(only_journal(tmp_path), 1000, 1000, begin, ended, place="+0x")  # files of other namespaces are not seen
 
 
 def test_a_process_that_forks_is_traced_alone(driver: Path, tmp_path: Path):

@@ -1,16 +1,19 @@
 // A stand-in for CUPTI in tests. It has the functions that the core uses, and records no real events: every flush by
 // the thread that subscribed delivers the records of `script`, dated one millisecond ago, or at its last flush if that
 // was later. It is built as a library for the tests in Python, and into the native tests. A program may also play the
-// driver, by the functions at the end: what it does through them is called back and recorded as CUPTI does. Environment
-// variables inject failures:
+// driver, by the functions at the end: what it does through them is called back and recorded as CUPTI does. What is
+// called when the library has ended crashes. Environment variables inject failures:
 //   STANDIN_CUPTI_FAILS     function=code, such as cuptiSubscribe=39
 //   STANDIN_CUPTI_REFUSES   counter kinds that configuring refuses, such as 5678
-//   STANDIN_CUPTI_VERSION   what cuptiGetVersion returns; 130000 by default
+//   STANDIN_CUPTI_VERSION   what cuptiGetVersion returns; 130202 by default
 //   STANDIN_CUPTI_REPEAT    how often each flush delivers the script
 //   STANDIN_CUPTI_ROOM      how many unified-memory events that a program plays are kept until the next flush; further
 //                           ones are dropped without being counted
 //   STANDIN_CUPTI_DROPPED   added to what cuptiActivityGetNumDroppedRecords returns
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -45,8 +48,15 @@ struct State {
     CompleteBuffer complete = nullptr;
     std::uint64_t last = 0;
     std::size_t dropped = 0;
+    bool may_lose_times = false;  // its version does, and it records both kinds of copies
+    bool is_unmapped = false;     // what the next new graph writes its times to
+    std::atomic<bool> has_ended{false};
 };
-State state;
+State& state = *new State;
+__attribute__((destructor)) void end_library() { state.has_ended = true; }
+void crash_after_end() {
+    if (state.has_ended) raise(SIGSEGV);
+}
 
 std::string setting(const char* name, const char* fallback = "") {
     const char* text = std::getenv(name);
@@ -58,7 +68,7 @@ Result failure(const std::string& function) {
     return injected.rfind(function + "=", 0) == 0 ? std::stoi(injected.substr(function.size() + 1)) : 0;
 }
 
-std::uint32_t version() { return static_cast<std::uint32_t>(std::stoul(setting("STANDIN_CUPTI_VERSION", "130000"))); }
+std::uint32_t version() { return static_cast<std::uint32_t>(std::stoul(setting("STANDIN_CUPTI_VERSION", "130202"))); }
 
 std::uint64_t clock_now() {
     timespec now{};
@@ -152,6 +162,17 @@ void deliver_done() {
         state.done_bytes = state.done_events = 0;
     }
     deliver_all(records);
+}
+
+// As CUPTI of CUDA 12.9, 13.0 and 13.1 does it in a flush of copies.
+void lose_times_of_graphs() {
+    const std::scoped_lock lock(state.mutex);
+    if (!state.may_lose_times) return;
+    for (const Bytes& record : state.done) {
+        int kind = 0;
+        std::memcpy(&kind, record.data(), sizeof kind);
+        state.is_unmapped |= kind == copies;
+    }
 }
 
 std::size_t room() { return std::stoul(setting("STANDIN_CUPTI_ROOM", "1000000000")); }
@@ -260,17 +281,23 @@ ENTRY cuptiActivityEnable(int kind) {
     if (bytes_of_kind(kind) == 0) return 21;
     const std::scoped_lock lock(state.mutex);
     state.activities.insert(kind);
+    const bool is_such = (version() >= 27 && version() <= 28) || (version() >= 130'000 && version() < 130'200);
+    state.may_lose_times =
+        is_such && state.activities.contains(copies) && state.activities.contains(copies_between_devices);
     if (kind == unified_memory_counter) state.enabled = true, state.last = clock_now();
     return 0;
 }
 ENTRY cuptiActivityDisable(int kind) {
     const std::scoped_lock lock(state.mutex);
     state.activities.erase(kind);
+    state.may_lose_times = state.is_unmapped = false;
     if (kind == unified_memory_counter) state.enabled = false;
     return 0;
 }
 ENTRY cuptiActivityFlushAll(std::uint32_t) {
+    crash_after_end();
     if (state.request == nullptr) return 7;
+    lose_times_of_graphs();
     deliver_done();
     if (state.subscriber != std::this_thread::get_id()) return 0;  // tests change variables meanwhile
     MAY_FAIL;
@@ -298,6 +325,7 @@ ENTRY cuptiActivityGetNumDroppedRecords(void*, std::uint32_t, std::size_t* out) 
 }
 #ifndef STANDIN_CUPTI_IS_OLD
 ENTRY cuptiGetTimestamp(std::uint64_t* out) {
+    crash_after_end();
     MAY_FAIL;
     return *out = clock_now(), 0;
 }
@@ -322,6 +350,18 @@ extern "C" __attribute__((visibility("default"))) std::uint32_t standin_correlat
 
 PLAYED standin_init() {
     call(call_init, "cuInit", [](std::uint32_t) {});
+}
+// A graph that copies between two kernels is launched for the first time. Returns the driver's result.
+extern "C" __attribute__((visibility("default"))) int standin_launch_new_graph() {
+    int result = 0;
+    call(
+        514, "cuGraphLaunch",
+        [&](std::uint32_t) {
+            const std::scoped_lock lock(state.mutex);
+            result = state.is_unmapped ? 719 : 0;
+        },
+        nullptr, &result);
+    return result;
 }
 // A context ends. What was not delivered before is lost.
 PLAYED standin_end_context() {

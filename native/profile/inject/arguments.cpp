@@ -59,6 +59,7 @@ DriverFunctions DriverFunctions::of_this_process() {
     const auto load = [&](auto& function, const char* name) {
         function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     };
+    load(functions.device_count, "cuDeviceGetCount");
     load(functions.function_parameter, "cuFuncGetParamInfo");
     load(functions.kernel_parameter, "cuKernelGetParamInfo");
     load(functions.function_name, "cuFuncGetName");
@@ -154,8 +155,8 @@ std::uint32_t Arguments::number(const DriverFunctions& driver, cupti::Handle han
     if (const auto known = numbers_.find(combination); known != numbers_.end()) return known->second;
     if (numbers_.size() >= most_combinations) {
         if (!is_full_told_)
-            notice(Layer::trace, "launches name other memory each time: what they name after " +
-                                     std::to_string(most_combinations) + " combinations is not recorded");
+            notice(Layer::trace, "launches name other memory each time: what they name after 262,144 combinations is "
+                                 "not recorded");
         is_full_told_ = true;
         return 0;
     }

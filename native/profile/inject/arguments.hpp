@@ -15,6 +15,7 @@ namespace firsttouch::inject {
 // The functions of the loaded driver that are called, where it has them.
 struct DriverFunctions {
     using Result = int;
+    Result (*device_count)(int*) = nullptr;
     Result (*function_parameter)(cupti::Handle, std::size_t, std::size_t*, std::size_t*) = nullptr;
     Result (*kernel_parameter)(cupti::Handle, std::size_t, std::size_t*, std::size_t*) = nullptr;
     Result (*function_name)(const char**, cupti::Handle) = nullptr;

@@ -29,4 +29,11 @@ const Block* Blocks::find(std::uint64_t address) const {
     return address - after->first < std::max<std::uint64_t>(after->second.bytes, 1) ? &after->second : nullptr;
 }
 
+std::vector<std::uint64_t> Blocks::beginning_in(std::uint64_t address, std::uint64_t bytes) const {
+    std::vector<std::uint64_t> found;
+    for (auto next = blocks_.lower_bound(address); next != blocks_.end() && next->first - address < bytes; ++next)
+        found.push_back(next->first);
+    return found;
+}
+
 }  // namespace firsttouch::inject

@@ -36,6 +36,8 @@ class Blocks {
     bool remove(std::uint64_t address);
     // The block that an address is in; null if there is none.
     const Block* find(std::uint64_t address) const;
+    // Where those begin that begin in a range.
+    std::vector<std::uint64_t> beginning_in(std::uint64_t address, std::uint64_t bytes) const;
     // Whether an address has the upper half of those that blocks of devices had so far: static variables and memory of
     // other processes are near them.
     bool is_near_device(std::uint64_t address) const {

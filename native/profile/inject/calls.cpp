@@ -36,8 +36,8 @@ class Within {
 };
 thread_local bool Within::is_within_ = false;
 
-bool succeeded(const cupti::CallData& data) {
-    return data.result == nullptr || *static_cast<const int*>(data.result) == 0;
+int result_of(const cupti::CallData& data) {
+    return data.result == nullptr ? 0 : *static_cast<const int*>(data.result);
 }
 
 // Bytes of a channel of an array; 0: a format that is not known.
@@ -70,7 +70,7 @@ const std::vector<std::uint32_t>& Calls::numbers() {
 
 void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
     const Within within;
-    if (data.parameters == nullptr || !within.is_first()) return;
+    if (data.parameters == nullptr || !within.is_first() || !home_.is_here()) return;
     try {
         switch (id) {
 #define CALL(number, function, parameters_type)                                                                        \
@@ -90,15 +90,19 @@ void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
 
 void Calls::leaving(std::uint32_t id, const cupti::CallData& data) noexcept {
     const Within within;
-    if (!succeeded(data) || !within.is_first()) return;
+    if (!within.is_first() || !home_.is_here()) return;
+    const int result = result_of(data);
+    const auto done = [&](const auto& parameters, const Call& call) {
+        result == 0 ? after(parameters, call) : after_failure(parameters, result, call);
+    };
     const void* const parameters = data.parameters;
     try {
         switch (id) {
 #define CALL(number, function, parameters_type)                                                                        \
     case number:                                                                                                       \
         if (parameters == nullptr && !std::is_same_v<cupti::parameters_type, cupti::NoParameters>) return;             \
-        return after(*static_cast<const cupti::parameters_type*>(parameters == nullptr ? &none : parameters),          \
-                     {id, data.correlation, #function, data.symbol, is_per_thread(#function)});
+        return done(*static_cast<const cupti::parameters_type*>(parameters == nullptr ? &none : parameters),           \
+                    {id, data.correlation, #function, data.symbol, is_per_thread(#function)});
             FIRSTTOUCH_DRIVER_CALLS(CALL)
             FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
 #undef CALL
@@ -165,6 +169,16 @@ void Calls::end_block(std::uint64_t address, const Call& call) {
     journal_.append(Kind::block, {Journal::bytes_of(record)});
 }
 
+// All mappings of the range, which a program may have made one by one.
+void Calls::before(const cupti::UnmappedMemory& range, const Call& call) {
+    std::vector<std::uint64_t> mapped;
+    {
+        const std::scoped_lock lock(mutex_);
+        mapped = blocks_.beginning_in(range.address, range.bytes);
+    }
+    for (const std::uint64_t address : mapped) end_block(address, call);
+}
+
 void Calls::before(const cupti::ReleasedHost& at, const Call& call) { end_block(address_of(at.address), call); }
 void Calls::before(const cupti::ArrayAt& at, const Call& call) { end_block(address_of(at.array), call); }
 
@@ -225,12 +239,6 @@ void Calls::after(const cupti::LaunchOf& launch, const Call& call) {
     launched(launch.function, launch.parameters, launch.extra, launch.shape->stream, 0, call);
 }
 
-const DriverFunctions& Calls::driver() {
-    if (!has_driver_) driver_ = DriverFunctions::of_this_process();
-    has_driver_ = true;
-    return driver_;
-}
-
 std::uint64_t Calls::stream_key(cupti::Handle stream, const Call& call) const {
     constexpr std::uint64_t legacy = 1, per_thread = 2;  // as the driver numbers them
     std::uint64_t key = address_of(stream);
@@ -253,7 +261,7 @@ void Calls::launched(cupti::Handle function, void* const* parameters, void* cons
         .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number, .unused = {}};
     {
         const std::scoped_lock lock(mutex_);
-        record.arguments = arguments_.number(driver(), function, call.symbol, parameters, extra);
+        record.arguments = arguments_.number(driver_, function, call.symbol, parameters, extra);
         const auto [number, of_stream] = about_stream(stream, call);
         record.stream = number;
         record.flags = flags | of_stream;
@@ -265,7 +273,7 @@ void Calls::launched(cupti::Handle function, void* const* parameters, void* cons
 
 // The nodes of a graph in the order in which they were added.
 void Calls::add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth) {
-    const DriverFunctions& functions = driver();
+    const DriverFunctions& functions = driver_;
     std::size_t count = 0;
     if (functions.graph_nodes == nullptr || functions.node_type == nullptr || depth > most_nested_graphs ||
         functions.graph_nodes(graph, nullptr, &count) != 0 || count > most_graph_steps)
@@ -364,6 +372,13 @@ void Calls::write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint
 
 // ------------------------------------------------------------------------------------------------------------- waits
 
+// Another stream may get the handle of one that is destroyed.
+void Calls::before(const cupti::Stream& stream, const Call& call) {
+    if (!call.function.starts_with("cuStreamDestroy")) return;
+    const std::scoped_lock lock(mutex_);
+    capturing_.erase(stream_key(stream.stream, call));
+}
+
 void Calls::after(const cupti::Stream& stream, const Call& call) {
     if (call.function.starts_with("cuStreamBeginCapture")) {
         const std::scoped_lock lock(mutex_);
@@ -371,9 +386,18 @@ void Calls::after(const cupti::Stream& stream, const Call& call) {
     } else if (call.function.starts_with("cuStreamEndCapture")) {
         const std::scoped_lock lock(mutex_);
         capturing_.erase(stream_key(stream.stream, call));
-    } else if (!call.function.starts_with("cuStreamQuery") || has_work_) {
+    } else if (call.function.starts_with("cuStreamSynchronize") ||
+               (call.function.starts_with("cuStreamQuery") && has_work_)) {
         waited(for_stream, call);
     }
+}
+
+// A capture that became invalid ends without a graph. One goes on only if the wrong thread tried to end it.
+void Calls::after_failure(const cupti::Stream& stream, int result, const Call& call) {
+    constexpr int wrong_thread = 908;  // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+    if (!call.function.starts_with("cuStreamEndCapture") || result == wrong_thread) return;
+    const std::scoped_lock lock(mutex_);
+    capturing_.erase(stream_key(stream.stream, call));
 }
 
 // Programs ask again and again: the answer counts once.

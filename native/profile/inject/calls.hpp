@@ -13,6 +13,7 @@
 
 #include "events/cupti_api.hpp"
 #include "events/driver_calls.hpp"
+#include "events/home_process.hpp"
 #include "profile/inject/arguments.hpp"
 #include "profile/inject/blocks.hpp"
 #include "profile/inject/host_places.hpp"
@@ -35,15 +36,18 @@ inline std::uint32_t this_thread_id() {
 class Calls {
   public:
     Calls(Journal& journal, Texts& texts, Places& places)
-        : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_) {}
+        : journal_(journal), texts_(texts), places_(places), arguments_(journal, texts, blocks_),
+          driver_(DriverFunctions::of_this_process()) {}
 
     // The numbers of the calls that are watched.
     static const std::vector<std::uint32_t>& numbers();
 
+    const DriverFunctions& driver() const { return driver_; }
+
     // From now on, also tells a watch of copies, launches and waits; before the first call.
     void tell(HostWatch& watch) { watch_ = &watch; }
 
-    // To be called by CUPTI before and after each of them.
+    // To be called by CUPTI before and after each of them. They do nothing in a forked process.
     void entering(std::uint32_t id, const cupti::CallData& data) noexcept;
     void leaving(std::uint32_t id, const cupti::CallData& data) noexcept;
 
@@ -60,12 +64,13 @@ class Calls {
         std::vector<Transfer> moves;  // of a copy or a fill
     };
 
-    // What to do before a call, and after one that succeeded.
+    // What to do before a call, after one that succeeded, and after one that did not.
     void before(const auto&, const Call&) {}
     void before(const Copying auto& parameters, const Call& call) { before_copies(asked(parameters), call); }
     void before(const cupti::MemoryAt& at, const Call& call) { end_block(at.address, call); }
     void before(const cupti::MemoryAtOn& at, const Call& call) { end_block(at.address, call); }
-    void before(const cupti::UnmappedMemory& at, const Call& call) { end_block(at.address, call); }
+    void before(const cupti::UnmappedMemory& at, const Call& call);
+    void before(const cupti::Stream& stream, const Call& call);
     void before(const cupti::ReleasedHost& at, const Call& call);
     void before(const cupti::ArrayAt& at, const Call& call);
 
@@ -107,6 +112,9 @@ class Calls {
     void after(const cupti::NoParameters&, const Call& call) { waited(2, call); }
     void after(const cupti::FreeMemory& memory, const Call& call);
 
+    void after_failure(const auto&, int, const Call&) {}
+    void after_failure(const cupti::Stream& stream, int result, const Call& call);
+
     void begin_block(std::uint64_t address, const Block& block, const Call& call, std::string_view name = {});
     void end_block(std::uint64_t address, const Call& call);
 
@@ -138,18 +146,18 @@ class Calls {
     std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
     // The number of a stream, and the flags of what is asked of it.
     std::pair<std::uint16_t, std::uint8_t> about_stream(cupti::Handle stream, const Call& call);
-    const DriverFunctions& driver();
 
     Journal& journal_;
     Texts& texts_;
     Places& places_;
     HostWatch* watch_ = nullptr;
+    const HomeProcess home_;
     std::mutex mutex_;  // of all that follows
     Blocks blocks_;
     Arguments arguments_;
     HostPlaces host_places_;
-    DriverFunctions driver_;
-    bool has_driver_ = false;
+    // Found at the start: a thread that loads a library may wait for the mutex while it holds the loader's lock.
+    const DriverFunctions driver_;
     std::unordered_map<std::uint64_t, std::uint16_t> streams_;
     std::unordered_set<std::uint64_t> capturing_;
     std::unordered_map<cupti::Handle, std::shared_ptr<const std::vector<GraphStep>>> graphs_;

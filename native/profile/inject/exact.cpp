@@ -1,13 +1,16 @@
 #include "profile/inject/exact.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 
+#include "events/fetching.hpp"
 #include "profile/inject/cubin.hpp"
 #include "profile/inject/undisturbed.hpp"
 
@@ -15,7 +18,8 @@ namespace firsttouch::inject {
 namespace {
 
 constexpr std::uint64_t granule = 1ull << granule_shift;
-constexpr std::size_t most_runs = 8192;  // in a record
+constexpr std::size_t most_runs = 8192;              // in a record
+constexpr std::size_t most_table_bytes = 256 << 20;  // of a context
 
 struct Patch {
     int instruction;
@@ -40,12 +44,19 @@ const Data& as(const void* data) {
 // Of the launches of a kernel with one grid: the first ones, and then ever fewer, so that a change is seen.
 bool is_chosen(std::uint32_t number) { return number <= 16 || std::has_single_bit(number); }
 
+// What a copy waits for that this thread's last call made: at the thread's next callback, it has ended.
+thread_local Exact::Ended last_copy;
+// How many launches there were at this thread's last callback: another thread may have launched more while it waited.
+thread_local std::uint32_t launches_before = 0;
+// What this library asks for itself is not looked at.
+thread_local bool is_inside = false;
+
 std::uint64_t words_of(std::uint64_t bytes) { return (bytes + 32 * granule - 1) / (32 * granule); }
 
 }  // namespace
 
 Exact::Exact(const sanitizer::Functions& api, Journal& journal, std::string patch)
-    : api_(api), journal_(journal), patch_(std::move(patch)), process_(getpid()), texts_(journal) {}
+    : api_(api), journal_(journal), patch_(std::move(patch)), texts_(journal) {}
 
 std::unique_ptr<Exact> Exact::start(const sanitizer::Functions& api, Journal& journal, std::string patch) {
     std::unique_ptr<Exact> exact(new Exact(api, journal, std::move(patch)));
@@ -64,34 +75,43 @@ std::unique_ptr<Exact> Exact::start(const sanitizer::Functions& api, Journal& jo
 
 // In a forked process, which cannot use CUDA, the mutex may be locked for ever.
 void Exact::on_callback(void* user, int domain, std::uint32_t id, const void* data) noexcept {
-    static thread_local bool is_inside = false;
     Exact& exact = *static_cast<Exact*>(user);
-    if (is_inside || data == nullptr || getpid() != exact.process_) return;
+    if (is_inside || data == nullptr || !exact.home_.is_here()) return;
     const Undisturbed undisturbed;
     is_inside = true;
     try {
-        const std::scoped_lock lock(exact.mutex_);
-        exact.called_back(domain, id, data);
+        ToFetch to_fetch;
+        {
+            const std::scoped_lock lock(exact.mutex_);
+            if (last_copy.launches != 0) exact.take_ended(std::exchange(last_copy, {}), to_fetch.ended);
+            exact.called_back(domain, id, data, to_fetch);
+            launches_before = exact.launches_;
+        }
+        exact.fetch(to_fetch.ended);
+        exact.wait_and_fetch(std::move(to_fetch.running));
     } catch (...) {  // no memory
     }
     is_inside = false;
 }
 
-void Exact::called_back(int domain, std::uint32_t id, const void* data) {
+void Exact::called_back(int domain, std::uint32_t id, const void* data, ToFetch& to_fetch) {
     using namespace sanitizer;
     if (domain == resources) {
-        resource(id, data);
+        resource(id, data, to_fetch);
     } else if (domain == launches && id == launch_begins) {
         launch(as<LaunchData>(data), false);
     } else if (domain == copies && id == copy_begins) {
-        copy(as<CopyData>(data));
+        const auto& begun = as<CopyData>(data);
+        copy(begun);
+        if (begun.direction == device_to_host && begun.asynchronous == 0)
+            last_copy = {begun.source_context, begun.source_handle, launches_};
     } else if (domain == fills && id == fill_begins) {
         fill(as<FillData>(data));
     } else if (domain == synchronisations && id == stream_synchronised) {
         const auto& waited = as<SynchronisationData>(data);
-        fetch([&](const Looked& each) { return each.context == waited.context && each.stream == waited.handle; });
+        take_ended({waited.context, waited.handle, launches_before}, to_fetch.ended);
     } else if (domain == synchronisations && id == context_synchronised) {
-        fetch([&](const Looked& each) { return each.context == as<SynchronisationData>(data).context; });
+        take_ended({as<SynchronisationData>(data).context, nullptr, launches_before}, to_fetch.ended);
     } else if (domain == graphs && id == graph_begins) {
         first_in_graph_ = 0;
     } else if (domain == graphs && id == node_begins) {
@@ -102,24 +122,23 @@ void Exact::called_back(int domain, std::uint32_t id, const void* data) {
     }
 }
 
-void Exact::resource(std::uint32_t id, const void* data) {
+void Exact::resource(std::uint32_t id, const void* data, ToFetch& to_fetch) {
     using namespace sanitizer;
     const auto of_context = [&](const Looked& each) { return each.context == as<ContextData>(data).context; };
     switch (id) {
     case module_loaded:
         return patch(as<ModuleData>(data));
     case context_ends:
-        fetch(of_context);
+        take(of_context, to_fetch.running);
+        tables_.erase(as<ContextData>(data).context);
         return void(patched_.erase(as<ContextData>(data).context));
     case stream_ends:
-        return fetch(of_context);
+        return take(of_context, to_fetch.running);
     case memory_allocated:
     case host_memory_allocated:
     case allocated_in_stream:
         return begin_block(as<MemoryData>(data));
     case memory_freed:
-        fetch([](const Looked&) { return true; });
-        [[fallthrough]];  // the driver waits here too
     case host_memory_freed:
     case freed_in_stream:
         return end_block(as<MemoryData>(data));
@@ -129,10 +148,12 @@ void Exact::resource(std::uint32_t id, const void* data) {
 }
 
 void Exact::fail(sanitizer::Result result, const char* call) {
-    if (std::exchange(failed_, true)) return;
+    if (failed_.exchange(true)) return;
     const char* text = nullptr;
     if (api_.get_result_string(result, &text) != 0 || text == nullptr) text = "an unknown error";
-    notice(Layer::trace, std::string("what kernels use is not known from here on: ") + call + ": " + text);
+    std::array<char, 200> reason{};
+    std::snprintf(reason.data(), reason.size(), "%s: %s", call, text);
+    notice(Layer::trace, "what kernels use is not known from here on: ", reason.data());
 }
 
 void Exact::patch(const sanitizer::ModuleData& module) {
@@ -178,12 +199,16 @@ void Exact::copy(const sanitizer::CopyData& copy) {
     const std::uint64_t bytes = copy.bytes != 0 ? copy.bytes : copy.width * rows;
     if (copy.direction == sanitizer::host_to_device) return step(Did::copy_in, copy.target, bytes);
     if (copy.direction == sanitizer::device_to_device) return step(Did::copy_within, copy.target, bytes);
-    if (copy.direction != sanitizer::device_to_host) return;
-    step(Did::copy_out, copy.target, bytes);
-    if (copy.asynchronous == 0)
-        fetch([&](const Looked& each) {
-            return each.context == copy.source_context && each.stream == copy.source_handle;
-        });
+    if (copy.direction == sanitizer::device_to_host) step(Did::copy_out, copy.target, bytes);
+}
+
+void Exact::take_ended(const Ended& ended, std::vector<Looked>& into) {
+    take(
+        [&](const Looked& each) {
+            return each.context == ended.context && (ended.stream == nullptr || each.stream == ended.stream) &&
+                   each.launch <= ended.launches;
+        },
+        into);
 }
 
 void Exact::fill(const sanitizer::FillData& fill) {
@@ -230,6 +255,22 @@ bool Exact::look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen) {
     return false;
 }
 
+// Memory is used again and not freed, since the driver would wait for all kernels then.
+bool Exact::find_table(sanitizer::Context context, std::size_t bytes, Looked& looked) {
+    Tables& tables = tables_[context];
+    if (const auto spare = tables.spare.lower_bound(bytes); spare != tables.spare.end()) {
+        looked.room = spare->first, looked.table = spare->second;
+        tables.spare.erase(spare);
+        return true;
+    }
+    looked.room = std::bit_ceil(bytes);
+    if (tables.bytes + looked.room > most_table_bytes) return false;
+    if (const auto result = api_.allocate(context, &looked.table, looked.room); result != 0)
+        return fail(result, "sanitizerAlloc"), false;
+    tables.bytes += looked.room;
+    return true;
+}
+
 // Copies a table to the device, in the order of the stream: its head, the blocks, the bits of reads, those of writes.
 bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle stream) {
     std::vector<GranuleBlock> blocks;
@@ -243,12 +284,12 @@ bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle st
                   .context = launch.context,
                   .stream = stream,
                   .table = nullptr,
+                  .room = 0,
                   .content = std::vector<std::uint8_t>(bits_at + 2 * words * sizeof(std::uint32_t)),
                   .count = blocks.size(),
                   .words = words};
     std::vector<std::uint8_t>& content = looked.content;
-    if (const auto result = api_.allocate(launch.context, &looked.table, content.size()); result != 0)
-        return fail(result, "sanitizerAlloc"), false;
+    if (!find_table(launch.context, content.size(), looked)) return false;
     auto* const on_device = static_cast<std::uint8_t*>(looked.table);
     auto* const bits = reinterpret_cast<unsigned int*>(on_device + bits_at);
     const GranuleTable head{
@@ -269,21 +310,56 @@ bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle st
 }
 
 template <class Condition>
-void Exact::fetch(Condition condition) {
-    if (looked_.empty()) return;
+void Exact::take(Condition condition, std::vector<Looked>& into) {
     const auto rest =
         std::stable_partition(looked_.begin(), looked_.end(), [&](auto& each) { return !condition(each); });
-    std::vector<Looked> chosen(std::make_move_iterator(rest), std::make_move_iterator(looked_.end()));
+    into.insert(into.end(), std::make_move_iterator(rest), std::make_move_iterator(looked_.end()));
     looked_.erase(rest, looked_.end());
-    for (Looked& each : chosen) {
-        if (const auto result = api_.synchronise(each.stream); result != 0)
-            return fail(result, "sanitizerStreamSynchronize");
-        if (const auto result = api_.copy_out(each.content.data(), each.table, each.content.size(), each.stream);
-            result != 0)
-            return fail(result, "sanitizerMemcpyDeviceToHost");
-        api_.release(each.context, each.table);
-        if (!each.is_mixed) write(each);
+}
+
+// Of kernels that have ended.
+void Exact::fetch(std::vector<Looked>& looked) noexcept {
+    try {
+        for (Looked& each : looked) {
+            if (const auto result = api_.copy_out(each.content.data(), each.table, each.content.size(), each.stream);
+                result != 0)
+                return fail(result, "sanitizerMemcpyDeviceToHost");
+            if (!each.is_mixed) write(each);
+            const std::scoped_lock lock(mutex_);
+            if (const auto tables = tables_.find(each.context); tables != tables_.end())
+                tables->second.spare.emplace(each.room, each.table);
+        }
+    } catch (...) {  // no memory
     }
+}
+
+// Where a stream, a context or the program ends without waiting for kernels. They may wait for this thread, so that
+// another waits for them, and not for long.
+void Exact::wait_and_fetch(std::vector<Looked> looked) noexcept {
+    struct Work {
+        Exact& exact;
+        std::vector<Looked> looked;
+    };
+    if (looked.empty() || gave_up_) return;
+    auto* const work = new (std::nothrow) Work{*this, std::move(looked)};
+    if (work == nullptr) return;
+    const auto run = [](void* user) -> void* {
+        const std::unique_ptr<Work> work(static_cast<Work*>(user));
+        is_inside = true;
+        for (const Looked& each : work->looked)
+            if (const auto result = work->exact.api_.synchronise(each.stream); result != 0)
+                return work->exact.fail(result, "sanitizerStreamSynchronize"), nullptr;
+        work->exact.fetch(work->looked);
+        return nullptr;
+    };
+    pthread_t thread;
+    if (!start_thread(thread, run, work)) return delete work;
+    if (join_within(thread, patience_ms)) return;
+    gave_up_ = true;
+    pthread_detach(thread);
+    notice(Layer::trace,
+           "what some launches use is not known: their kernels still ran when their stream, their context "
+           "or the program ended");
 }
 
 void Exact::write(const Looked& looked) {
@@ -331,10 +407,14 @@ void Exact::write_runs(const Looked& looked, const GranuleBlock& block, const st
 }
 
 void Exact::finish() noexcept {
-    if (getpid() != process_) return;
+    if (!home_.is_here()) return;
     try {
-        const std::scoped_lock lock(mutex_);
-        fetch([](const Looked&) { return true; });
+        std::vector<Looked> rest;
+        {
+            const std::scoped_lock lock(mutex_);
+            take([](const Looked&) { return true; }, rest);
+        }
+        wait_and_fetch(std::move(rest));
         failed_ = true;
     } catch (...) {
     }
@@ -364,9 +444,9 @@ void start_exact(const char* patch) noexcept {
     try {
         show_sanitizer();
         running = Exact::start(sanitizer::Api::instance(), *journal(), patch).release();
-        std::atexit([] { running->finish(); });
+        at_exit([] { running->finish(); });
     } catch (const std::exception& reason) {
-        notice(Layer::trace, std::string("what kernels use is not seen: ") + reason.what());
+        notice(Layer::trace, "what kernels use is not seen: ", reason.what());
     } catch (...) {
         notice(Layer::trace, "what kernels use is not seen: unknown error");
     }

@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "events/home_process.hpp"
 #include "profile/granules.h"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
@@ -32,7 +34,14 @@ class Exact {
     Exact(const Exact&) = delete;
     Exact& operator=(const Exact&) = delete;
 
-    // Fetches what is still in the memory of the devices. Nothing is looked at any more.
+    // What has ended: the first so many launches of a stream, or of all streams of a context.
+    struct Ended {
+        sanitizer::Context context = nullptr;
+        sanitizer::StreamHandle stream = nullptr;
+        std::uint32_t launches = 0;
+    };
+
+    // Fetches what is still in the memory of the devices, if kernels end soon. Nothing is looked at any more.
     void finish() noexcept;
 
   private:
@@ -48,16 +57,26 @@ class Exact {
         sanitizer::Context context;
         sanitizer::StreamHandle stream;
         void* table;
+        std::size_t room;                   // bytes of the table's memory
         std::vector<std::uint8_t> content;  // the table as it was copied there
         std::size_t count, words;           // blocks; words of bits for reads, and as many for writes
         bool is_mixed = false;              // others of its graph have the same table
+    };
+    struct Tables {                               // memory of a context
+        std::multimap<std::size_t, void*> spare;  // by bytes
+        std::size_t bytes = 0;                    // of all
     };
 
     Exact(const sanitizer::Functions& api, Journal& journal, std::string patch);
 
     static void on_callback(void* exact, int domain, std::uint32_t id, const void* data) noexcept;
-    void called_back(int domain, std::uint32_t id, const void* data);
-    void resource(std::uint32_t id, const void* data);
+    // What has ended, and what is to be waited for, is fetched without the mutex: other threads may have to launch
+    // what a kernel waits for.
+    struct ToFetch {
+        std::vector<Looked> ended, running;
+    };
+    void called_back(int domain, std::uint32_t id, const void* data, ToFetch& to_fetch);
+    void resource(std::uint32_t id, const void* data, ToFetch& to_fetch);
     void patch(const sanitizer::ModuleData& module);
     void begin_block(const sanitizer::MemoryData& memory);
     void end_block(const sanitizer::MemoryData& memory);
@@ -68,7 +87,11 @@ class Exact {
     bool look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen);
     void step(Did what, std::uint64_t address, std::uint64_t bytes, std::uint32_t flags = 0);
     template <class Condition>
-    void fetch(Condition condition);
+    void take(Condition condition, std::vector<Looked>& into);
+    void take_ended(const Ended& ended, std::vector<Looked>& into);
+    bool find_table(sanitizer::Context context, std::size_t bytes, Looked& looked);
+    void fetch(std::vector<Looked>& looked) noexcept;
+    void wait_and_fetch(std::vector<Looked> looked) noexcept;
     void write(const Looked& looked);
     void write_runs(const Looked& looked, const GranuleBlock& block, const std::uint32_t* bits, bool is_written);
     void fail(sanitizer::Result result, const char* call);
@@ -76,16 +99,17 @@ class Exact {
     const sanitizer::Functions& api_;
     Journal& journal_;
     const std::string patch_;
-    const pid_t process_;
+    const HomeProcess home_;
     sanitizer::Subscriber subscriber_ = nullptr;
     Texts texts_;
-    std::mutex mutex_;
-    bool failed_ = false;
-    std::map<sanitizer::Context, bool> patched_;                         // contexts with the patch
-    std::map<std::uint64_t, Block> blocks_;                              // alive, by address
+    std::atomic<bool> failed_{false}, gave_up_{false};  // gave_up_: kernels did not end, and are not waited for again
+    std::mutex mutex_;                                  // of all that follows
+    std::map<sanitizer::Context, bool> patched_;        // contexts with the patch
+    std::map<std::uint64_t, Block> blocks_;             // alive, by address
     std::map<std::tuple<std::string, Size, Size>, std::uint32_t> seen_;  // launches of each kernel, grid and block
     std::set<std::string, std::less<>> by_tensor_maps_;                  // kernels
     std::vector<Looked> looked_;
+    std::map<sanitizer::Context, Tables> tables_;
     std::uint32_t launches_ = 0;
     std::uint32_t first_in_graph_ = 0;  // the first launch of the graph that is being launched; 0: none yet
 };

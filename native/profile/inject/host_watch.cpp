@@ -24,7 +24,7 @@ constexpr std::size_t most_segments = 4096;
 constexpr std::size_t most_pieces = 8192;  // of a record
 constexpr std::uint64_t unit = 4096;       // of the pieces of a record
 
-std::atomic<bool> has_forked{false}, is_child{false};
+std::atomic<bool> has_forked{false};
 
 std::uint64_t thread_time_ns() noexcept {
     timespec now{};
@@ -51,25 +51,36 @@ std::uint64_t bytes_of(const std::vector<PageRange>& ranges) {
 
 }  // namespace
 
-HostWatch::HostWatch(Journal& journal, double percent)
-    : journal_(journal), process_(getpid()), costs_(tracker_.costs()), budget_(percent) {
+HostWatch::HostWatch(Journal& journal, double percent) : journal_(journal), costs_(tracker_.costs()), budget_(percent) {
     pthread_atfork(
-        nullptr, [] { has_forked = true; }, [] { is_child = true; });
+        nullptr, [] { has_forked = true; }, nullptr);
+}
+
+// What a program calls must not throw: without memory, the watch ends.
+template <class Step>
+void HostWatch::locked(Step&& step) noexcept {
+    const Undisturbed undisturbed;
+    if (ended_.load(std::memory_order_relaxed) || !home_.is_here()) return;
+    const auto end = [this](std::string_view reason) {
+        if (!ended_.exchange(true)) notice(Layer::host, "host data are not looked at from here on: ", reason);
+    };
+    try {
+        const std::scoped_lock lock(mutex_);
+        step();
+    } catch (const std::exception& reason) {
+        end(reason.what());
+    } catch (...) {
+        end("unknown error");
+    }
 }
 
 template <class Step>
 void HostWatch::guarded(Step&& step) noexcept {
-    const Undisturbed undisturbed;
-    if (ended_.load(std::memory_order_relaxed) || getpid() != process_) return;
-    try {
-        const std::scoped_lock lock(mutex_);
+    locked([&] {
         budget_.begin_step();
         step();
         budget_.end_step();
-    } catch (const std::exception& reason) {
-        if (!ended_.exchange(true))
-            notice(Layer::host, std::string("host data are not looked at from here on: ") + reason.what());
-    }
+    });
 }
 
 // What the last look at all of them will take.
@@ -137,24 +148,24 @@ void HostWatch::add(PageRange pages) {
 
 // What keeps the segments right in a pause.
 void HostWatch::pass_over(std::uint64_t time, const HostSide& side, bool is_before) noexcept {
-    if (is_child || ended_.load(std::memory_order_relaxed)) return;
-    const std::scoped_lock lock(mutex_);
-    budget_.leave_out(time);
-    const auto first = segments_.upper_bound(side.address);
-    if (first == segments_.end() || first->second.pages.start >= side.address + side.bytes) return;
-    const std::vector<Segment*> segments = within(side);
-    bool is_released = false;
-    for (Segment* const segment : segments) {
-        if (segment->state != State::watched) {
-            const bool may_run = !is_before && side.is_target && !side.blocking;
-            become(*segment, is_before ? State::copying : may_run ? State::awaiting : State::idle);
-        } else if (side.is_target) {  // the copy's own writes are not the program's
-            write_quiet(*segment);
-            become(*segment, State::copying);
-            is_released = true;
+    locked([&] {
+        budget_.leave_out(time);
+        const auto first = segments_.upper_bound(side.address);
+        if (first == segments_.end() || first->second.pages.start >= side.address + side.bytes) return;
+        const std::vector<Segment*> segments = within(side);
+        bool is_released = false;
+        for (Segment* const segment : segments) {
+            if (segment->state != State::watched) {
+                const bool may_run = !is_before && side.is_target && !side.blocking;
+                become(*segment, is_before ? State::copying : may_run ? State::awaiting : State::idle);
+            } else if (side.is_target) {  // the copy's own writes are not the program's
+                write_quiet(*segment);
+                become(*segment, State::copying);
+                is_released = true;
+            }
         }
-    }
-    if (is_released) release(segments, side);
+        if (is_released) release(segments, side);
+    });
 }
 
 void HostWatch::copies(std::uint64_t time, const HostSide& side) noexcept {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "events/home_process.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/watch_budget.hpp"
 #include "profile/page_tracker.hpp"
@@ -81,7 +82,9 @@ class HostWatch {
 
     // Carries out a step under the lock, unless this is a forked process. A failure ends the watch.
     template <class Step>
-    void guarded(Step&& step) noexcept;
+    void locked(Step&& step) noexcept;  // nothing in a forked process
+    template <class Step>
+    void guarded(Step&& step) noexcept;  // and what it takes is spent
     double last_look_ns() const;
     bool affords_before_last(std::uint64_t time, double more_ns) const;
     void become(Segment& segment, State state);
@@ -108,7 +111,7 @@ class HostWatch {
     void write_quiet(Segment& segment);
 
     Journal& journal_;
-    const int process_;
+    const HomeProcess home_;
     PageTracker tracker_;
     PageCosts costs_;  // as they were last seen
     WatchBudget budget_;

@@ -32,21 +32,6 @@ void* map_part(int file, std::size_t offset, std::size_t bytes) {
     return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
-// Asking for the process's number at each record would take longer than writing it.
-std::atomic<pid_t>* map_unforked() {
-    const auto bytes = std::size_t(sysconf(_SC_PAGESIZE));
-    void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) return nullptr;
-    if (madvise(page, bytes, MADV_WIPEONFORK) == 0) return new (page) std::atomic<pid_t>(0);
-    munmap(page, bytes);
-    return nullptr;
-}
-
-// Counts the times that this process was forked, for where the kernel takes MADV_WIPEONFORK and does nothing.
-std::atomic<unsigned> forks{0};
-[[maybe_unused]] const bool counts_forks =
-    pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); }) == 0;
-
 // A record is written in less time than it takes to sleep and to be woken. Fails if this thread has the mutex, in a
 // signal handler.
 int lock_soon(pthread_mutex_t& mutex) {
@@ -77,13 +62,7 @@ std::uint64_t monotonic_ns() noexcept {
 
 std::uint32_t thread_id() noexcept { return std::uint32_t(syscall(SYS_gettid)); }
 
-Journal::Journal(std::string folder, Limits limits)
-    : folder_(std::move(folder)), limits_(limits), unforked_(map_unforked()) {}
-
-Journal::~Journal() {
-    release();
-    if (unforked_ != nullptr) munmap(unforked_, std::size_t(sysconf(_SC_PAGESIZE)));
-}
+Journal::Journal(std::string folder, Limits limits) : folder_(std::move(folder)), limits_(limits) {}
 
 void Journal::release() noexcept {
     if (header_ != nullptr) munmap(header_, header_bytes_);
@@ -95,11 +74,9 @@ void Journal::release() noexcept {
 // In a forked process, the mappings and perhaps a locked mutex are those of its parent: it begins anew. One thread
 // does, the others wait for it.
 void Journal::follow_process() noexcept {
-    if (unforked_ != nullptr && unforked_->load(std::memory_order_acquire) > 0 &&
-        forks_.load(std::memory_order_acquire) == forks.load(std::memory_order_relaxed))
-        return;
-    const pid_t self = getpid();
     pid_t seen = process_.load(std::memory_order_acquire);
+    if (seen > 0 && home_.is_here()) return;
+    const pid_t self = getpid();
     while (seen != self) {
         if (seen == -self) {
             sched_yield();
@@ -115,9 +92,8 @@ void Journal::follow_process() noexcept {
             left_out_.store(0, std::memory_order_relaxed);
             failed_ = folder_.empty() || folder_.front() != '/';
             used_ = file_bytes_ = 0;
+            home_.renew();
             process_.store(self, std::memory_order_release);
-            if (unforked_ != nullptr) unforked_->store(self, std::memory_order_release);
-            forks_.store(forks.load(std::memory_order_relaxed), std::memory_order_release);
             return;
         }
     }
@@ -223,12 +199,12 @@ Journal* journal() noexcept {
     return opened;
 }
 
-void notice(Layer layer, std::string_view text) noexcept {
+void notice(Layer layer, std::string_view text, std::string_view more) noexcept {
     Journal* const to = journal();
     if (to == nullptr) return;
     const NoticeRecord record{
-        .time = monotonic_ns(), .bytes = std::uint32_t(text.size()), .layer = std::uint32_t(layer)};
-    to->append(Kind::notice, {Journal::bytes_of(record), text});
+        .time = monotonic_ns(), .bytes = std::uint32_t(text.size() + more.size()), .layer = std::uint32_t(layer)};
+    to->append(Kind::notice, {Journal::bytes_of(record), text, more});
 }
 
 }  // namespace firsttouch::inject

@@ -18,6 +18,8 @@
 #include <string>
 #include <string_view>
 
+#include "events/home_process.hpp"
+
 namespace firsttouch::inject {
 
 using u8 = std::uint8_t;
@@ -69,7 +71,7 @@ class Journal {
 
     // The file is opened for the first record. An empty or relative folder: nothing is ever written.
     explicit Journal(std::string folder, Limits limits = {});
-    ~Journal();
+    ~Journal() { release(); }
     Journal(const Journal&) = delete;
     Journal& operator=(const Journal&) = delete;
 
@@ -90,9 +92,8 @@ class Journal {
 
     const std::string folder_;
     const Limits limits_;
-    std::atomic<pid_t> process_{0};           // that writes; negative while it takes over after a fork
-    std::atomic<unsigned> forks_{0};          // of this process, when it took over
-    std::atomic<pid_t>* unforked_ = nullptr;  // the same, in a page that is zero after a fork; null if there is none
+    std::atomic<pid_t> process_{0};  // that writes; negative while it takes over after a fork
+    HomeProcess home_;               // that writes
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
     std::atomic<std::uint64_t> left_out_{0};
     bool failed_ = false;
@@ -111,6 +112,7 @@ class Journal {
 Journal* journal() noexcept;
 
 enum class Layer : std::uint32_t { phases = 0, trace = 1, host = 2 };
-void notice(Layer layer, std::string_view text) noexcept;
+// Writes a sentence in two parts, so that none has to be made where there may be no memory.
+void notice(Layer layer, std::string_view text, std::string_view more = {}) noexcept;
 
 }  // namespace firsttouch::inject

@@ -1,7 +1,6 @@
 #include "profile/inject/trace.hpp"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -27,8 +26,7 @@ const Record& as(const cupti::Record& record) {
 }  // namespace
 
 Trace::Trace(const cupti::Functions& api, Journal& journal)
-    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), calls_(journal, texts_, places_),
-      process_(getpid()) {}
+    : api_(api), journal_(journal), texts_(journal), places_(journal, texts_), calls_(journal, texts_, places_) {}
 
 std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journal) {
     if (api.enable_callback == nullptr) throw Unavailable("this CUPTI has no function cuptiEnableCallback");
@@ -52,7 +50,7 @@ void Trace::watch_host(double percent) noexcept {
         watch_ = std::make_unique<HostWatch>(journal_, percent);
         calls_.tell(*watch_);
     } catch (const std::exception& reason) {
-        notice(Layer::host, std::string("what the CPU does with host data is not seen: ") + reason.what());
+        notice(Layer::host, "what the CPU does with host data is not seen: ", reason.what());
     }
 }
 
@@ -63,9 +61,12 @@ Trace::~Trace() {
 }
 
 // CUPTI's order: the driver is initialised, then records are enabled, then the first context is created. Where the end
-// of cuInit was missed, the first context or allocation takes its place.
+// of cuInit was missed, the first context or allocation takes its place. A forked process cannot use CUDA, and the
+// mutexes and buffers are those of its parent.
 void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* data) noexcept {
     Trace& trace = *static_cast<Trace*>(user);
+    if (!trace.home_.is_here()) return;
+    const Undisturbed undisturbed;
     if (domain == cupti::resources) {
         if (id == cupti::context_created) return trace.enable();
         if (trace.ready_) trace.flush(0);  // with a context, its records go
@@ -77,7 +78,6 @@ void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* da
         if (call.site == cupti::leaving) trace.enable();
         return;
     }
-    const Undisturbed undisturbed;
     if (call.site != cupti::entering) return trace.calls_.leaving(id, call);
     trace.enable();
     trace.calls_.entering(id, call);
@@ -99,13 +99,13 @@ void Trace::enable() noexcept {
         try {
             enable_counters(api_);
         } catch (const Unavailable& reason) {
-            notice(Layer::trace, std::string("no unified-memory events are recorded: ") + reason.what());
+            notice(Layer::trace, "no unified-memory events are recorded: ", reason.what());
         }
         std::uint32_t version = 0;
         if (api_.get_version(&version) == cupti::ok && cupti::has_known_layouts(version)) {
             enable_kind(cupti::memory_operations, "allocations");
             enable_kind(cupti::copies, "copies");
-            enable_kind(cupti::copies_between_devices, "copies between GPUs");
+            enable_copies_between_devices(version);
             enable_kind(cupti::fills, "fills of memory");
             enable_kind(cupti::concurrent_kernels, "kernels");
         } else {
@@ -122,7 +122,7 @@ void Trace::enable() noexcept {
             notice(Layer::trace, "records reach the profile only at the program's end: no thread could be started");
         ready_ = true;
     } catch (const std::exception& reason) {
-        notice(Layer::trace, std::string("CUDA calls are not traced: ") + reason.what());
+        notice(Layer::trace, "CUDA calls are not traced: ", reason.what());
     } catch (...) {
         notice(Layer::trace, "CUDA calls are not traced: unknown error");
     }
@@ -134,8 +134,19 @@ void Trace::enable_kind(int kind, const char* what) {
                std::string("no ") + what + " are recorded: " + why_failed(api_, result, "cuptiActivityEnable"));
 }
 
+// Where there is one GPU, nothing is copied between GPUs.
+void Trace::enable_copies_between_devices(std::uint32_t version) {
+    if (!cupti::loses_times_of_graphs(version))
+        return enable_kind(cupti::copies_between_devices, "copies between GPUs");
+    int devices = 0;
+    if (calls_.driver().device_count == nullptr || calls_.driver().device_count(&devices) != 0 || devices != 1)
+        notice(Layer::trace,
+               "no copies between GPUs are recorded: with them, the CUPTI of CUDA 12.9, 13.0 and 13.1 would end a "
+               "program that uses CUDA graphs; that of CUDA 12.8 or older, or from 13.2 on, records them");
+}
+
 void Trace::finish() noexcept {
-    if (getpid() != process_ || !ready_.exchange(false)) return;
+    if (!home_.is_here() || !ready_.exchange(false)) return;
     if (watch_ != nullptr) watch_->finish(monotonic_ns());
     if (!fetching_.stop()) return;  // CUPTI is stuck; the program must end
     flush(cupti::flush_all);
@@ -296,14 +307,15 @@ void show_cupti() {
 Trace* running = nullptr;
 
 void start_tracing() noexcept {
+    const Undisturbed undisturbed;
     try {
         if (is_one("FIRSTTOUCH_EVENTS"))
             throw Unavailable("it records unified-memory events itself, because FIRSTTOUCH_EVENTS is 1");
         show_cupti();
         running = Trace::start(cupti::Cupti::instance(), *journal()).release();
-        std::atexit([] { running->finish(); });
+        at_exit([] { running->finish(); });
     } catch (const std::exception& reason) {
-        notice(Layer::trace, std::string("this process is not traced: ") + reason.what());
+        notice(Layer::trace, "this process is not traced: ", reason.what());
     } catch (...) {
         notice(Layer::trace, "this process is not traced: unknown error");
     }

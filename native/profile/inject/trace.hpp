@@ -9,6 +9,7 @@
 #include "device/device.hpp"
 #include "events/events.hpp"
 #include "events/fetching.hpp"
+#include "events/home_process.hpp"
 #include "profile/inject/calls.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
@@ -37,6 +38,7 @@ class Trace final : public RecordSink {
     static void on_callback(void* trace, int domain, std::uint32_t id, const void* data) noexcept;
     void enable() noexcept;
     void enable_kind(int kind, const char* what);
+    void enable_copies_between_devices(std::uint32_t version);
     void flush(std::uint32_t flags) noexcept;
     void write_clocks();
     std::uint32_t shape_of(const cupti::KernelRecord& kernel);
@@ -50,7 +52,7 @@ class Trace final : public RecordSink {
     std::unique_ptr<HostWatch> watch_;
     std::mutex shapes_mutex_;
     std::map<std::array<std::int32_t, 6>, std::uint32_t> shapes_;  // grids and blocks of launches
-    const pid_t process_;
+    const HomeProcess home_;
     Fetching fetching_;
     std::atomic<bool> enabled_{false};
     std::atomic<bool> ready_{false};

@@ -1,0 +1,205 @@
+// The second run under the Sanitizer API waits for nothing that the program does not wait for: on functions that stand
+// in for the API, with kernels that end when a test says so.
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "profile/inject/exact.hpp"
+#include "support.hpp"
+
+namespace firsttouch::inject {
+namespace {
+
+using namespace sanitizer;
+
+template <class Handle>
+Handle handle(std::uintptr_t number) {
+    return reinterpret_cast<Handle>(number);
+}
+
+// What the API was asked, and which streams have kernels that still run.
+struct Played {
+    std::mutex mutex;
+    std::condition_variable changed;
+    Callback callback = nullptr;
+    void* user = nullptr;
+    std::set<StreamHandle> running;
+    std::set<void*> copied_out;
+    int allocated = 0, released = 0, waits = 0;
+
+    void call(int domain, std::uint32_t id, const void* data) const { callback(user, domain, id, data); }
+    void end_kernels(StreamHandle stream) {
+        const std::scoped_lock lock(mutex);
+        running.erase(stream);
+        changed.notify_all();
+    }
+    void wait_for(StreamHandle stream) {
+        std::unique_lock lock(mutex);
+        ++waits;
+        changed.wait(lock, [&] { return !running.contains(stream); });
+    }
+};
+Played* played = nullptr;
+
+Functions functions() {
+    Functions api;
+    api.get_result_string = [](Result, const char**) { return 1; };
+    api.subscribe = [](Subscriber*, Callback callback, void* user) {
+        played->callback = callback, played->user = user;
+        return 0;
+    };
+    api.enable_domain = [](std::uint32_t, Subscriber, int) { return 0; };
+    api.add_patches = [](const char*, Context) { return 0; };
+    api.patch_instructions = [](int, Module, const char*) { return 0; };
+    api.patch_module = [](Module) { return 0; };
+    api.set_launch_data = [](Launch, Function, StreamHandle, const void*) { return 0; };
+    api.allocate = [](Context, void** address, std::size_t bytes) {
+        ++played->allocated;
+        *address = std::calloc(1, bytes);
+        return 0;
+    };
+    api.release = [](Context, void*) { return ++played->released, 0; };
+    api.synchronise = [](StreamHandle stream) { return played->wait_for(stream), 0; };
+    api.copy_in = [](void*, void*, std::size_t, StreamHandle) { return 0; };
+    api.copy_out = [](void*, void* source, std::size_t, StreamHandle) {
+        const std::scoped_lock lock(played->mutex);
+        played->copied_out.insert(source);
+        return 0;
+    };
+    return api;
+}
+
+class ExactThreads : public testing::Test {
+  protected:
+    void SetUp() override {
+        played = &played_;
+        exact_ = Exact::start(api_, journal_, "patch");
+        const ModuleData module{context, handle<Module>(3), 0, nullptr};
+        played_.call(resources, module_loaded, &module);
+    }
+    void launch(std::uintptr_t stream, const char* name = "kernel") {
+        {
+            const std::scoped_lock lock(played_.mutex);
+            played_.running.insert(handle<StreamHandle>(stream));
+        }
+        LaunchData data{};
+        data.context = context, data.handle = handle<StreamHandle>(stream), data.name = name;
+        for (int i = 0; i < 3; ++i) data.grid[i] = data.block[i] = 1;
+        played_.call(launches, launch_begins, &data);
+    }
+    // The program waits for its kernels, and then the API tells.
+    void synchronise(std::uintptr_t stream) {
+        played_.end_kernels(handle<StreamHandle>(stream));
+        const SynchronisationData data{context, nullptr, handle<StreamHandle>(stream)};
+        played_.call(synchronisations, stream_synchronised, &data);
+    }
+    void destroy_stream() {
+        const StreamData data{context};
+        played_.call(resources, stream_ends, &data);
+    }
+    void free_memory() {
+        MemoryData data{};
+        data.context = context;
+        played_.call(resources, memory_freed, &data);
+    }
+    void copy_to_host(std::uintptr_t stream) {
+        CopyData data{};
+        data.source_context = context, data.source_handle = handle<StreamHandle>(stream);
+        data.direction = device_to_host, data.bytes = 64;
+        played_.call(copies, copy_begins, &data);
+        played_.end_kernels(handle<StreamHandle>(stream));
+    }
+    // Numbers of the launches of which it is known what they use.
+    std::set<std::uint32_t> fetched() const {
+        std::set<std::uint32_t> numbers;
+        for (const auto& entry : std::filesystem::directory_iterator(folder_.path)) {
+            std::ifstream file(entry.path(), std::ios::binary);
+            const std::string all(std::istreambuf_iterator<char>(file), {});
+            FileHeader header;
+            std::memcpy(&header, all.data(), sizeof header);
+            for (std::size_t at = header.header_bytes; at + sizeof(RecordHeader) <= all.size();) {
+                RecordHeader record;
+                std::memcpy(&record, all.data() + at, sizeof record);
+                if (record.size == 0) break;
+                FetchedRecord read;
+                std::memcpy(&read, all.data() + at + sizeof record, sizeof read);
+                if (record.kind == Kind::fetched) numbers.insert(read.launch);
+                at += record.size;
+            }
+        }
+        return numbers;
+    }
+
+    static inline const auto context = handle<Context>(1);
+    const Functions api_ = functions();
+    TemporaryFolder folder_;
+    Journal journal_{folder_.path.string()};
+    Played played_;
+    std::unique_ptr<Exact> exact_;
+};
+
+// As where collective kernels of two GPUs of a process wait for each other.
+TEST_F(ExactThreads, AKernelMayWaitForWhatAnotherThreadLaunches) {
+    launch(10);
+    std::thread other([&] {
+        while (played_.waits == 0) std::this_thread::yield();
+        launch(20);
+        played_.end_kernels(handle<StreamHandle>(10));
+    });
+    destroy_stream();  // which waits for the first kernel, in a thread of its own
+    other.join();
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{1}));
+}
+
+TEST_F(ExactThreads, NothingIsWaitedForThatTheProgramDoesNotWaitFor) {
+    launch(10);
+    free_memory();
+    launch(20);
+    synchronise(20);
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{2}));
+    copy_to_host(10);
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{2}));  // it may not have ended yet
+    launch(20);
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{1, 2}));
+    EXPECT_EQ(played_.waits, 0);
+}
+
+TEST_F(ExactThreads, WhatAnotherThreadLaunchedMeanwhileHasNotEnded) {
+    launch(10);
+    std::thread([&] { launch(10); }).join();
+    synchronise(10);
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{1}));
+    synchronise(10);
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{1, 2}));
+}
+
+// The driver would wait for all kernels if memory were freed.
+TEST_F(ExactThreads, MemoryIsUsedAgain) {
+    for (int i = 0; i < 10; ++i) {
+        launch(10);
+        synchronise(10);
+    }
+    EXPECT_EQ(fetched().size(), 10u);
+    EXPECT_EQ(played_.allocated, 1);
+    EXPECT_EQ(played_.released, 0);
+}
+
+TEST_F(ExactThreads, AProgramEndsWhileAKernelRunsForEver) {
+    launch(10);
+    exact_->finish();
+    EXPECT_EQ(fetched(), (std::set<std::uint32_t>{}));
+    destroy_stream();  // which is not waited for again
+    EXPECT_EQ(played_.waits, 1);
+    played_.end_kernels(handle<StreamHandle>(10));
+    while (fetched().empty()) std::this_thread::yield();  // the thread that waited ends
+}
+
+}  // namespace
+}  // namespace firsttouch::inject
