@@ -503,4 +503,32 @@ struct NoParameters {};
     CALL(685, cuLibraryGetManaged, Variable)                                                                           \
     CALL(800, cuCtxSynchronize_v2, ContextAt)
 
+// Those that make nodes of graphs, beside what a stream captures and the ones above.
+// CALL(number, function)
+#define FIRSTTOUCH_NODE_CALLS(CALL)                                                                                    \
+    CALL(502, cuGraphAddKernelNode)                                                                                    \
+    CALL(504, cuGraphAddMemcpyNode)                                                                                    \
+    CALL(506, cuGraphAddMemsetNode)                                                                                    \
+    CALL(513, cuGraphInstantiate)                                                                                      \
+    CALL(523, cuGraphClone)                                                                                            \
+    CALL(525, cuGraphAddChildGraphNode)                                                                                \
+    CALL(526, cuGraphAddEmptyNode)                                                                                     \
+    CALL(530, cuGraphAddHostNode)                                                                                      \
+    CALL(578, cuGraphInstantiate_v2)                                                                                   \
+    CALL(589, cuGraphAddEventRecordNode)                                                                               \
+    CALL(590, cuGraphAddEventWaitNode)                                                                                 \
+    CALL(618, cuGraphAddExternalSemaphoresSignalNode)                                                                  \
+    CALL(621, cuGraphAddExternalSemaphoresWaitNode)                                                                    \
+    CALL(638, cuGraphAddMemAllocNode)                                                                                  \
+    CALL(639, cuGraphAddMemFreeNode)                                                                                   \
+    CALL(669, cuGraphAddBatchMemOpNode)                                                                                \
+    CALL(689, cuGraphAddKernelNode_v2)                                                                                 \
+    CALL(712, cuGraphAddNode)                                                                                          \
+    CALL(723, cuGraphAddNode_v2)
+inline constexpr std::uint32_t node_making_calls[] = {
+#define CALL(number, function) number,
+    FIRSTTOUCH_NODE_CALLS(CALL)
+#undef CALL
+};
+
 }  // namespace firsttouch::cupti

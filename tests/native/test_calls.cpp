@@ -141,13 +141,15 @@ TEST_F(DriverCalls, ADirectionThatTheProgramNamesWronglyIsNotReadFrom) {
     play(276, cupti::CopyIn{device, reinterpret_cast<void*>(other), 4096});
     play(278, cupti::CopyOut{reinterpret_cast<void*>(other), device, 4096});
     play(305, cupti::CopyAny{0x10000, device, 64});  // as memory of another process
+    play(276, cupti::CopyIn{device, reinterpret_cast<void*>(0x10000), 64});
+    play(278, cupti::CopyOut{reinterpret_cast<void*>(0x10000), device, 64});
     std::vector<unsigned> directions, flags;
     for (const MoveRecord& move : moves()) {
         directions.push_back(move.direction);
         flags.push_back(move.flags);
     }
-    EXPECT_EQ(directions, (std::vector<unsigned>{3, 3, 2}));
-    EXPECT_EQ(flags, (std::vector<unsigned>{0, 0, blocking}));
+    EXPECT_EQ(directions, (std::vector<unsigned>{3, 3, 2, 1, 2}));
+    EXPECT_EQ(flags, (std::vector<unsigned>{0, 0, blocking, blocking, blocking}));
 }
 
 TEST_F(DriverCalls, CopiesOfSeveralRowsAreOneOrOneASlice) {

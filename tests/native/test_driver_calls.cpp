@@ -26,6 +26,9 @@ TEST(VendorTypes, DriverCalls) {
     FIRSTTOUCH_DRIVER_CALLS(CALL)
     FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
 #undef CALL
+#define CALL(number, function) EXPECT_EQ(number, CUPTI_DRIVER_TRACE_CBID_##function);
+    FIRSTTOUCH_NODE_CALLS(CALL)
+#undef CALL
     // Ours may end before theirs.
     using cuCtxSynchronize_params = NoParameters;
 #define CALL(number, function, parameters) static_assert(sizeof(parameters) <= sizeof(function##_params));

@@ -1,10 +1,11 @@
 // The second run under the Sanitizer API waits for nothing that the program does not wait for: on functions that stand
 // in for the API, with kernels that end when a test says so.
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -32,7 +33,8 @@ struct Played {
     void* user = nullptr;
     std::set<StreamHandle> running;
     std::set<void*> copied_out;
-    int allocated = 0, released = 0, waits = 0;
+    int allocated = 0, released = 0;
+    std::atomic<int> waits{0};
 
     void call(int domain, std::uint32_t id, const void* data) const { callback(user, domain, id, data); }
     void end_kernels(StreamHandle stream) {
@@ -80,10 +82,12 @@ class ExactThreads : public testing::Test {
   protected:
     void SetUp() override {
         played = &played_;
-        exact_ = Exact::start(api_, journal_, "patch");
+        exact_ = Exact::start(kept_.api, kept_.journal, "patch").release();
         const ModuleData module{context, handle<Module>(3), 0, nullptr};
         played_.call(resources, module_loaded, &module);
     }
+    void TearDown() override { std::filesystem::remove_all(kept_.folder.path); }
+
     void launch(std::uintptr_t stream, const char* name = "kernel") {
         {
             const std::scoped_lock lock(played_.mutex);
@@ -119,7 +123,7 @@ class ExactThreads : public testing::Test {
     // Numbers of the launches of which it is known what they use.
     std::set<std::uint32_t> fetched() const {
         std::set<std::uint32_t> numbers;
-        for (const auto& entry : std::filesystem::directory_iterator(folder_.path)) {
+        for (const auto& entry : std::filesystem::directory_iterator(kept_.folder.path)) {
             std::ifstream file(entry.path(), std::ios::binary);
             const std::string all(std::istreambuf_iterator<char>(file), {});
             FileHeader header;
@@ -138,11 +142,20 @@ class ExactThreads : public testing::Test {
     }
 
     static inline const auto context = handle<Context>(1);
-    const Functions api_ = functions();
-    TemporaryFolder folder_;
-    Journal journal_{folder_.path.string()};
-    Played played_;
-    std::unique_ptr<Exact> exact_;
+    // Never freed: a thread may still wait for a kernel.
+    struct Kept {
+        const Functions api = functions();
+        TemporaryFolder folder;
+        Journal journal{folder.path.string()};
+        Played played;
+    };
+    static Kept& keep() {
+        static auto& all = *new std::vector<std::unique_ptr<Kept>>;
+        return *all.emplace_back(std::make_unique<Kept>());
+    }
+    Kept& kept_ = keep();
+    Played& played_ = kept_.played;
+    Exact* exact_ = nullptr;
 };
 
 // As where collective kernels of two GPUs of a process wait for each other.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,6 +26,7 @@ extern "C" void standin_init();
 extern "C" void standin_allocate(std::uint32_t, int, std::uint64_t, std::uint64_t);
 extern "C" void standin_copy(std::uint8_t, std::uint64_t);
 extern "C" void standin_kernel(const char*, int);
+extern "C" int standin_call(std::uint32_t, const char*, const void*, int (*)(void*), void*);
 extern "C" void standin_copy_between(std::uint32_t, std::uint32_t, std::uint64_t);
 extern "C" int standin_launch_new_graph();
 extern "C" void standin_move(int, std::uint64_t, std::uint64_t, std::uint32_t);
@@ -367,6 +369,87 @@ TEST_F(Inject, AGraphIsLaunchedAfterCopiesWereFlushed) {
         trace->finish();
         EXPECT_EQ(counts(folder)[Kind::copy], has_both ? 2 : 1) << version;
     }
+}
+
+// What threads do with graphs, and whether one made nodes while another did, or launched.
+struct GraphWork {
+    std::atomic<int> launching{0}, making{0};
+    std::atomic<bool> met{false};
+
+    template <class Body>
+    int call(std::uint32_t id, const void* parameters, Body body) {
+        const auto run = [](void* of) { return (*static_cast<Body*>(of))(), 0; };
+        return standin_call(id, "call", parameters, run, &body);
+    }
+    void launch() {
+        cupti::GraphLaunch parameters{};
+        call(514, &parameters, [this] { be_in(launching, false); });
+    }
+    void make(std::uint32_t id, const void* parameters = nullptr) {
+        call(id, parameters, [this] { be_in(making, true); });
+    }
+    void be_in(std::atomic<int>& mine, bool is_making) {
+        ++mine;
+        for (int i = 0; i < 20; ++i) {
+            if (is_making ? launching > 0 || making > 1 : making > 0) met = true;
+            std::this_thread::yield();
+        }
+        --mine;
+    }
+};
+
+// CUPTI's table of nodes has no lock.
+TEST_F(Inject, NodesOfGraphsAreMadeByOneThreadWhileNoneLaunches) {
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    Journal journal(folder_, small);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    standin_init();
+    GraphWork work;
+    cupti::Stream captured{reinterpret_cast<cupti::Handle>(8)};
+    cupti::Launch launch{};
+    launch.stream = captured.stream;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i)
+        threads.emplace_back([&] {
+            for (int j = 0; j < 200; ++j) work.launch();
+        });
+    for (const std::uint32_t id : {502u, 523u, 643u, 712u})
+        threads.emplace_back([&, id] {
+            cupti::NewGraph graph{};
+            cupti::Handle executable = nullptr;
+            graph.executable = &executable;
+            for (int j = 0; j < 50; ++j) work.make(id, id == 643 ? &graph : nullptr);
+        });
+    threads.emplace_back([&] {
+        work.call(539, &captured, [] {});
+        for (int j = 0; j < 50; ++j) work.make(307, &launch);
+        work.call(497, &captured, [] {});
+    });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_FALSE(work.met);
+    trace->finish();
+}
+
+TEST_F(Inject, ALaunchOfAGraphMayWaitForAnotherThreadThatMakesOne) {
+    const ScopedVariable quiet("STANDIN_CUPTI_REPEAT", "0");
+    Journal journal(folder_, small);
+    const std::unique_ptr<Trace> trace = Trace::start(standin(), journal);
+    standin_init();
+    GraphWork work;
+    std::atomic<bool> is_launching{false}, is_made{false};
+    std::thread other([&] {
+        while (!is_launching) std::this_thread::yield();
+        work.make(502);
+        is_made = true;
+    });
+    cupti::GraphLaunch parameters{};
+    work.call(514, &parameters, [&] {
+        is_launching = true;
+        while (!is_made) std::this_thread::yield();
+    });
+    other.join();
+    work.launch();
+    trace->finish();
 }
 
 // CUPTI may still call back in a child, and flush at its end.

@@ -31,3 +31,13 @@ def test_of_a_program_that_knows_nothing(driver: Path, tmp_path: Path) -> None: 
     names = {event["name"] for event in json.loads((out / "trace.json").read_text())}
     assert "host to device fault" in names
     assert len(done.stderr.splitlines()) <= 25
+
+
+def test_what_the_trace_takes_from_the_program_is_said_before_it_starts(driver: Path, tmp_path: Path) -> None:  # noqa: F811
+    standin = str(driver.with_name("libcupti.so"))
+    environment = {**os.environ, "STANDIN": standin, "FIRSTTOUCH_LIB_CUPTI": standin, "FIRSTTOUCH_LIB_CUDA": standin}
+    program = ["--", "sh", "-c", f"echo started >&2; {driver} 0 return"]
+    for options in (["--trace"], ["--check-copies"], []):
+        done = call(*options, "--out", str(tmp_path / str(len(options)) / "".join(options)), *program, env=environment)
+        before, _, _ = done.stderr.partition("started\n")
+        assert ("torch.profiler" in before and "without --trace" in before) == bool(options)

@@ -1,6 +1,7 @@
 #include "profile/inject/calls.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "profile/inject/undisturbed.hpp"
@@ -66,6 +67,38 @@ const std::vector<std::uint32_t>& Calls::numbers() {
     static const std::vector<std::uint32_t> all = {FIRSTTOUCH_DRIVER_CALLS(CALL) FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)};
 #undef CALL
     return all;
+}
+
+namespace {
+
+template <class Parameters>
+constexpr GraphUse graph_use() {
+    if (std::is_same_v<Parameters, cupti::GraphLaunch>) return GraphUse::launches;
+    if (std::is_same_v<Parameters, cupti::NewGraph> || std::is_same_v<Parameters, cupti::GraphUpdate>)
+        return GraphUse::makes_nodes;
+    constexpr bool has_stream = requires(Parameters of) { of.stream; }
+    || requires(Parameters of) { of.shape->stream; };
+    return has_stream && !std::is_same_v<Parameters, cupti::Stream> ? GraphUse::makes_nodes_if_captured
+                                                                    : GraphUse::none;
+}
+
+}  // namespace
+
+GraphUse Calls::use_of_graphs(std::uint32_t id) const {
+    const auto now = [this](GraphUse use) {
+        if (use != GraphUse::makes_nodes_if_captured) return use;
+        return is_capturing_.load(std::memory_order_relaxed) ? GraphUse::makes_nodes : GraphUse::none;
+    };
+    switch (id) {
+#define CALL(number, function, parameters)                                                                             \
+    case number:                                                                                                       \
+        return now(graph_use<cupti::parameters>());
+        FIRSTTOUCH_DRIVER_CALLS(CALL)
+        FIRSTTOUCH_NEWER_DRIVER_CALLS(CALL)
+#undef CALL
+    default:
+        return std::ranges::count(cupti::node_making_calls, id) == 0 ? GraphUse::none : GraphUse::makes_nodes;
+    }
 }
 
 void Calls::entering(std::uint32_t id, const cupti::CallData& data) noexcept {
@@ -372,20 +405,27 @@ void Calls::write_step(const GraphStep& step, std::pair<std::uint16_t, std::uint
 
 // ------------------------------------------------------------------------------------------------------------- waits
 
+void Calls::begin_capture(cupti::Handle stream, const Call& call) {
+    const std::scoped_lock lock(mutex_);
+    capturing_.insert(stream_key(stream, call));
+    is_capturing_ = true;
+}
+void Calls::end_capture(cupti::Handle stream, const Call& call) {
+    const std::scoped_lock lock(mutex_);
+    capturing_.erase(stream_key(stream, call));
+    is_capturing_ = !capturing_.empty();
+}
+
 // Another stream may get the handle of one that is destroyed.
 void Calls::before(const cupti::Stream& stream, const Call& call) {
-    if (!call.function.starts_with("cuStreamDestroy")) return;
-    const std::scoped_lock lock(mutex_);
-    capturing_.erase(stream_key(stream.stream, call));
+    if (call.function.starts_with("cuStreamDestroy")) end_capture(stream.stream, call);
 }
 
 void Calls::after(const cupti::Stream& stream, const Call& call) {
     if (call.function.starts_with("cuStreamBeginCapture")) {
-        const std::scoped_lock lock(mutex_);
-        capturing_.insert(stream_key(stream.stream, call));
+        begin_capture(stream.stream, call);
     } else if (call.function.starts_with("cuStreamEndCapture")) {
-        const std::scoped_lock lock(mutex_);
-        capturing_.erase(stream_key(stream.stream, call));
+        end_capture(stream.stream, call);
     } else if (call.function.starts_with("cuStreamSynchronize") ||
                (call.function.starts_with("cuStreamQuery") && has_work_)) {
         waited(for_stream, call);
@@ -395,9 +435,7 @@ void Calls::after(const cupti::Stream& stream, const Call& call) {
 // A capture that became invalid ends without a graph. One goes on only if the wrong thread tried to end it.
 void Calls::after_failure(const cupti::Stream& stream, int result, const Call& call) {
     constexpr int wrong_thread = 908;  // CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
-    if (!call.function.starts_with("cuStreamEndCapture") || result == wrong_thread) return;
-    const std::scoped_lock lock(mutex_);
-    capturing_.erase(stream_key(stream.stream, call));
+    if (call.function.starts_with("cuStreamEndCapture") && result != wrong_thread) end_capture(stream.stream, call);
 }
 
 // Programs ask again and again: the answer counts once.

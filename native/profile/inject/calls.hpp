@@ -16,6 +16,7 @@
 #include "events/home_process.hpp"
 #include "profile/inject/arguments.hpp"
 #include "profile/inject/blocks.hpp"
+#include "profile/inject/graph_gate.hpp"
 #include "profile/inject/host_places.hpp"
 #include "profile/inject/host_watch.hpp"
 #include "profile/inject/journal.hpp"
@@ -41,6 +42,8 @@ class Calls {
 
     // The numbers of the calls that are watched.
     static const std::vector<std::uint32_t>& numbers();
+    // Whether a call launches a graph or makes nodes of one.
+    GraphUse use_of_graphs(std::uint32_t id) const;
 
     const DriverFunctions& driver() const { return driver_; }
 
@@ -143,6 +146,8 @@ class Calls {
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
     void waited(std::uint8_t what, const Call& call);
 
+    void begin_capture(cupti::Handle stream, const Call& call);
+    void end_capture(cupti::Handle stream, const Call& call);
     std::uint64_t stream_key(cupti::Handle stream, const Call& call) const;
     // The number of a stream, and the flags of what is asked of it.
     std::pair<std::uint16_t, std::uint8_t> about_stream(cupti::Handle stream, const Call& call);
@@ -160,6 +165,7 @@ class Calls {
     const DriverFunctions driver_;
     std::unordered_map<std::uint64_t, std::uint16_t> streams_;
     std::unordered_set<std::uint64_t> capturing_;
+    std::atomic<bool> is_capturing_{false};  // some stream
     std::unordered_map<cupti::Handle, std::shared_ptr<const std::vector<GraphStep>>> graphs_;
     bool is_change_told_ = false;
     std::unordered_map<std::uint64_t, std::uint64_t> pointers_;  // the hash of those that were last copied to a target

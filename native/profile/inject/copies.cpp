@@ -197,6 +197,10 @@ void Calls::after_copy(Transfer transfer, std::uint16_t stream, std::uint8_t fla
         waits = !runs_later && is_blocking(transfer, host);
         is_sampled = !runs_later && host != HostPlace::managed && transfer.is_certain &&
                      (is_to_device || (waits && transfer.has_host()));
+        // A program may name a direction wrongly, and memory of a device that it did not allocate, such as another
+        // process's.
+        if (is_sampled && host == HostPlace::other && !is_known_touched(transfer.host_rows()))
+            is_sampled = is_readable(transfer.host_rows());
         if (is_sampled) touched_[transfer.host_rows().address / 64 % touched_.size()] = transfer.host_rows();
         if (is_sampled && is_to_device) has_pointers = find_pointers(transfer, pointers);
         record.host = static_cast<std::uint8_t>(host);

@@ -42,6 +42,7 @@ std::unique_ptr<Trace> Trace::start(const cupti::Functions& api, Journal& journa
     call_back(cupti::resources, cupti::context_ends);
     for (const std::uint32_t id : cupti::allocating_calls) call_back(cupti::driver_calls, id);
     for (const std::uint32_t id : Calls::numbers()) call_back(cupti::driver_calls, id);
+    for (const std::uint32_t id : cupti::node_making_calls) call_back(cupti::driver_calls, id);
     return trace;
 }
 
@@ -78,14 +79,23 @@ void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* da
         if (call.site == cupti::leaving) trace.enable();
         return;
     }
-    if (call.site != cupti::entering) return trace.calls_.leaving(id, call);
+    if (call.site != cupti::entering) {
+        trace.graphs_.leave(call.correlation);
+        return trace.calls_.leaving(id, call);
+    }
     trace.enable();
     trace.calls_.entering(id, call);
+    trace.write_place(id, call.correlation);
+    trace.graphs_.enter(trace.calls_.use_of_graphs(id), call.correlation);
+}
+
+// Where an allocation is called.
+void Trace::write_place(std::uint32_t id, std::uint32_t correlation) noexcept {
     if (std::ranges::count(cupti::allocating_calls, id) == 0) return;
     try {
         const CallRecord record{
-            .time = monotonic_ns(), .correlation = call.correlation, .site = trace.places_.of_this_call().number};
-        trace.journal_.append(Kind::call, {Journal::bytes_of(record)});
+            .time = monotonic_ns(), .correlation = correlation, .site = places_.of_this_call().number};
+        journal_.append(Kind::call, {Journal::bytes_of(record)});
     } catch (...) {
         return;  // the allocation is recorded without its place
     }

@@ -11,6 +11,7 @@
 #include "events/fetching.hpp"
 #include "events/home_process.hpp"
 #include "profile/inject/calls.hpp"
+#include "profile/inject/graph_gate.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/places.hpp"
 
@@ -36,6 +37,7 @@ class Trace final : public RecordSink {
 
     void watch_host(double percent) noexcept;
     static void on_callback(void* trace, int domain, std::uint32_t id, const void* data) noexcept;
+    void write_place(std::uint32_t id, std::uint32_t correlation) noexcept;
     void enable() noexcept;
     void enable_kind(int kind, const char* what);
     void enable_copies_between_devices(std::uint32_t version);
@@ -53,6 +55,7 @@ class Trace final : public RecordSink {
     std::mutex shapes_mutex_;
     std::map<std::array<std::int32_t, 6>, std::uint32_t> shapes_;  // grids and blocks of launches
     const HomeProcess home_;
+    GraphGate graphs_;
     Fetching fetching_;
     std::atomic<bool> enabled_{false};
     std::atomic<bool> ready_{false};

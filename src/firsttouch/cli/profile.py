@@ -187,6 +187,10 @@ def _check(words: Sequence[str], attach: int | None, lasting: float | None, load
         raise UsageError(f"{loads} and --no-inject were given; {loads} loads a library into the target")
 
 
+_ONE_TOOL = "CUPTI serves one tool: while it traces, a profiler within the program (torch.profiler) gets no GPU events"
+_KEEPS_THEM = {"profile": "without --trace it does", "port": "under `firsttouch profile` without --trace it does"}
+"""What a user of each command does to keep a program's own profile."""
+
 Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
 """Shows a profile: of a call, in a directory; why it is not complete, if it is not; and whether as JSON."""
 
@@ -194,10 +198,13 @@ Show: TypeAlias = "Callable[[ProfileCall, Path, str, bool], None]"
 def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int:
     """Profiles, shows what came of it, and returns the target's exit status, whatever happens to what is shown."""
     with signals_for_this_thread():
+        from firsttouch.machine.libraries import find_library
         from firsttouch.profile.launch import NotStarted
-        from firsttouch.profile.profiler import profile
+        from firsttouch.profile.profiler import profile, rank_of
         from firsttouch.profile.second_run import profile_twice
 
+    if call.trace and rank_of(call.environment) in ("", "0") and not find_library("cuda").reason:
+        print_stderr(f"firsttouch: {_ONE_TOOL}; {_KEEPS_THEM[command]}")
     try:
         outcome = profile_twice(call, lambda text: print_stderr(f"firsttouch: {text}")) if call.exact else profile(call)
     except NotStarted as error:
