@@ -19,11 +19,11 @@ import numpy as np
 
 from firsttouch import _core
 from firsttouch.machine.devices import describe_devices, open_device
-from firsttouch.workspace.agents import Gpu, KernelFile
-from firsttouch.workspace.arrays import Array
-from firsttouch.workspace.declarations import Declaration
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.declarations import Declaration
+from firsttouch.program.execution.agents import Gpu, KernelFile
+from firsttouch.program.execution.arrays import Array
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 TEXT = """
 KERNEL work(GLOBAL uint* data, ulong n, uint rounds) {

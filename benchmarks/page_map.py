@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.harness.app import solve
 from firsttouch.harness.predicting import predict_application
 from firsttouch.model.managed import ManagedMemory, PageMoves

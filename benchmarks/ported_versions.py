@@ -53,8 +53,8 @@ TIMER = re.compile(r"^ *(GPU Time|[\w ]+ timer): ([\d.]+) *$", re.MULTILINE)
 ANALYSED = """
 import sys, pathlib
 from firsttouch.advice.profiled import traced_program
-from firsttouch.encoding import encode_json
-from firsttouch.workload.program import encode
+from firsttouch.base.encoding import encode_json
+from firsttouch.program.program import encode
 traced = traced_program(pathlib.Path(sys.argv[1]))
 pathlib.Path(sys.argv[2] + ".program.json").write_bytes(encode(traced.program))
 pathlib.Path(sys.argv[2] + ".port.json").write_bytes(encode_json(traced.found))

@@ -30,10 +30,10 @@ from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
 from firsttouch.profile.reading import Profile, read
 from firsttouch.profile.touches import TouchIndex
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.trace import TracedCopy, TracedRun, TracedStep, trace
+from firsttouch.program.traced import kernel_name, program_of_trace
 from firsttouch.records.reading import load_results
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.trace import TracedCopy, TracedRun, TracedStep, trace
-from firsttouch.workload.traced import kernel_name, program_of_trace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs/recompute"))
 from traced_apps import closest  # a script of the documentation

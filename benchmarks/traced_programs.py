@@ -12,9 +12,9 @@ import tracemalloc
 from collections.abc import Callable
 
 from firsttouch.profile.calls import Arguments, ArgumentWord, CudaBlock, CudaCall, CudaLaunch, CudaMove, TracedCalls
-from firsttouch.workload.program import Item, Repeat
-from firsttouch.workload.trace import trace
-from firsttouch.workload.traced import program_of_trace
+from firsttouch.program.program import Item, Repeat
+from firsttouch.program.trace import trace
+from firsttouch.program.traced import program_of_trace
 
 CALLS = 1_000_000
 MIB = 1 << 20

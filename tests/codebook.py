@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from firsttouch.apps import all_apps
+from firsttouch.apps.port_programs import port_programs
 from firsttouch.experiments import all_experiments
 from firsttouch.harness.experiment import Applications
 from firsttouch.harness.placements import former_factors
-from firsttouch.porting import port_programs
 from firsttouch.records.codebook import FILE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firsttouch.events.sums import CauseSums, Course, PhaseTotals
+from firsttouch.profile.events.sums import CauseSums, Course, PhaseTotals
 
 
 class Untotalled:

@@ -152,7 +152,7 @@ class _Calls:
         from firsttouch.engine import discover, runner
 
         self.machine, self.plan, self._make_plan = machine, Plan(), runner.make_plan
-        from firsttouch.allocators import methods
+        from firsttouch.engine import methods
 
         changed: Any = runner
         discovering: Any = discover
@@ -172,7 +172,7 @@ class _Calls:
         raise _Planned
 
     def _keep_cells(self, devices: Any, on_cell: Any) -> None:
-        from firsttouch.allocators.methods import stated_cells
+        from firsttouch.engine.methods import stated_cells
 
         self.plan.measured = [
             {"device": cell.device, "allocator": cell.allocator, "property": cell.property, "stated": cell.value}
@@ -182,8 +182,8 @@ class _Calls:
         raise _Planned
 
     def call(self, line: str) -> Plan:
+        from firsttouch.base.errors import UsageError
         from firsttouch.cli.main import parser
-        from firsttouch.errors import UsageError
 
         self.plan = Plan()
         words = shlex.split(line)

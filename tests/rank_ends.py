@@ -16,9 +16,9 @@ from tests import calls
 from tests.calls import UNDRAWN
 from tests.mpi import Mpi
 
+from firsttouch.base.units import format_size
 from firsttouch.engine import executor
 from firsttouch.records.reading import load_results
-from firsttouch.units import format_size
 from firsttouch.workers import ranks
 from firsttouch.workers.launch import mapped, segments
 from firsttouch.workers.relay import CHANNEL

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.schemas import SCHEMAS, json_schema
+from firsttouch.base.encoding import encode_json
+from firsttouch.cli.schemas import SCHEMAS, json_schema
 
 FOLDER = Path(__file__).parents[1] / "docs" / "schemas"
 

@@ -1,4 +1,6 @@
-"""No code decides by the name of a backend or an allocator; it must use capabilities and allocators/properties.py."""
+"""No code decides by the name of a backend or an allocator; it must use capabilities and
+machine/allocators/properties.py.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.allocators.semantics import SEMANTICS
+from firsttouch.machine.allocators.semantics import SEMANTICS
 from firsttouch.machine.backends import BACKENDS, HOST, MODEL
 
 PACKAGE = Path(__file__).parents[1] / "src" / "firsttouch"
-ROOMS = ("advice", "apps", "harness", "workspace", "report", "analysis", "engine", "experiments")
-"""Rooms that are checked, in addition to session.py, work.py and worker.py."""
+FOLDERS = (
+    *("advice", "apps", "harness", "program", "program/execution", "report", "engine", "experiments"),
+    *("experiments/analysis", "workers"),
+)
+"""Folders that are checked, each without those in it."""
 AMBIGUOUS = {HOST, MODEL, "device"}
 """Names that have other meanings too: the agent `cpu`, the model of a processor, and `device` in general. They count
 only if they are compared with an expression for a kind or an allocator."""
@@ -21,15 +26,17 @@ NAMES = ({*BACKENDS} | {*SEMANTICS}) - AMBIGUOUS
 ALLOWED = {
     "experiments/codegen.py": "compares vendors' compilers",
     "experiments/context.py": "about vendors' tools",
-    "workspace/strategies.py": "its table states the allocator of each strategy and compares none",
+    "program/strategies.py": "its table states the allocator of each strategy and compares none",
+    "program/exact.py": "kinds of memory that a trace names",
+    "program/trace.py": "kinds of memory that a trace names",
+    "program/traced.py": "kinds of memory that a trace names",
     "report/templates.py": "the name of a fact of machine.json (nvidia: driver, cuda)",
 }
 """Modules that may contain names, with the reason."""
 
 
 def modules() -> list[Path]:
-    found = [path for room in ROOMS for path in sorted((PACKAGE / room).glob("*.py"))]
-    return found + [path for name in ("session", "work", "worker") if (path := PACKAGE / f"{name}.py").is_file()]
+    return [path for folder in FOLDERS for path in sorted((PACKAGE / folder).glob("*.py"))]
 
 
 def literals(node: ast.AST) -> Iterator[ast.Constant]:
@@ -128,5 +135,5 @@ def test_other_uses_of_the_same_words_are_accepted(source: str) -> None:
 
 
 def test_the_rooms_and_allowed_modules_exist() -> None:
-    assert all((PACKAGE / name / "__init__.py").is_file() for name in ROOMS)
+    assert all((PACKAGE / name / "__init__.py").is_file() for name in FOLDERS)
     assert all((PACKAGE / name).is_file() for name in ALLOWED)

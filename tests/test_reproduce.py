@@ -18,9 +18,9 @@ from tests.fabricated import GIB, KIB, MACHINES, MIB
 from tests.matrix import matrix
 from tests.planning import plan_on
 
-from firsttouch.papers.comparisons import values_of
-from firsttouch.papers.figures import all_figures, named_in
-from firsttouch.papers.rows import all_rows
+from firsttouch.comparison.papers.comparisons import values_of
+from firsttouch.comparison.papers.figures import all_figures, named_in
+from firsttouch.records.papers.rows import all_rows
 from firsttouch.records.reading import load_results
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -80,9 +80,18 @@ def picture() -> str:
     return "\n".join(parts)
 
 
+def folders(name: str) -> list[str]:
+    """A room, and the folders in it that are packages."""
+    inner = sorted(path(name).glob("*/__init__.py")) if path(name).is_dir() else []
+    return [name, *(f"{name}/{each.parent.name}" for each in inner)]
+
+
 def page() -> str:
-    """The page with the list of rooms as it follows from the contract and the docstrings."""
-    rows = [f"| `{name}{'/' if path(name).is_dir() else '.py'}` | {about(name)} |" for row in layers() for name in row]
+    """The page with the list of rooms, and of what they have folders for, as it follows from the contract and the
+    docstrings.
+    """
+    names = [inner for row in layers() for name in row for inner in folders(name)]
+    rows = [f"| `{name}{'/' if path(name).is_dir() else '.py'}` | {about(name)} |" for name in names]
     return LIST.sub(lambda _: "\n".join(["| room | what it is for |", "|---|---|", *rows, ""]), PAGE.read_text())
 
 

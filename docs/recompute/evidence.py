@@ -17,13 +17,13 @@ from functools import cache
 from statistics import geometric_mean, median
 
 import um_apps
+from firsttouch.base.units import format_size
 from firsttouch.cli.summary import show
-from firsttouch.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
-from firsttouch.outcomes.report import summary as rows_of
+from firsttouch.comparison.validation.judged import CLEARLY, Case, Judgement, estimator_of, exceptions, in_order, judge
+from firsttouch.harness.outcomes.derive import EVENTS, ON, application, derive, is_events_run, setting, strategy
+from firsttouch.harness.outcomes.report import summary as rows_of
 from firsttouch.records.schema import Record
-from firsttouch.text import count, join_names
-from firsttouch.units import format_size
-from firsttouch.validation.judged import CLEARLY, Case, Judgement, estimator_of, exceptions, in_order, judge
+from firsttouch.records.text import count, join_names
 from kernels import in_place
 from records import Directory, digits, exact, number_of, table
 

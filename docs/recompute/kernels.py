@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 from firsttouch.apps import all_apps
+from firsttouch.base.units import format_size
+from firsttouch.comparison.validation.in_place import judged_in_place
 from firsttouch.model.kernel_records import KernelRun, profiles_from
 from firsttouch.model.kernels import FILE, KernelProfiles
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
-from firsttouch.text import count
-from firsttouch.units import format_size
-from firsttouch.validation.in_place import judged_in_place
+from firsttouch.records.text import count
 from records import Directory, digits, table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

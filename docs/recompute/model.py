@@ -10,17 +10,17 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
+from firsttouch.base.units import format_number, format_size
+from firsttouch.comparison.validation.counts import CountedPoint, counted_point
+from firsttouch.comparison.validation.measured import judged_by_results
+from firsttouch.comparison.validation.results import MeasuredJudgement
 from firsttouch.experiments import find_experiment
 from firsttouch.model.fit import file_text, fitted_platform
 from firsttouch.model.platform import load_platform
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Factors, Point
-from firsttouch.text import join_names
-from firsttouch.units import format_number, format_size
-from firsttouch.validation.counts import CountedPoint, counted_point
-from firsttouch.validation.measured import judged_by_results
-from firsttouch.validation.results import MeasuredJudgement
+from firsttouch.records.text import join_names
 from records import Directory, table
 
 COPIED = ("copied_h2d_bytes", "copied_d2h_bytes")

@@ -24,19 +24,19 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
 
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_number
 from firsttouch.cli.main import parser
 from firsttouch.cli.validate import published_value
+from firsttouch.comparison.validation.in_place import judged_in_place
+from firsttouch.comparison.validation.points import predicted
+from firsttouch.comparison.validation.results import ValidatedPlatform, ValidatedRow, error_summary
+from firsttouch.comparison.validation.targets import of_all_platforms
+from firsttouch.comparison.validation.validate import validated_platforms
 from firsttouch.engine import runner
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import UsageError
 from firsttouch.records.schema import Record
-from firsttouch.text import quantity
-from firsttouch.units import format_number
-from firsttouch.validation.in_place import judged_in_place
-from firsttouch.validation.points import predicted
-from firsttouch.validation.results import ValidatedPlatform, ValidatedRow, error_summary
-from firsttouch.validation.targets import of_all_platforms
-from firsttouch.validation.validate import validated_platforms
+from firsttouch.records.text import quantity
 from records import table
 
 DOCS = Path(__file__).resolve().parents[1]

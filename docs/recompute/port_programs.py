@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from firsttouch.porting import port_programs
-from firsttouch.porting.program import DISCRETE, NAIVE, PORTED
+from firsttouch.apps.port_programs import port_programs
+from firsttouch.apps.port_programs.program import DISCRETE, NAIVE, PORTED
+from firsttouch.base.units import format_size
 from firsttouch.records.schema import Record
-from firsttouch.text import quantity
-from firsttouch.units import format_size
+from firsttouch.records.text import quantity
 from records import Directory, number_of, table
 
 

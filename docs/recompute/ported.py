@@ -14,8 +14,8 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from firsttouch.text import count, percent
-from firsttouch.units import format_size
+from firsttouch.base.units import format_size
+from firsttouch.records.text import count, percent
 from records import Directory, table
 
 VERSIONS: Mapping[str, str] = {

@@ -9,10 +9,10 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-from firsttouch.analysis.statistics import value
+from firsttouch.base.units import parse_size
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.units import parse_size
+from firsttouch.records.statistics import value
 
 Terms = Mapping[str, Scalar]
 

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import value
+from firsttouch.base.units import format_size
 from firsttouch.experiments.codegen import OPERATIONS
 from firsttouch.records.schema import Record
-from firsttouch.text import quantity
-from firsttouch.units import format_size
+from firsttouch.records.statistics import value
+from firsttouch.records.text import quantity
 from records import Directory, Terms, digits, exact, number_of, only, table, terms
 
 Cell = Callable[[Record], str]

@@ -17,13 +17,13 @@ from firsttouch.harness.app import App
 from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, priced
 from firsttouch.model.measured import MeasuredPrices
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Item, Launch, Program, Repeat, decode
-from firsttouch.workload.replay import Prepared, Replay
-from firsttouch.workspace import steps
-from firsttouch.workspace.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words
-from firsttouch.workspace.ledger import Ledger
-from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
+from firsttouch.program import steps
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.guidance import MEMORY_OF, ON_DEVICE, Placement, memory_words
+from firsttouch.program.ledger import Ledger
+from firsttouch.program.program import Item, Launch, Program, Repeat, decode
+from firsttouch.program.replay import Prepared, Replay
+from firsttouch.program.strategies import STRATEGIES, strategies_of, unavailable
 from records import Directory
 
 EXPLICIT = "explicit"

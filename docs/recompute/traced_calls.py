@@ -9,7 +9,7 @@ from operator import itemgetter
 from statistics import median
 from typing import Any
 
-from firsttouch.units import format_size
+from firsttouch.base.units import format_size
 from records import Directory, table
 
 BEFORE, NOW = "other", "this"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from firsttouch.outcomes.derive import derive, is_events_run, strategy
+from firsttouch.harness.outcomes.derive import derive, is_events_run, strategy
 from firsttouch.records.schema import Record
 from records import Directory, digits, number_of, table
 

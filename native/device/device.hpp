@@ -151,7 +151,7 @@ struct Argument {
     requires std::is_arithmetic_v<T> Argument(T value) : size(sizeof(T)) { std::memcpy(bytes, &value, sizeof(T)); }
 };
 
-// Device code: a text in the dialect of src/firsttouch/kernels and the macros to compile it with.
+// Device code: a text in the dialect of src/firsttouch/base/kernels and the macros to compile it with.
 struct Source {
     std::string name;
     std::string text;

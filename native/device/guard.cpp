@@ -37,7 +37,7 @@ std::size_t reserve_of(std::size_t bytes) { return std::max<std::size_t>(512 * M
 std::size_t without_reserve(std::size_t bytes) { return bytes - std::min(bytes, reserve_of(bytes)); }
 
 // The bytes that a text such as "1.5GiB", "64 mb" or "2^30" states; 0 if it is not a size. parse_size of
-// src/firsttouch/units.py accepts the same: a whole number of bytes from 1 to 2^63 - 1, in at most 40 characters.
+// src/firsttouch/base/units.py accepts the same: a whole number of bytes from 1 to 2^63 - 1, in at most 40 characters.
 std::size_t parse_size(const std::string& text) {
     static const std::regex power("2\\^([0-9]{1,2})"),
         decimal("([0-9]+)(?:\\.([0-9]+))?[ \\t\\n\\r\\f\\v]*([KMGT]I?)?B?", std::regex::icase);

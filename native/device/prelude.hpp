@@ -1,4 +1,4 @@
-// The kernel files and preludes of src/firsttouch/kernels, embedded at build time.
+// The kernel files and preludes of src/firsttouch/base/kernels, embedded at build time.
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@ namespace firsttouch {
 // Follows a chain of `hops` dependent loads (a multiple of 32) from address p. Returns the address reached.
 std::uintptr_t walk_host(std::uintptr_t p, std::size_t hops);
 
-// The order in which a chase visits its nodes, in the closed form of kernels/chase.c.
+// The order in which a chase visits its nodes, in the closed form of base/kernels/chase.c.
 struct ChaseOrder {
     std::uint64_t nodes = 0;
     std::uint32_t bits = 0;

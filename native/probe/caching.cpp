@@ -9,7 +9,7 @@ namespace {
 constexpr double min_run_seconds = 1e-3;  // so that start and end take well below 1 % of a run
 constexpr double max_run_seconds = 50e-3;
 constexpr std::uint64_t max_iterations = std::uint64_t{1} << 22;
-constexpr std::uint32_t group_threads = 256;  // as in kernels/staged.c
+constexpr std::uint32_t group_threads = 256;  // as in base/kernels/staged.c
 constexpr std::size_t max_line_bytes = 128;   // of all devices, so that each load accesses another cache line
 
 class Updates {

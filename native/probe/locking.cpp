@@ -14,7 +14,7 @@
 namespace firsttouch {
 namespace {
 
-// Constants of kernels/locking.c, in 8-byte words.
+// Constants of base/kernels/locking.c, in 8-byte words.
 constexpr std::size_t line = 32, end_word = 3 * line, board_words = 4 * line;
 constexpr std::size_t first_tally = 2 * line, private_words = 4096;
 

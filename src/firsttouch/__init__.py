@@ -14,7 +14,7 @@ from firsttouch.profile.marks import phase
 if TYPE_CHECKING:
     import os
 
-    from firsttouch.library import Points
+    from firsttouch.cli.library import Points
 
 try:
     from firsttouch._version import __version__
@@ -50,7 +50,7 @@ def load(*directories: str | os.PathLike[str]) -> Points:
     Raises:
         UsageError: a directory holds no results, or a broken file (the text names file and line).
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.load(directories)
 
@@ -61,7 +61,7 @@ def compare(*sides: str | os.PathLike[str], fail_over: float | str | None = None
     sides: directories; several of one machine joined by commas; "published:NAME". fail_over: the percentage by which
     something may be worse before it becomes one of `regressions`.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.compare(sides, fail_over)
 
@@ -83,7 +83,7 @@ def advise(
     `app` names. profile: a directory of `firsttouch profile --trace`, whose program the advice is then about, and of
     its processes `process`, by default the one that copies and launches most.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     asked = {"app": app, "device": device, "size": size, "pattern": pattern, "sets": set, "process": process}
     return library.advise(directories, module, profile, **asked)
@@ -94,7 +94,7 @@ def platforms(name: str | None = None, *, what_if: Mapping[str, str] | None = No
 
     name: of a platform, or the path of a file. what_if: other values of it, such as {"host.page": "4KiB"}.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.platforms(name, what_if)
 
@@ -104,21 +104,21 @@ def port(directory: str | os.PathLike[str], *, process: int | None = None) -> di
 
     directory: of a profile with a trace. process: the number of one of several; by default the busiest one.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.port(directory, process)
 
 
 def published(search: str | None = None, figures: bool = False) -> dict[str, Any]:
     """What `firsttouch published --json` prints: what papers of the field state; or their figures by number."""
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.published(search, figures)
 
 
 def claims(*directories: str | os.PathLike[str]) -> dict[str, Any]:
     """What `firsttouch claims --json` prints: which claims of papers hold in runs of one machine."""
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.claims(directories)
 
@@ -132,7 +132,7 @@ def validate(
 
     rows: a file of published rows to judge by. measured: results of applications to judge by.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.validate(names, rows, [*measured])
 
@@ -142,14 +142,14 @@ def interfaces(directory: str | os.PathLike[str], kind: str | Iterable[str] | No
 
     kind: "direct", "copy", "message" or "collective", or several of them; by default all.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.interfaces(directory, kind)
 
 
 def describe_machine() -> dict[str, Any]:
     """What `firsttouch machine --json` prints: the facts about this machine."""
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.describe_machine()
 
@@ -159,7 +159,7 @@ def methods(device: str | Iterable[str] | None = None, *, verify: bool = False) 
 
     verify: find them by experiment.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.methods(device, verify)
 
@@ -194,7 +194,7 @@ def run(
     Raises:
         UsageError: the call was wrong.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     return library.measure(
         "run",
@@ -258,7 +258,7 @@ def run_app(
     Raises:
         UsageError: the call was wrong.
     """
-    from firsttouch import library
+    from firsttouch.cli import library
 
     named = {"strategy": strategy, "size": size, "budget": budget, "oversubscribe": oversubscribe}
     named |= {"iterations": iterations, "repeat": repeat, "timeline": "on" if timeline else None}

@@ -91,7 +91,7 @@ def group_folders(controller: str, process: str = "self", root: str = "") -> lis
     """
 
 def kernel_file(name: str) -> str:
-    """Returns the text of an embedded file of src/firsttouch/kernels."""
+    """Returns the text of an embedded file of src/firsttouch/base/kernels."""
 
 def host_kernel_code(name: str) -> bytes:
     """Returns the machine code of a host kernel: 512 bytes from its entry."""

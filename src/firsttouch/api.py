@@ -7,22 +7,10 @@ a package names its modules in the entry points firsttouch.experiments and first
 
 from firsttouch import _core as probes
 from firsttouch._core import GuardRefused, Unavailable, VendorError
-from firsttouch.allocators.properties import main_allocator
-from firsttouch.analysis.findings import (
-    Claim,
-    Comparison,
-    Finding,
-    Quantity,
-    at_largest,
-    at_shared,
-    compare,
-    extremes,
-    finding,
-    quantity,
-)
-from firsttouch.errors import Unsupported, UsageError
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
-from firsttouch.experiment.common import (
+from firsttouch.base.errors import Unsupported, UsageError
+from firsttouch.base.units import format_seconds, format_size, parse_size
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
     GiB,
@@ -39,8 +27,7 @@ from firsttouch.experiment.common import (
     unreachable,
     unreachable_peer,
 )
-from firsttouch.experiment.presets import Above, Below, Not, Octave, leave_out, take, take_only
-from firsttouch.figures import Bar, Heat, Line, MemoryTimeline, Stack, Table
+from firsttouch.experiments.contract.presets import Above, Below, Not, Octave, leave_out, take, take_only
 from firsttouch.harness.app import (
     App,
     Cpu,
@@ -62,10 +49,23 @@ from firsttouch.harness.app import (
     u64,
 )
 from firsttouch.harness.random import below, uniform_f32, unit_f64, words
+from firsttouch.machine.allocators.properties import main_allocator
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Bar, Heat, Line, MemoryTimeline, Stack, Table
+from firsttouch.records.findings import (
+    Claim,
+    Comparison,
+    Finding,
+    Quantity,
+    at_largest,
+    at_shared,
+    compare,
+    extremes,
+    finding,
+    quantity,
+)
 from firsttouch.records.schema import AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_seconds, format_size, parse_size
+from firsttouch.workers.session import Session
 
 __all__ = [
     "BASE_PAGE",

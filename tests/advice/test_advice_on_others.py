@@ -76,7 +76,7 @@ def test_what_the_cpu_reads_again_goes_back_under_unified_memory(recorded: Path)
 def test_copies_that_restore_stay_copies(recorded: Path) -> None:
     """backprop copies its weights again after a kernel may have written them."""
     from firsttouch.advice.edits import edits
-    from firsttouch.workspace.strategies import STRATEGIES
+    from firsttouch.program.strategies import STRATEGIES
 
     traced = program("backprop", recorded)
     changes = edits(traced.run, traced.found, traced.places, STRATEGIES["managed"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from firsttouch.advice.sentences import sentences
-from firsttouch.analysis.statistics import measured
 from firsttouch.records.reading import Results, key_of, load_results
+from firsttouch.records.statistics import measured
 
 RESULTS = Path(__file__).parents[2] / "results"
 

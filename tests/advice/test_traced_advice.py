@@ -14,19 +14,19 @@ from tests.port.traces import PROGRAM, Calls
 from firsttouch.advice.advisor import prices_of
 from firsttouch.advice.answer import Advice, TracedAdvice
 from firsttouch.advice.least import LATE, UNSEEN
+from firsttouch.advice.port.found import found
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.traced import TracedProgram, advise_traced
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
 from firsttouch.cli.advised_trace import MOST_LINES, lines
 from firsttouch.cli.output import WIDTH
-from firsttouch.encoding import encode_json
-from firsttouch.errors import UsageError
 from firsttouch.model.costs import Prices
-from firsttouch.portability.found import found
-from firsttouch.portability.places import Places
 from firsttouch.profile import schema
+from firsttouch.program.exact import ExactRun, UsedBlock, UsedPiece
+from firsttouch.program.trace import TracedLaunch, TracedRun
+from firsttouch.program.traced import program_of_trace
 from firsttouch.records.predicted import is_predicted
-from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece
-from firsttouch.workload.trace import TracedLaunch, TracedRun
-from firsttouch.workload.traced import program_of_trace
 
 RESULTS = Path(__file__).parents[2] / "results"
 GPU = "NVIDIA H200"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.kernels.compilers import compile_amdgpu, compile_sm_90
+from tests.base.compilers import compile_amdgpu, compile_sm_90
 from tests.matrix import matrix
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
 from firsttouch.harness.app import GENERATE, shared_kernels
-from firsttouch.workspace.agents import entries
+from firsttouch.program.execution.agents import entries
 
 FILES = {
     name: shared_kernels(name) for name in (GENERATE, *(n for app in all_apps().values() for n in app.more_kernels))

@@ -11,13 +11,13 @@ import pytest
 from tests.harness.running import opencl, run_tiny, skip_reason, strategies
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.harness import experiment
 from firsttouch.harness.app import App, View
+from firsttouch.program.execution.agents import KernelFile
+from firsttouch.program.execution.arrays import ByteRange
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import Factors
-from firsttouch.workspace.agents import KernelFile
-from firsttouch.workspace.arrays import ByteRange
-from firsttouch.workspace.strategies import STRATEGIES
 
 APPS = all_apps()
 UNORDERED = {"transport"}

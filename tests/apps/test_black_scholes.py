@@ -11,8 +11,8 @@ from firsttouch.apps.black_scholes import SPOT, STRIKE, YEARS, BlackScholes
 from firsttouch.harness import measure
 from firsttouch.harness.app import View, solve
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

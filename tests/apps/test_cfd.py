@@ -9,9 +9,9 @@ from firsttouch.apps.cfd import Cfd, CfdConcurrent
 from firsttouch.apps.support.euler import FAR_AWAY
 from firsttouch.harness import measure
 from firsttouch.harness.app import Cpu, Gpu, View, solve
-from firsttouch.workspace.agents import KernelFile
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.agents import KernelFile
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 MUTATIONS = [
     ("smooth = 0.1f *", "smooth = 0.1001f *"),

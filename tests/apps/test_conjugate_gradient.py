@@ -9,8 +9,8 @@ from firsttouch.apps.conjugate_gradient import ConjugateGradient
 from firsttouch.harness import measure
 from firsttouch.harness.app import solve
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from firsttouch.apps.kmeans import PIECES, KmeansConcurrent
 from firsttouch.harness.app import App
 from firsttouch.harness.division import Division, divide, why_not_at_once
 from firsttouch.harness.experiment import Application
+from firsttouch.program.strategies import STRATEGIES, unavailable
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors, Record
-from firsttouch.workspace.strategies import STRATEGIES, unavailable
 
 DIVIDED = sorted(name for name, app in all_apps().items() if app.divided)
 SHARES = (0.0, 1.0, 0.37, 0.0001, 0.9999)

@@ -9,7 +9,7 @@ from firsttouch.apps import gemm
 from firsttouch.apps.gemm import Gemm
 from firsttouch.harness.app import solve
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.arrays import Array
 
 
 @pytest.mark.parametrize(

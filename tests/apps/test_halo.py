@@ -12,7 +12,7 @@ from firsttouch.apps.support import recomputed
 from firsttouch.apps.support.domains import block_of, blocks_along, rank_of, share_of
 from firsttouch.apps.support.staggered import FIELDS, STATE, Staggered, initial
 from firsttouch.harness.app import Cpu, Gpu, View, f64, solve
-from firsttouch.workspace.agents import KernelFile
+from firsttouch.program.execution.agents import KernelFile
 
 XVEL0, YVEL0 = FIELDS.index("xvel0"), FIELDS.index("yvel0")
 MUTATIONS = [

@@ -9,7 +9,7 @@ from tests.harness.running import assert_detected, run_tiny, skip_reason
 from firsttouch.apps.heartwall import Heartwall
 from firsttouch.apps.support.film import MAX_DISPLACEMENT, MAX_STEP
 from firsttouch.harness.app import Gpu, solve
-from firsttouch.workspace.ledger import Ledger
+from firsttouch.program.ledger import Ledger
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from tests.harness.running import assert_detected, opencl, params_of, run_tiny
 from firsttouch.apps.kmeans import Kmeans, KmeansConcurrent
 from firsttouch.harness import measure
 from firsttouch.harness.app import solve
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from tests.harness.running import assert_detected, opencl, run_tiny
 from firsttouch import _core
 from firsttouch.apps import mapped_file
 from firsttouch.apps.mapped_file import MappedFile
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.harness import measure
 from firsttouch.harness.app import buffer, solve, u64
 from firsttouch.harness.random import words
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

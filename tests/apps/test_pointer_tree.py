@@ -4,8 +4,8 @@ import pytest
 from tests.harness.running import assert_detected, opencl, run_tiny
 
 from firsttouch.apps.pointer_tree import PointerTree
-from firsttouch.errors import Unsupported
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.base.errors import Unsupported
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize(

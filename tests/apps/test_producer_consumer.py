@@ -5,7 +5,7 @@ from tests.harness.running import SIZE, opencl, run_tiny, skip_reason
 
 from firsttouch.apps.producer_consumer import ProducerConsumer
 from firsttouch.harness.app import solve
-from firsttouch.workspace.strategies import STRATEGIES, strategies_of
+from firsttouch.program.strategies import STRATEGIES, strategies_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from firsttouch.apps.support.histories import GROUPS, PROBLEMS, SCATTERING, Trac
 from firsttouch.apps.support.neutrons import WORDS
 from firsttouch.apps.transport import Transport
 from firsttouch.harness.app import View
-from firsttouch.workspace.agents import KernelFile
+from firsttouch.program.execution.agents import KernelFile
 
 TALLIES = """flux + place, far * NUMBER(p, WEIGHT));
             ATOMIC_ADD_F64_DEVICE(paths + (i & 63), far"""

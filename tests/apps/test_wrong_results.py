@@ -21,7 +21,7 @@ from firsttouch.apps.halo import FIELDS
 from firsttouch.apps.support.neutrons import WORDS
 from firsttouch.harness.app import App, View
 from firsttouch.harness.measure import NONSENSE
-from firsttouch.workspace.arrays import ByteRange
+from firsttouch.program.execution.arrays import ByteRange
 
 APPS = all_apps()
 RUN, ALL = 64, 1 << 60  # elements

@@ -17,9 +17,9 @@ from firsttouch.advice import advisor
 from firsttouch.advice.advisor import advise
 from firsttouch.advice.answer import Advice
 from firsttouch.apps import all_apps
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
+from firsttouch.program.patterns import PATTERNS
 from firsttouch.records.reading import load_results
-from firsttouch.workload.patterns import PATTERNS
 
 RESULTS = Path(__file__).parents[2] / "results"
 STANDARD, APPS, QUICK = (RESULTS / name for name in ("h200-standard", "h200-apps", "h200-quick"))

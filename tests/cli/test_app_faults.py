@@ -89,7 +89,7 @@ def workers(log: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            named = "firsttouch.worker" in process.cmdline()
+            named = "firsttouch.engine.worker" in process.cmdline()
             if named and process.environ().get("MISBEHAVING_LOG") == str(log):
                 found.append(process.pid)
         except psutil.Error:

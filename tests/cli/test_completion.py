@@ -11,15 +11,15 @@ from unittest.mock import patch
 import pytest
 from tests.calls import call
 
-from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.apps import all_apps
+from firsttouch.apps.port_programs import port_programs
 from firsttouch.cli import candidates, completion, main
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.experiments import all_experiments
 from firsttouch.machine import backends
+from firsttouch.machine.allocators.semantics import SEMANTICS
 from firsttouch.machine.tree import Tree
-from firsttouch.porting import port_programs
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
 SHELLS = Path(completion.__file__).parent / "shells"
@@ -90,9 +90,11 @@ def test_no_experiment_and_no_device_is_loaded():
         "import sys; from firsttouch.cli import completion, main;"
         "lines = ['run ', 'app ', 'run --device ', 'run --set allocator=', 'app --strategy ', 'run --preset '];"
         "assert all(completion.completed(main.parser(), line.split(' ')) for line in lines);"
-        "print([n for n in sys.modules if n == 'numpy' or n.startswith(('firsttouch.experiments', 'firsttouch.apps'))])"
+        "rooms = ('firsttouch.experiments.', 'firsttouch.apps.'); contract = 'firsttouch.experiments.contract';"
+        "loaded = [n for n in sys.modules if n.startswith(rooms) and not n.startswith(contract)];"
+        "print(loaded, 'numpy' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], text=True, capture_output=True).stdout == "[]\n"
+    assert subprocess.run([sys.executable, "-c", code], text=True, capture_output=True).stdout == "[] False\n"
 
 
 def test_names_of_own_modules_are_read_but_not_run(tmp_path):

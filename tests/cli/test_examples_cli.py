@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.calls import call
 
-from firsttouch.examples import examples
+from firsttouch.base.examples import examples
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -12,9 +12,9 @@ from tests.movements import COPY, curve, rates, record
 from tests.node_of_gpus import Node, results, write
 
 import firsttouch
+from firsttouch.base.errors import UsageError
 from firsttouch.cli import interfaces
 from firsttouch.cli.interfaces import LINES
-from firsttouch.errors import UsageError
 from firsttouch.records.schema import SCHEMA, Machine, Record
 from firsttouch.report.interfaces import interfaces_section
 

@@ -11,6 +11,7 @@ from tests.node_of_gpus import Node, devices
 from typer.testing import CliRunner
 
 from firsttouch.cli import machine as cli
+from firsttouch.cli.schemas import MachineOutput
 from firsttouch.records.schema import (
     SCHEMA,
     AllocatorInfo,
@@ -21,7 +22,6 @@ from firsttouch.records.schema import (
     Peer,
     Scalar,
 )
-from firsttouch.schemas import MachineOutput
 
 DEVICES = [
     DeviceInfo(

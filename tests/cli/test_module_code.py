@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.calls import COMMAND
 
-from firsttouch import modules
+from firsttouch.base import modules
+from firsttouch.base.errors import UsageError
 from firsttouch.cli.module_code import code_of_modules, interrupter
 from firsttouch.cli.output import shortened
-from firsttouch.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

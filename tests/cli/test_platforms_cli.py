@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.calls import call
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.model.platform import platform_names
 from firsttouch.model.what_if import with_changes
 

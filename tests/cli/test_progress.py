@@ -9,7 +9,7 @@ import pytest
 
 from firsttouch.cli import progress
 from firsttouch.engine.planned import Planned
-from firsttouch.experiment.base import Point
+from firsttouch.experiments.contract.base import Point
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Metric, Record, Summary
 
 

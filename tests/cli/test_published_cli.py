@@ -8,8 +8,8 @@ import pytest
 from tests.schemas import assert_valid
 
 import firsttouch
+from firsttouch.base.errors import UsageError
 from firsttouch.cli import published
-from firsttouch.errors import UsageError
 
 
 def test_without_a_search_there_is_a_line_for_each_paper(capsys: pytest.CaptureFixture[str]) -> None:

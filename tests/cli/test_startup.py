@@ -12,8 +12,8 @@ from tests.calls import COMMAND
 from typer.testing import CliRunner
 
 import firsttouch
-from firsttouch import outcomes
 from firsttouch.cli import main
+from firsttouch.harness import outcomes
 
 HEAVY = ("numpy", "rich", "msgspec", "altair", "jinja2", "vl_convert", "firsttouch._core")
 
@@ -30,7 +30,9 @@ def test_importing_the_package_or_the_command_line_loads_nothing_heavy(module):
     assert loaded(f"import {module}") == set()
 
 
-@pytest.mark.parametrize("room", ["firsttouch.worker", "firsttouch.engine.runner", "firsttouch.work"])
+@pytest.mark.parametrize(
+    "room", ["firsttouch.engine.worker", "firsttouch.engine.runner", "firsttouch.engine.work_kinds"]
+)
 def test_planning_and_workers_load_neither_numpy_nor_what_draws(room):
     code = f"import {room}; from firsttouch.experiments import all_experiments; all_experiments()"
     assert loaded(code) <= {"msgspec", "firsttouch._core"}
@@ -45,7 +47,7 @@ def test_the_list_of_commands_is_not_truncated() -> None:
 
 
 def test_reading_records_of_applications_does_not_load_the_core():
-    modules = [f"firsttouch.outcomes.{module.name}" for module in pkgutil.iter_modules(outcomes.__path__)]
+    modules = [f"firsttouch.harness.outcomes.{module.name}" for module in pkgutil.iter_modules(outcomes.__path__)]
     assert modules
     assert loaded(f"import {', '.join(modules)}") == {"msgspec"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firsttouch.cli.summary import show
-from firsttouch.outcomes.report import PointSummary, summary
+from firsttouch.harness.outcomes.report import PointSummary, summary
 from firsttouch.records.reading import load_results
 
 ROWS = summary(load_results(Path(__file__).parents[2] / "results" / "h200-apps").records)

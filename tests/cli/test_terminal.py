@@ -14,13 +14,13 @@ from tests import node_of_gpus
 from tests.calls import call
 
 from firsttouch.cli import findings, output
+from firsttouch.cli.commands import Measured, conclusions
 from firsttouch.cli.console import Console
 from firsttouch.cli.following import next_command
 from firsttouch.cli.progress import Waiting
-from firsttouch.commands import Measured, conclusions
 from firsttouch.engine.runner import RunOutcome
+from firsttouch.engine.work_kinds import APP, RUN
 from firsttouch.records.reading import load_results
-from firsttouch.work import APP, RUN
 
 RESULTS = Path(__file__).parents[2] / "results"
 

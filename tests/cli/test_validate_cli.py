@@ -10,9 +10,9 @@ import pytest
 from tests.calls import call
 from tests.schemas import assert_valid
 
-from firsttouch.errors import NotModelled
-from firsttouch.experiment.base import Experiment, Measurement
+from firsttouch.base.errors import NotModelled
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Experiment, Measurement
 from firsttouch.harness.experiment import Application
 from firsttouch.model.platform import Platform
 from firsttouch.records.schema import Point
@@ -83,7 +83,7 @@ def a_file(folder: Path, **changes: Any) -> Path:
 @pytest.mark.usefixtures("predicted")
 def test_what_is_wrong_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "firsttouch.validation.validate.why_wrong", lambda: {"gh200": {"h2d-over-d2h": "Nobody asked."}}
+        "firsttouch.comparison.validation.validate.why_wrong", lambda: {"gh200": {"h2d-over-d2h": "Nobody asked."}}
     )
     assert "Why: Nobody asked." in call("validate", "gh200").stdout
     (changed,) = validated("gh200@link.h2d=1GB/s")["platforms"]

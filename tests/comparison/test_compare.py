@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
 
+from firsttouch.base.errors import UsageError
 from firsttouch.comparison.compare import compare
 from firsttouch.comparison.plain import ComparisonOutput, output
 from firsttouch.comparison.words import answers
-from firsttouch.errors import UsageError
 from firsttouch.records.schema import SCHEMA
 
 SAME = "no clear difference"

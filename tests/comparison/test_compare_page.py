@@ -9,8 +9,8 @@ import pytest
 from runs import copy, slower
 
 from firsttouch.comparison.compare import compare
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.comparison import render
-from firsttouch.work import reportable_experiments
 
 
 def links(monkeypatch: pytest.MonkeyPatch, *sides: str) -> tuple[list[str], list[str], set[str]]:

@@ -18,9 +18,9 @@ from runs import another_run, copy, slower
 from tests import node_of_gpus
 from typer.testing import CliRunner
 
+from firsttouch.base.encoding import encode_json
+from firsttouch.cli.commands import conclusions
 from firsttouch.cli.main import app
-from firsttouch.commands import conclusions
-from firsttouch.encoding import encode_json
 from firsttouch.experiments import all_experiments
 from firsttouch.records.reading import Results, load_results
 

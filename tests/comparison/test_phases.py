@@ -17,8 +17,8 @@ from firsttouch.comparison import runs
 from firsttouch.comparison.compare import ResultsComparison, compare
 from firsttouch.comparison.differences import CANNOT_TELL, SAME
 from firsttouch.comparison.words import phase_answers
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.comparison import render
-from firsttouch.work import reportable_experiments
 
 APPS = RESULTS / "h200-apps-5"
 """Nine applications, each point with three repetitions."""

@@ -20,9 +20,10 @@ CUDA, HIP, GPU = "device/cuda/device.cpp", "device/hip/device.cpp", "device/gpu.
 # What a profile needs for itself: names of ranges, a journal that is a file, and buffers that the kernel limits.
 NAMES, JOURNAL, RINGS = "profile/inject/nvtx.cpp", "profile/inject/journal.cpp", "profile/perf.cpp"
 TRACKED = "profile/page_tracker.cpp"  # pages on which it tries what the kernel offers
+FORKED = "events/home_process.hpp"  # a page that the kernel wipes in a forked process
 OBTAINING = {
     r"\b(?:std::)?malloc\(": {HOST, NAMES},
-    r"\bmmap\(": {HOST, JOURNAL, RINGS, TRACKED},
+    r"\bmmap\(": {HOST, JOURNAL, RINGS, TRACKED, FORKED},
     r"\.mem_alloc\b": {CUDA, HIP},
     r"\.mem_alloc_managed\b": {CUDA, HIP},
     r"\.mem_alloc_flags\b": {HIP},

@@ -15,7 +15,7 @@ import pytest
 
 from firsttouch import _core
 from firsttouch.machine.devices import open_device
-from firsttouch.workspace.agents import Gpu
+from firsttouch.program.execution.agents import Gpu
 
 OPENERS = {"blas": _core.open_blas, "sparse": _core.open_sparse, "fft": _core.open_fft}
 

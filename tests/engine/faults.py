@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from firsttouch.analysis.findings import Claim, Finding, finding
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
-from firsttouch.figures import Table
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.records.figures import Table
+from firsttouch.records.findings import Claim, Finding, finding
 from firsttouch.records.schema import DeviceInfo, Metric, Record
-from firsttouch.session import Session
 from firsttouch.workers.protocol import Pipe
+from firsttouch.workers.session import Session
 
 GOOD = [1.0, 2.0, 3.0]
 

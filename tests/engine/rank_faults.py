@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from faults import FAULTS, GOOD, _Plain
 
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.collective import devices_of
-from firsttouch.session import Session
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
+from firsttouch.workers.session import Session
 
 
 def _with(library: str) -> bool:

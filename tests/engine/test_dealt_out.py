@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 from tests.fabricated import MACHINES
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.plan import list_experiment, make_plan
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment, Factor
-from firsttouch.experiment.interfaces import dealt_out
+from firsttouch.engine.work_kinds import KINDS
+from firsttouch.experiments.contract.base import Experiment, Factor
+from firsttouch.experiments.contract.interfaces import dealt_out
 from firsttouch.records.schema import RANKS, SCHEMA, DeviceInfo, Factors, Metric, Request, Scalar, WorkKind
-from firsttouch.work import KINDS
 
 NODE = MACHINES["mi300a-node"].devices
 

@@ -14,7 +14,6 @@ from tests.fabricated import MACHINES
 from tests.node_of_gpus import Node, results
 from tests.node_of_gpus import devices as node_devices
 
-from firsttouch.analysis.sisters import for_device, measured_on
 from firsttouch.engine import executor
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.estimate import planned_seconds
@@ -24,11 +23,12 @@ from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sisters import Sisters
+from firsttouch.engine.work_kinds import RUN
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.views.sisters import differences
 from firsttouch.records.reading import Results, key_of, load_results
 from firsttouch.records.schema import PEER, SELF, DeviceInfo, Factors, Location, Peer, Record, Request
-from firsttouch.views.sisters import differences
-from firsttouch.work import RUN
+from firsttouch.records.sisters import for_device, measured_on
 from firsttouch.workers.process import TaskResult
 from firsttouch.workers.protocol import Reply
 

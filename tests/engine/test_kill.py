@@ -101,7 +101,7 @@ def _workers_with(log: str) -> list[int]:
     for process in psutil.process_iter():
         try:
             command = process.cmdline()
-            if "firsttouch.worker" in command and process.environ().get("STEADY_LOG") == log:
+            if "firsttouch.engine.worker" in command and process.environ().get("STEADY_LOG") == log:
                 found.append(process.pid)
         except psutil.Error:
             continue

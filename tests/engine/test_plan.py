@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fabricated import HOST, gpu_capabilities
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.plan import SHORTEST, make_plan
 from firsttouch.engine.values import parse_sets, parse_value
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment, Factor
-from firsttouch.experiment.common import peer, unreachable_peer
-from firsttouch.experiment.presets import QUICK, Not, leave_out
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Experiment, Factor
+from firsttouch.experiments.contract.common import peer, unreachable_peer
+from firsttouch.experiments.contract.presets import QUICK, Not, leave_out
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Metric, Peer, Request
 
 CAPABILITIES = {

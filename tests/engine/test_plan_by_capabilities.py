@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
+from firsttouch.engine.work_kinds import KINDS
 from firsttouch.experiments import all_experiments
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request
-from firsttouch.work import KINDS
 
 MiB = 2**20
 ABOUT_VENDORS = ("codegen", "context")

@@ -11,7 +11,7 @@ from firsttouch.engine import predicting
 from firsttouch.engine.filling import blank_record
 from firsttouch.engine.job import Job, JobHandler
 from firsttouch.engine.planned import Planned
-from firsttouch.experiment.base import Experiment, Measurement
+from firsttouch.experiments.contract.base import Experiment, Measurement
 from firsttouch.model.costs import Assumption, PlatformValue
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Modelled, Point, PredictedTerm

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.calls import call
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine import quiet
-from firsttouch.errors import UsageError
 from firsttouch.machine import processor_time
 
 Wait = Callable[..., "tuple[bool, list[str], float]"]

@@ -15,7 +15,7 @@ from firsttouch.engine.discover import discover_devices
 from firsttouch.engine.executor import PointExecutor
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.reporting import draw
-from firsttouch.experiment.base import Point
+from firsttouch.experiments.contract.base import Point
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
 

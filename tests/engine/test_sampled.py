@@ -20,13 +20,13 @@ from firsttouch.engine.filling import blank_record
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.request import RunOptions
 from firsttouch.engine.sampled import PointSampler, marks, peaks
+from firsttouch.engine.work_kinds import APP
 from firsttouch.profile.reading import read
 from firsttouch.profile.sampler import Sampler
 from firsttouch.profile.timelines import folder_of, read_course
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Point, Record
 from firsttouch.records.timeline import MemoryCourse, Phase
-from firsttouch.work import APP
 
 STANDIN = Path(__file__).parents[1] / "profile" / "pynvml_standin"
 MiB = 1 << 20

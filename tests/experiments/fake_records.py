@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from firsttouch.analysis.conditions import under_conditions
-from firsttouch.analysis.findings import Finding
 from firsttouch.experiments import all_experiments
+from firsttouch.records.conditions import under_conditions
+from firsttouch.records.findings import Finding
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Metric, Record, Scalar, Summary
 from firsttouch.report.sentences import sentences
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from firsttouch import _core
-from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments import locking
-from firsttouch.session import Session
+from firsttouch.experiments.contract.base import Measurement, Point
+from firsttouch.workers.session import Session
 
 
 class Stuck(locking.Locking):

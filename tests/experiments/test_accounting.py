@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from fake_records import a_record, sentences_of
 
-from firsttouch.experiment.base import Measurement, Point
 from firsttouch.experiments.accounting import Accounting, Trial, medians, step_and_counters
+from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.machine.devices import describe_devices
 from firsttouch.records.schema import Factors, Scalar
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 SIZE = 64 * 2**20
 

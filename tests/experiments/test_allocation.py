@@ -11,15 +11,15 @@ from fake_records import KIB, MIB, a_record, findings_of, sentences_of
 from preset_helpers import plan
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Quantity
 from firsttouch.engine.plan import make_plan
-from firsttouch.experiment.base import Point, Preset
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.allocation import Allocation
+from firsttouch.experiments.contract.base import Point, Preset
+from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Record, Request
 from firsttouch.report.sentences import sentences
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 RESULTS = Path(__file__).parents[2] / "results"
 H200 = next(d for d in load_results(RESULTS / "h200-quick").machine.devices if d.name == "cuda:0")

@@ -12,10 +12,10 @@ import pytest
 from fake_devices import GPU, OPENCL_GPU, opencl
 
 from firsttouch import _core
-from firsttouch.experiment.base import Point
 from firsttouch.experiments.atomics import Atomics, most_gpu_threads, powers
+from firsttouch.experiments.contract.base import Point
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 MAIN = Factors(
     {

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.engine.planned import Planned
-from firsttouch.experiment.base import Preset
-from firsttouch.experiment.common import MiB, last_level_bytes
 from firsttouch.experiments import bandwidth
 from firsttouch.experiments.bandwidth import ARRAYS, Bandwidth, search_threads, thread_counts
+from firsttouch.experiments.contract.base import Preset
+from firsttouch.experiments.contract.common import MiB, last_level_bytes
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Scalar
 
 

@@ -13,12 +13,12 @@ from fake_devices import opencl
 from fake_records import a_record
 
 from firsttouch import _core
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Point
+from firsttouch.base.errors import UsageError
 from firsttouch.experiments.caching import Caching, thread_counts
+from firsttouch.experiments.contract.base import Point
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record
 from firsttouch.report.sentences import sentences
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 CPU = DeviceInfo(
     name="cpu", kind="cpu", title="", allocators=[AllocatorInfo(name="malloc", available=True, cpu="direct")]

@@ -12,15 +12,15 @@ import pytest
 from fake_devices import DISCRETE, GPU, OPENCL_GPU, PROCESSOR, amd, opencl
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment, Factor, Preset
-from firsttouch.experiment.contract import factors_of, flaw, strange_factor
+from firsttouch.base.errors import UsageError
+from firsttouch.comparison.papers.pooled import CONDITIONS
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Experiment, Factor, Preset
+from firsttouch.experiments.contract.contract import factors_of, flaw, strange_factor
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.machine.switches import SWITCHES
-from firsttouch.papers.claims import Alike, Compare, Level, PaperClaim, Trend, Untestable, all_claims
-from firsttouch.papers.pooled import CONDITIONS
 from firsttouch.records.codebook import FILE, Codebook, codebook_of, codebooks
+from firsttouch.records.papers.claims import Alike, Compare, Level, PaperClaim, Trend, Untestable, all_claims
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import NODE, DeviceInfo
 

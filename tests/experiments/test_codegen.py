@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from fake_records import a_record
+from tests.base.compilers import skip_missing_compiler
 from tests.calls import call
-from tests.kernels.compilers import skip_missing_compiler
 
 from firsttouch.engine.values import parse_value
 from firsttouch.experiments.codegen import OPERATIONS, Codegen

@@ -14,9 +14,9 @@ from fake_records import a_record, sentences_of
 from tests.calls import call
 from tests.mpi import Mpi
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.collective import OPERATIONS, proportional_from
 from firsttouch.records.reading import load_results

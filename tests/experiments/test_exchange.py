@@ -11,8 +11,8 @@ from fake_devices import BOTH, GPU, OPENCL_GPU, opencl
 from fake_records import a_record, sentences_of
 
 from firsttouch.experiments.exchange import BASE, case_of
+from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
-from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 
 plan = partial(preset_helpers.plan, "exchange")
 

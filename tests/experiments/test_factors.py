@@ -6,9 +6,9 @@ import pytest
 from fake_devices import GPU, OPENCL_GPU, amd, opencl
 from preset_helpers import plan
 
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment, Factor, describe_factors
+from firsttouch.base.errors import UsageError
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Experiment, Factor, describe_factors
 
 
 @pytest.mark.parametrize("experiment", all_experiments().values(), ids=lambda one: one.name)

@@ -8,11 +8,11 @@ from fake_records import MIB, a_record, sentences_of
 from preset_helpers import plan
 
 from firsttouch import _core
-from firsttouch.experiment.base import Point, Preset
-from firsttouch.experiment.common import BASE_PAGE
+from firsttouch.experiments.contract.base import Point, Preset
+from firsttouch.experiments.contract.common import BASE_PAGE
 from firsttouch.experiments.faultcount import FaultCount
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 
 def faults(counts: dict[str, float], spread: float = 0) -> list[Record]:

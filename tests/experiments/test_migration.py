@@ -15,15 +15,15 @@ from tests.event_sources import Untotalled
 from tests.matrix import matrix
 
 from firsttouch import _core
-from firsttouch.errors import Unsupported
-from firsttouch.events.log import EventLog, MemoryEvent, Window
-from firsttouch.events.steps import by_step, event_counters
-from firsttouch.experiment.base import Point
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Point
 from firsttouch.experiments.migration import ADVICE_PAIRS, BASE, SINGLE_ADVICE, Migration, case_of
 from firsttouch.machine.devices import describe_devices
+from firsttouch.profile.events.log import EventLog, MemoryEvent, Window
+from firsttouch.profile.events.steps import by_step, event_counters
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Record, Scalar
 from firsttouch.report.sentences import sentences
-from firsttouch.session import OpenDevices, Session
+from firsttouch.workers.session import OpenDevices, Session
 
 MIB = 2**20
 

@@ -15,21 +15,21 @@ from fake_records import a_record
 from tests.fabricated import MACHINES
 from tests.matrix import matrix
 
-from firsttouch.analysis.findings import EVERY, Finding
-from firsttouch.analysis.statistics import group_by
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
-from firsttouch.figures import Bar, Figure, Heat, Line
 from firsttouch.model.platform import load_platform
+from firsttouch.records.figures import Bar, Figure, Heat, Line
+from firsttouch.records.findings import EVERY, Finding
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Party, Record, Request, Scalar
+from firsttouch.records.statistics import group_by
+from firsttouch.records.text import label
 from firsttouch.report import points
 from firsttouch.report.answers import answered
 from firsttouch.report.roles import assign
 from firsttouch.report.sentences import sentences
-from firsttouch.text import label
 
 EXTRA = "firmware"
 """A factor that no experiment knows."""

@@ -13,11 +13,11 @@ from fake_devices import DISCRETE
 from tests.calls import call
 from tests.mpi import Mpi
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.launching import Launching
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.ranked import divided_limits
-from firsttouch.errors import UsageError
 from firsttouch.experiments import all_experiments
 from firsttouch.machine import mpi as machine_mpi
 from firsttouch.records.reading import load_results

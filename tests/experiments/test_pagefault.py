@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from preset_helpers import factors_of, left_out_of
 
 from firsttouch import _core
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Measurement, Point
+from firsttouch.base.errors import Unsupported
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Record, Scalar
 from firsttouch.report.answers import answered
 

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from fake_records import GIB, MIB, a_record
 
-from firsttouch.experiment.base import ReportSection
 from firsttouch.experiments import all_experiments
-from firsttouch.figures import Bar, Figure, Heat, Line
+from firsttouch.experiments.contract.base import ReportSection
+from firsttouch.experiments.views.pairs import BETWEEN, BY, OWNER
+from firsttouch.records.figures import Bar, Figure, Heat, Line
 from firsttouch.records.schema import Record
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
-from firsttouch.views.pairs import BETWEEN, BY, OWNER
 
 MEMORY = ("device", "malloc", "pinned")
 

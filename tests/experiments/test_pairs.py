@@ -13,18 +13,18 @@ from fake_records import MIB, a_record
 from small import small_plan
 from tests.calls import call
 
+from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import Unsupported, UsageError
-from firsttouch.experiment.pairs import Misplaced, require_on
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.pairs import Misplaced, require_on
 from firsttouch.experiments.p2p_direct import KERNELS, crossings
-from firsttouch.figures import Heat
+from firsttouch.experiments.views.pairs import BY, OWNER
+from firsttouch.records.figures import Heat
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Peer, Record, Request
 from firsttouch.report.sentences import sentences
-from firsttouch.session import Session
-from firsttouch.views.pairs import BY, OWNER
+from firsttouch.workers.session import Session
 
 BOTH = ("p2p-latency", "p2p-direct")
 TWO = ("opencl:0", "opencl:1")

@@ -10,9 +10,9 @@ from preset_helpers import plan
 from tests.matrix import matrix
 
 from firsttouch.engine.planned import Planned
-from firsttouch.experiment.base import Preset
-from firsttouch.experiment.pairs import PairExperiment
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.base import Preset
+from firsttouch.experiments.contract.pairs import PairExperiment
 from firsttouch.records.schema import DeviceInfo
 
 

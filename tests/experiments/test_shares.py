@@ -8,8 +8,8 @@ import pytest
 from fake_records import a_record
 
 from firsttouch.engine.values import parse_value
-from firsttouch.experiment import shares
-from firsttouch.experiment.shares import COARSE, GPU_SHARE, ShareSearch, best_found, search, share_of
+from firsttouch.experiments.contract import shares
+from firsttouch.experiments.contract.shares import COARSE, GPU_SHARE, ShareSearch, best_found, search, share_of
 from firsttouch.records.schema import Factors
 from firsttouch.report.sentences import sentences
 

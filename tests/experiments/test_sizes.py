@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.experiment.common import GiB, MiB, last_level_bytes, memory_bytes, octaves, whole_octave
+from firsttouch.experiments.contract.common import GiB, MiB, last_level_bytes, memory_bytes, octaves, whole_octave
 from firsttouch.experiments.latency import Latency
 from firsttouch.records.schema import DeviceCapabilities, DeviceInfo
 

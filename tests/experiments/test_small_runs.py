@@ -10,14 +10,14 @@ import pytest
 from small import SMALL, small_plan
 from tests.calls import DRAWN_BESIDES, call
 
-from firsttouch import _core, commands
-from firsttouch.analysis.statistics import measured
-from firsttouch.cli import findings
-from firsttouch.experiment.common import MiB, last_level_bytes
+from firsttouch import _core
+from firsttouch.cli import commands, findings
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.bandwidth import thread_counts
+from firsttouch.experiments.contract.common import MiB, last_level_bytes
 from firsttouch.records.reading import Results, load_results, point_key
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.statistics import measured
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette

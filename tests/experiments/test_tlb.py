@@ -9,7 +9,7 @@ import pytest
 from fake_records import a_record
 from preset_helpers import plan
 
-from firsttouch.experiment.common import KiB, MiB
+from firsttouch.experiments.contract.common import KiB, MiB
 from firsttouch.experiments.tlb import PAGES, Tlb, node_stride
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Record, Scalar
 from firsttouch.report.sentences import sentences

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from firsttouch import _core
-from firsttouch.workspace.agents import Gpu
+from firsttouch.program.execution.agents import Gpu
 
 f32, c64, i32 = np.dtype(np.float32), np.dtype(np.complex64), np.dtype(np.int32)
 

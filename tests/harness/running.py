@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from firsttouch import _core
+from firsttouch.base.units import parse_size
 from firsttouch.harness import measure
 from firsttouch.harness.app import App, solve
 from firsttouch.harness.division import Division, why_not_at_once
 from firsttouch.machine.devices import describe_devices, open_device
+from firsttouch.program.execution.agents import Gpu, KernelFile
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES, strategies_of, unavailable
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.units import parse_size
-from firsttouch.workspace.agents import Gpu, KernelFile
-from firsttouch.workspace.strategies import STRATEGIES, strategies_of, unavailable
-from firsttouch.workspace.workspace import Workspace
 
 SIZE = os.environ.get("FIRSTTOUCH_TEST_SIZE", "tiny")
 """The size at which wrong kernels and wrong results are tried: tiny, or bytes, such as 64MiB (minutes)."""

@@ -9,8 +9,8 @@ from firsttouch.apps import all_apps
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.strategies import STRATEGIES
 
 
 @pytest.mark.parametrize("name", ["cfd", "dwt2d", "gaussian", "heartwall", "pathfinder", "quantum_volume"])

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from tests.harness.running import opencl
 
-from firsttouch import modules
 from firsttouch.apps import all_apps
-from firsttouch.errors import UsageError
+from firsttouch.base import modules
+from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import GENERATE, App, buffer, f32, shared_kernels
-from firsttouch.workspace.agents import Cpu, Gpu
-from firsttouch.workspace.arrays import Array
-from firsttouch.workspace.declarations import Declaration
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.declarations import Declaration
+from firsttouch.program.execution.agents import Cpu, Gpu
+from firsttouch.program.execution.arrays import Array
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 SIZES = {"tiny": {"n": 4}, "default": {"n": 8}}
 VALID = {"name": "sample", "source": "ours", "pattern": "none", "sizes": SIZES}

@@ -10,8 +10,8 @@ from tests.fabricated import MACHINES
 
 from firsttouch.apps.transport import Transport
 from firsttouch.harness import exchanging
-from firsttouch.outcomes import findings, report
-from firsttouch.outcomes.derive import derive
+from firsttouch.harness.outcomes import findings, report
+from firsttouch.harness.outcomes.derive import derive
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors, Record, Scalar
 from firsttouch.report.sentences import sentences

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import pytest
 from msgspec import structs
 
-from firsttouch.commands import check_explained
-from firsttouch.errors import NotModelled, UsageError
-from firsttouch.events.predicted_trace import write_predicted_trace
-from firsttouch.experiment.base import Experiment, Factor, Measurement
+from firsttouch.base.errors import NotModelled, UsageError
+from firsttouch.cli.commands import check_explained
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement
 from firsttouch.harness.explaining import explain
+from firsttouch.harness.outcomes.explanations import Explanation
+from firsttouch.harness.outcomes.predicted_terms import figures, with_terms
 from firsttouch.model.platform import Platform, platform_of
 from firsttouch.model.terms import Term
-from firsttouch.outcomes.explanations import Explanation
-from firsttouch.outcomes.predicted_terms import figures, with_terms
+from firsttouch.profile.events.predicted_trace import write_predicted_trace
 from firsttouch.records.schema import SCHEMA, Factors, Point, PredictedTerm, Record, Summary
 
 DEVICE = "model:gh200"

@@ -12,9 +12,9 @@ from firsttouch import _core
 from firsttouch.harness import kernel_times, measure
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, u32
 from firsttouch.harness.measure import PHASES, KernelTime, Run
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES, unavailable
 from firsttouch.records.schema import Factors
-from firsttouch.workspace.strategies import STRATEGIES, unavailable
-from firsttouch.workspace.workspace import Workspace
 
 
 def made(kernels: list[float], compute: list[float]) -> list[Run]:

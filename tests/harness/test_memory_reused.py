@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from firsttouch.experiment.common import MMAP_EVERY_BLOCK
+from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 
 FAULTS = """
 import resource

@@ -7,17 +7,17 @@ from msgspec import structs
 
 from firsttouch import _core
 from firsttouch.apps import all_apps
+from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import Unsupported, UsageError
+from firsttouch.engine.work_kinds import APP
 from firsttouch.harness.app import solve
 from firsttouch.harness.experiment import applications
 from firsttouch.harness.shortage import Shortage, bytes_left_by_ballast
+from firsttouch.program.needs import may_be_on_device
+from firsttouch.program.steps import Allocate
+from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceCapabilities, DeviceInfo, Request, Scalar
-from firsttouch.work import APP
-from firsttouch.workspace.needs import may_be_on_device
-from firsttouch.workspace.steps import Allocate
-from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 MiB, GiB = 2**20, 2**30
 HINT = "; use --allow-oversubscription to run it anyway"

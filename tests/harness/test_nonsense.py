@@ -13,8 +13,8 @@ from firsttouch.apps.black_scholes import BlackScholes
 from firsttouch.harness import measure
 from firsttouch.harness.app import View
 from firsttouch.harness.measure import NONSENSE, count_nonsense
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 
 class Trusting(BlackScholes):

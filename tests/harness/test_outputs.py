@@ -14,9 +14,9 @@ from firsttouch.apps.black_scholes import BlackScholes
 from firsttouch.apps.kmeans import Kmeans
 from firsttouch.harness import measure
 from firsttouch.harness.app import App, View
-from firsttouch.workspace.agents import KernelFile
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.agents import KernelFile
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES
 
 N = {"n": 4_003, "iterations": 1}
 

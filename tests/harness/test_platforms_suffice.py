@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Point
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Point
 from firsttouch.harness.experiment import Application
 from firsttouch.model.platform import MissingValue, load_platform, platform_names
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import Factors
-from firsttouch.workspace.strategies import STRATEGIES
 
 UNMEASURED = [("h100-pcie", "managed-static")]
 """What the runs did not measure that a platform is fitted to."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Measurement, Point
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Measurement, Point
 from firsttouch.harness.experiment import Application
 from firsttouch.model.costs import assumptions
 from firsttouch.model.platform import Platform, load_platform

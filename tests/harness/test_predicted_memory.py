@@ -10,7 +10,7 @@ import pytest
 from tests.calls import call
 from tests.harness.test_predicted_apps import predicted
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile.timelines import PREDICTED, read_course
 from firsttouch.records.timeline import MemoryCourse
 

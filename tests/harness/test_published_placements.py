@@ -8,11 +8,11 @@ import pytest
 
 from firsttouch.apps import all_apps
 from firsttouch.harness.placements import factors_of, former_factors, placement_of, why_no_setting
+from firsttouch.program.guidance import Guidance
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors
-from firsttouch.workspace.guidance import Guidance
-from firsttouch.workspace.strategies import STRATEGIES
 
 APPS = all_apps()
 SCRATCH = Path(__file__).parents[2] / "results/h100-by-iteration/srad"

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from firsttouch.api import f32
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import App, buffer
+from firsttouch.harness.outcomes.placements import of_searches, parse, ranking, searches
+from firsttouch.harness.outcomes.report import sections, summary
 from firsttouch.harness.placements import factors_of, settings_in, with_search
 from firsttouch.harness.search import MOST_TRIED, changes, further
-from firsttouch.outcomes.placements import of_searches, parse, ranking, searches
-from firsttouch.outcomes.report import sections, summary
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import SCHEMA, Factors, Record, Request, Summary
 from firsttouch.report.sentences import sentences
-from firsttouch.workspace.strategies import STRATEGIES
 
 GUIDED = ("managed", "managed+advise", "managed+prefetch", "managed+both")
 

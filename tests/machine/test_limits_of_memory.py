@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firsttouch import _core
+from firsttouch.base.units import parse_size
 from firsttouch.machine.limits import VARIABLES
-from firsttouch.units import parse_size
 
 SIZES = [
     *("4096", "4KiB", "1.5GiB", "64MB", "2^30", "2^0", "2^62", "1", "007", "0000.5KiB", "24g", "3 tib", " 4 kb ", "5B"),

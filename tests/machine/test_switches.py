@@ -6,9 +6,9 @@ import pytest
 from tests.fabricated import gpu_capabilities
 
 from firsttouch.engine.plan import make_plan
-from firsttouch.experiment.common import switch_factors
-from firsttouch.experiment.contract import factors_of
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.contract.common import switch_factors
+from firsttouch.experiments.contract.contract import factors_of
 from firsttouch.machine.switches import SWITCHES, environment, optimistic_device
 from firsttouch.records.schema import SCHEMA, AllocatorInfo, DeviceInfo, Request
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from firsttouch.model.terms import Term
-from firsttouch.workload.program import Access, Block, Launch, Program, Repeat
-from firsttouch.workspace.declarations import Agent
+from firsttouch.program.declarations import Agent
+from firsttouch.program.program import Access, Block, Launch, Program, Repeat
 
 SIZE = 1 << 30
 

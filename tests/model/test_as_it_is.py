@@ -12,9 +12,9 @@ from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import load_platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY
-from firsttouch.workload.narrowed import is_assumed, widest, with_share
-from firsttouch.workload.program import Access, Block, Item, Launch, Move, Obtained, Program, Repeat
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.narrowed import is_assumed, widest, with_share
+from firsttouch.program.program import Access, Block, Item, Launch, Move, Obtained, Program, Repeat
+from firsttouch.program.strategies import STRATEGIES
 
 MIB, GIB = 1 << 20, 1 << 30
 

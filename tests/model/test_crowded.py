@@ -10,8 +10,8 @@ from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pages import Kind
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.prediction import Prediction, PredictionSettings, predict
-from firsttouch.workload.program import Access, Block, Launch, Program, Repeat, Swap
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.program import Access, Block, Launch, Program, Repeat, Swap
+from firsttouch.program.strategies import STRATEGIES
 
 GRID = 9_216_000_000
 

@@ -20,8 +20,8 @@ from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.program.dry_run import program_of
 from firsttouch.records.reading import Results, load_results
-from firsttouch.workload.dry_run import program_of
 
 ROOT = Path(__file__).parents[2]
 PLATFORMS = ROOT / "src/firsttouch/model/platforms"

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from firsttouch.apps import all_apps
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import solve
 from firsttouch.model import kernels
 from firsttouch.model.kernels import KernelProfiles, Kernels, NoProfile, known_profiles
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.what_if import with_kernels
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Launch
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.program import Launch
 
 ROOT = Path(__file__).parents[2]
 GIB = 2**30

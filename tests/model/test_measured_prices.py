@@ -14,9 +14,9 @@ import pytest
 from firsttouch.advice.advisor import advise, ranked
 from firsttouch.apps import all_apps
 from firsttouch.model.costs import Price, Prices, PublishedRow, Time
+from firsttouch.program import patterns
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Machine
-from firsttouch.workload import patterns
 
 STANDARD = Path(__file__).parents[2] / "results/h200-standard"
 MIB, GIB = 1 << 20, 1 << 30

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from firsttouch.errors import NotModelled, Unsupported
-from firsttouch.experiment.base import Experiment, Measurement
+from firsttouch.base.errors import NotModelled, Unsupported
 from firsttouch.experiments import find_experiment
+from firsttouch.experiments.contract.base import Experiment, Measurement
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.micro.passes import MigrationPasses, passes
 from firsttouch.model.pages import Kind

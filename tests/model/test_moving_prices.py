@@ -13,9 +13,9 @@ from firsttouch.model.named import WHOLE_BLOCKS
 from firsttouch.model.platform import load_platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.terms import Term
-from firsttouch.workload.patterns import program_for, settings_for
-from firsttouch.workload.program import Access, Block, Launch, Program
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.patterns import program_for, settings_for
+from firsttouch.program.program import Access, Block, Launch, Program
+from firsttouch.program.strategies import STRATEGIES
 
 GIB = 1 << 30
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.model.costs import Time
 from firsttouch.model.platform import MissingValue, load_platform, platform_names, platform_of
 

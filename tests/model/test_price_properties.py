@@ -19,12 +19,12 @@ from firsttouch.apps import all_apps
 from firsttouch.harness.app import solve
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.patterns import PATTERNS, program_for, settings_for
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.patterns import PATTERNS, program_for, settings_for
-from firsttouch.workload.program import Program
-from firsttouch.workspace.strategies import STRATEGIES
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = ("h200-quick", "h200-standard", "xeon-vm-quick")

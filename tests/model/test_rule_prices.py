@@ -11,7 +11,7 @@ from firsttouch.model.costs import PlatformValue, Unmeasured
 from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.strategies import STRATEGIES
 
 GIB, NS_PER_MS = 1 << 30, 1e6
 

@@ -14,10 +14,10 @@ from firsttouch.model.estimate import estimate, priced
 from firsttouch.model.named import NamedPrices
 from firsttouch.model.platform import load_platform
 from firsttouch.model.sharing import FirstTouchPricing
-from firsttouch.workload.program import Access, Block, Launch, Program
-from firsttouch.workload.replay import Prepared
-from firsttouch.workspace.declarations import Agent
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.declarations import Agent
+from firsttouch.program.program import Access, Block, Launch, Program
+from firsttouch.program.replay import Prepared
+from firsttouch.program.strategies import STRATEGIES
 
 
 class TablePrices(NamedPrices):

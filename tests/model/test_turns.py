@@ -14,10 +14,10 @@ from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.moving import TURNS
 from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.terms import Term
+from firsttouch.program.program import Access, Block, Launch, Program, Repeat
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, Record, Scalar, Summary
-from firsttouch.workload.program import Access, Block, Launch, Program, Repeat
-from firsttouch.workspace.strategies import STRATEGIES
 
 STANDARD = Path(__file__).parents[2] / "results/h200-standard"
 WORK, SMALL = 1 << 26, 16

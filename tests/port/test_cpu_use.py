@@ -9,7 +9,7 @@ from tests.port.test_port_findings import of
 from tests.port.traces import Calls
 
 from firsttouch.cli.ported import lines
-from firsttouch.workload.traced import program_of_trace
+from firsttouch.program.traced import program_of_trace
 
 MIB = 1 << 20
 

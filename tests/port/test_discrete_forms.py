@@ -9,10 +9,10 @@ import pytest
 from tests.calls import call
 from tests.port.played import PlayedCuda
 
-from firsttouch.portability.findings import PortFindings
-from firsttouch.portability.found import found
+from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.found import found
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.workload.trace import trace
+from firsttouch.program.trace import trace
 
 PROGRAMS = Path(__file__).parent / "programs"
 HAZARDS = {

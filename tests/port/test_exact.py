@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile.exact import FOLDER, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactUse, read_exact
 from firsttouch.profile.inject import injected_library
 

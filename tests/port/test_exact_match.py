@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.port.traces import Calls
 
 from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
-from firsttouch.workload.exact import MOST_PIECES, ExactRun, UsedBlock, UsedPiece, match
-from firsttouch.workload.program import Launch
-from firsttouch.workload.trace import TracedLaunch, TracedRun
-from firsttouch.workload.traced import program_of_trace
+from firsttouch.program.exact import MOST_PIECES, ExactRun, UsedBlock, UsedPiece, match
+from firsttouch.program.program import Launch
+from firsttouch.program.trace import TracedLaunch, TracedRun
+from firsttouch.program.traced import program_of_trace
 
 MIB = 1 << 20
 THERE = 0x5000000000

@@ -9,10 +9,10 @@ import pytest
 from tests.calls import call
 from tests.port.played import FIXTURES, PlayedCuda
 
+from firsttouch.advice.port.found import found
 from firsttouch.engine import reporting
-from firsttouch.portability.found import found
 from firsttouch.profile.call_journal import read_calls
-from firsttouch.workload.trace import trace
+from firsttouch.program.trace import trace
 
 
 def traced_findings(cuda: PlayedCuda, program: str, form: str, directory: Path) -> list[tuple[str, str]]:

@@ -18,11 +18,11 @@ from tests.profile import profiles
 from tests.schemas import assert_valid
 
 import firsttouch
-from firsttouch import commands
+from firsttouch.base.errors import UsageError
+from firsttouch.cli import commands
 from firsttouch.engine import reporting
-from firsttouch.errors import UsageError
 from firsttouch.profile.schema import Site, Symbol, TouchSamples
-from firsttouch.workload.program import decode
+from firsttouch.program.program import decode
 
 WORDS = re.compile(r"\b(exact|assumed|unseen|seen|likely|at most)\b")
 

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
 
-from firsttouch.portability.findings import PortFindings
-from firsttouch.portability.found import found
-from firsttouch.portability.places import function_name
+from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.found import found
+from firsttouch.advice.port.places import function_name
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
-from firsttouch.workload.exact import ExactRun, UsedBlock, UsedPiece, told
-from firsttouch.workload.trace import TracedLaunch
+from firsttouch.program.exact import ExactRun, UsedBlock, UsedPiece, told
+from firsttouch.program.trace import TracedLaunch
 
 KIB, MIB = 1 << 10, 1 << 20
 READS = "_Z4sumsPKfPf"

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 
+from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.hazards import ANCHORS, PAGE
 from firsttouch.cli.ported import MOST_LINES, lines
-from firsttouch.portability.findings import PortFindings
-from firsttouch.portability.hazards import ANCHORS, PAGE
 from firsttouch.profile.reading import read
 from firsttouch.report.ported import ported_page
 

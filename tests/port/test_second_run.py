@@ -14,9 +14,9 @@ from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.exact import read_exact
 from firsttouch.profile.reading import read
+from firsttouch.program.exact import ExactRun, match
+from firsttouch.program.trace import TracedLaunch, trace
 from firsttouch.report.ported import ported_page
-from firsttouch.workload.exact import ExactRun, match
-from firsttouch.workload.trace import TracedLaunch, trace
 
 GRANULE = 1 << 16
 ALL = [(0, 64 * GRANULE)]

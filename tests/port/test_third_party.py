@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.portability.findings import PortFindings
-from firsttouch.portability.reading import port_findings
+from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.reading import port_findings
 from firsttouch.profile.reading import read
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.ported import ported_page

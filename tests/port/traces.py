@@ -18,7 +18,7 @@ from firsttouch.profile.calls import (
     TracedCalls,
 )
 from firsttouch.profile.cuda import CallFrame, CallSite
-from firsttouch.workload.trace import TracedRun, trace
+from firsttouch.program.trace import TracedRun, trace
 
 DEVICE_BASE = 0x7F0000000000
 HOST_BASE = 0x100000000

@@ -13,7 +13,7 @@ from tests.port.journals import VERSION, JournalBytes, journal, profile
 from tests.port.traces import Calls, at
 
 from firsttouch import _core
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import (
     Arguments,

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from tests.profile.profiles import MiB, gpu, header, mark, write
 
+from firsttouch.base.errors import UsageError
 from firsttouch.cli.output import printable
 from firsttouch.cli.profiled import lines
-from firsttouch.errors import UsageError
 from firsttouch.profile import schema as s
 from firsttouch.profile.marks import FILE as MARKS
 from firsttouch.profile.reading import read

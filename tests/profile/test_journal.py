@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.profile.injected import HERE, compiled, environment, only_journal, run
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile import marks
 from firsttouch.profile.inject import injected_library
 from firsttouch.profile.journal import JournalFile, JournalFollower, journal_files, read_journals

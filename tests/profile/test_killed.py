@@ -19,7 +19,7 @@ import tests.calls
 from tests.conftest import MakeOnce
 from tests.profile.calls import call, has_sampled, start, until
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile.reading import read
 from firsttouch.profile.views import write
 from firsttouch.report.profile import write_profile

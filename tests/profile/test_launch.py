@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.files import by_shell
+from firsttouch.base.files import by_shell
 from firsttouch.profile import launch
 
 

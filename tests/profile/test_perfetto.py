@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.profile.profiles import MiB, gpu, mark, write
 
-from firsttouch.events.trace import TraceEvent
 from firsttouch.profile import perfetto
 from firsttouch.profile import schema as s
+from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 

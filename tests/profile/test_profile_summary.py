@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from tests.profile.profiles import MiB, gpu, mark, write
 
+from firsttouch.base.units import format_seconds
 from firsttouch.cli.profiled import lines
 from firsttouch.profile import schema as s
 from firsttouch.profile.headline import headline, how_ended
@@ -11,7 +12,6 @@ from firsttouch.profile.phase_rows import MOST_PHASES
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import MOST_PROCESSES, summarise
 from firsttouch.profile.summary import ProfileSummary
-from firsttouch.units import format_seconds
 
 PHASES = [
     mark(0.1, "load"),

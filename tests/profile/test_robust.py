@@ -18,7 +18,7 @@ from tests.mpi import Mpi
 from tests.profile.calls import call, has_sampled, start, until
 from tests.profile.targets import build
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import launch, profiler
 from firsttouch.profile.perf import PerfBatch

@@ -8,7 +8,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from firsttouch.events.log import MemoryEvent
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
@@ -19,6 +18,7 @@ from firsttouch.profile.cuda import (
     MemoryKind,
     ProcessJournal,
 )
+from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.trace import (
     alive,
     by_kernel,

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import pytest
 from tests.profile.injected import HERE, TOP, compiled, environment, only_journal, run
 
-from firsttouch.events.log import MOST_LISTED
 from firsttouch.profile.cuda import ProcessJournal
+from firsttouch.profile.events.log import MOST_LISTED
 from firsttouch.profile.inject import inject_environment, injected_library
 from firsttouch.profile.journal import read_journals
 

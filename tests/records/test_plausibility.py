@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from stored import MACHINE_HERE, fill
 
 import firsttouch
-from firsttouch.analysis.statistics import measured
 from firsttouch.records.codebook import codebooks
 from firsttouch.records.plausibility import RULES, explain, mark
 from firsttouch.records.reading import RESULTS, load_results
@@ -28,6 +27,7 @@ from firsttouch.records.schema import (
     Scalar,
     Summary,
 )
+from firsttouch.records.statistics import measured
 
 MiB = 2**20
 RESULTS_HERE = Path(__file__).parents[2] / "results"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stored import MACHINE_HERE, REQUEST, a_record, fill
 
 import firsttouch
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.records.reading import MACHINE, RESULTS, RUN, has_results, load_results, point_key, read_request
 from firsttouch.records.schema import Party, Summary, comparable
 from firsttouch.records.store import Store

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from stored import MACHINE_HERE, REQUEST, a_record, fill
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.records.reading import RESULTS, load_results
 from firsttouch.records.schema import SCHEMA, Request
 from firsttouch.records.store import Store

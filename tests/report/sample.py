@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from firsttouch.analysis.findings import Claim, finding
-from firsttouch.analysis.levels import levels
-from firsttouch.experiment.base import Experiment
-from firsttouch.figures import Bar, Heat, Line, Table
-from firsttouch.outcomes import report as apps
-from firsttouch.outcomes.derive import derive
-from firsttouch.outcomes.findings import of_application
+from firsttouch.experiments.analysis.levels import levels
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.harness.outcomes import report as apps
+from firsttouch.harness.outcomes.derive import derive
+from firsttouch.harness.outcomes.findings import of_application
+from firsttouch.records.figures import Bar, Heat, Line, Table
+from firsttouch.records.findings import Claim, finding
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import (
     SCHEMA,

@@ -7,7 +7,7 @@ import sample
 from drawn import drawing_of, rows_of, texts_of
 from test_page import section
 
-from firsttouch.figures import Bar, Heat, Line
+from firsttouch.records.figures import Bar, Heat, Line
 from firsttouch.records.reading import Results
 from firsttouch.report.chapters import chapters
 from firsttouch.report.page import render

@@ -9,9 +9,9 @@ import pytest
 import sample
 from drawn import drawing_of, texts_of
 
-from firsttouch.figures import Heat, Line
-from firsttouch.outcomes import report
-from firsttouch.outcomes.derive import derive
+from firsttouch.harness.outcomes import report
+from firsttouch.harness.outcomes.derive import derive
+from firsttouch.records.figures import Heat, Line
 from firsttouch.records.schema import Record
 
 

@@ -10,12 +10,13 @@ import sample
 from drawn import drawing_of, texts_of
 from test_page import Elements, section
 
-from firsttouch.analysis.findings import Claim, finding
-from firsttouch.experiment.base import ReportSection
-from firsttouch.figures import Line, Stack, Table, Timeline
-from firsttouch.outcomes import report
-from firsttouch.outcomes.derive import derive
-from firsttouch.outcomes.findings import of_all, of_application
+from firsttouch.experiments.contract.base import ReportSection
+from firsttouch.harness.outcomes import report
+from firsttouch.harness.outcomes.derive import derive
+from firsttouch.harness.outcomes.findings import of_all, of_application
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.records.figures import Line, Stack, Table, Timeline
+from firsttouch.records.findings import Claim, finding
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record, Request
 from firsttouch.records.timeline import TransferTimeline
@@ -25,7 +26,6 @@ from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.page import render
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
-from firsttouch.workspace.strategies import STRATEGIES
 
 MIB, GIB = 2**20, 2**30
 

@@ -6,7 +6,7 @@ import pytest
 import sample
 from drawn import drawn, point
 
-from firsttouch.figures import Bar, Line
+from firsttouch.records.figures import Bar, Line
 
 
 def test_each_counter_of_a_series_is_a_bar_with_its_time():

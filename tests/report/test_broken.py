@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import sample
 
-from firsttouch.analysis.findings import Claim, Quantity, finding
-from firsttouch.experiment.base import Experiment, ReportSection
 from firsttouch.experiments import all_experiments
-from firsttouch.figures import Bar
+from firsttouch.experiments.contract.base import Experiment, ReportSection
+from firsttouch.records.figures import Bar
+from firsttouch.records.findings import Claim, Quantity, finding
 from firsttouch.records.schema import SCHEMA, Metric, Record
 from firsttouch.report.answers import answered
 from firsttouch.report.broken import without_broken

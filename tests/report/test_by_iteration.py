@@ -6,8 +6,8 @@ import sample
 from drawn import drawing_of, rows_of, texts_of
 
 from firsttouch.cli import iterations as terminal
-from firsttouch.outcomes import iterations, report
-from firsttouch.outcomes.derive import derive
+from firsttouch.harness.outcomes import iterations, report
+from firsttouch.harness.outcomes.derive import derive
 from firsttouch.records.schema import Record
 
 MB = 10**6

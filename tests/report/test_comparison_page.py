@@ -11,8 +11,8 @@ from browser import CHROMIUM
 from tests.comparison.runs import RESULTS, another_run, copy, slower
 
 from firsttouch.comparison.compare import compare
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report import comparison as pages
-from firsttouch.work import reportable_experiments
 
 SCREENS = 6
 """Of 800 pixels."""

@@ -10,7 +10,7 @@ import pytest
 import sample
 from drawn import drawing_of
 
-from firsttouch import figures
+from firsttouch.records import figures
 from firsttouch.report import svg
 from firsttouch.report.draw import KINDS
 

@@ -9,9 +9,9 @@ import pytest
 import sample
 from test_page import Elements, section
 
-from firsttouch.events.log import MemoryEvent, Span
-from firsttouch.events.sums import Course, CourseRow
-from firsttouch.events.trace import TRACE, Trace, read_timelines
+from firsttouch.profile.events.log import MemoryEvent, Span
+from firsttouch.profile.events.sums import Course, CourseRow
+from firsttouch.profile.events.trace import TRACE, Trace, read_timelines
 from firsttouch.report.page import load, render, write_report
 
 MIB = 2**20

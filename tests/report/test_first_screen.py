@@ -11,12 +11,12 @@ from statistics import geometric_mean
 import pytest
 from msgspec import to_builtins
 
+from firsttouch.base.units import format_size, parse_size
 from firsttouch.cli import findings
-from firsttouch.commands import conclusions
+from firsttouch.cli.commands import conclusions
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import key_of, load_results, point_key
 from firsttouch.report.page import render
-from firsttouch.units import format_size, parse_size
-from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
 RUNS = ["h200-quick", "h200-apps"]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.analysis.statistics import measured
-from firsttouch.commands import conclusions
+from firsttouch.cli.commands import conclusions
 from firsttouch.records.reading import key_of, load_results
+from firsttouch.records.statistics import measured
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette

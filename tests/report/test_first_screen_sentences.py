@@ -13,7 +13,7 @@ from statistics import geometric_mean
 import pytest
 from recorded_lines import Lines, Row, interval, mid
 
-from firsttouch.commands import conclusions
+from firsttouch.cli.commands import conclusions
 from firsttouch.records.reading import load_results
 
 RESULTS = Path(__file__).parents[2] / "results"

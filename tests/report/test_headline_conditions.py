@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from firsttouch.analysis.findings import EVERY
-from firsttouch.commands import conclusions
+from firsttouch.cli.commands import conclusions
+from firsttouch.records.findings import EVERY
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.report.first_screen import FirstScreen

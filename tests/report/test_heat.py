@@ -6,7 +6,7 @@ import re
 
 from drawn import drawing_of, drawn, point
 
-from firsttouch.figures import Heat
+from firsttouch.records.figures import Heat
 from firsttouch.report.svg import to_svg
 
 MIB = 2**20

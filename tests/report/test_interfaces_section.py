@@ -9,8 +9,8 @@ import sample
 from test_page import Elements
 from tests.movements import COPY, curve, direct, rates, record
 
-from firsttouch.analysis.interfaces import interfaces
 from firsttouch.experiments import all_experiments
+from firsttouch.experiments.analysis.interfaces import interfaces
 from firsttouch.report.export import export_results
 from firsttouch.report.interfaces import parts
 from firsttouch.report.interfaces_picture import picture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.experiments.fake_records import a_record
 
-from firsttouch.figures import Bar, Line
+from firsttouch.records.figures import Bar, Line
 from firsttouch.report.lead import usual
 
 

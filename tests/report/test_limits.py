@@ -11,9 +11,9 @@ import pytest
 import sample
 from browser import CHROMIUM, Browser
 
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.page import load, render, write_report
 from firsttouch.report.roles import MOST_SERIES, assign
-from firsttouch.work import reportable_experiments
 
 RESULTS = Path(__file__).parents[2] / "results"
 UNREADABLE = """(() => {

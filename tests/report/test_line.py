@@ -5,10 +5,10 @@ from __future__ import annotations
 import sample
 from drawn import drawing_of, drawn, point
 
-from firsttouch.figures import Line
-from firsttouch.outcomes.report import ITERATIONS, SHARES
+from firsttouch.harness.outcomes.report import ITERATIONS, SHARES
+from firsttouch.records.figures import Line
+from firsttouch.records.text import distinguishing_factors
 from firsttouch.report.svg import to_svg
-from firsttouch.text import distinguishing_factors
 
 
 def iterations(advice, **more):

@@ -9,8 +9,8 @@ import pytest
 from drawn import texts_of
 from tests.matrix import matrix
 
-from firsttouch.figures import MemoryTimeline
-from firsttouch.outcomes import report
+from firsttouch.harness.outcomes import report
+from firsttouch.records.figures import MemoryTimeline
 from firsttouch.records.schema import SCHEMA, Record, Summary
 from firsttouch.records.timeline import MemoryCourse, Phase
 from firsttouch.report.draw import draw

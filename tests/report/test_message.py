@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from drawn import drawing_of, point
 
-from firsttouch.analysis.findings import Claim, Quantity, finding
-from firsttouch.figures import Bar, Heat, Table
+from firsttouch.records.figures import Bar, Heat, Table
+from firsttouch.records.findings import Claim, Quantity, finding
 from firsttouch.report.message import messages
 
 FIGURE = Bar(x="allocator", colour="")

@@ -7,10 +7,10 @@ from importlib.resources import files
 
 import pytest
 
-from firsttouch.allocators.semantics import SEMANTICS
 from firsttouch.harness.measure import PHASES
+from firsttouch.machine.allocators.semantics import SEMANTICS
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.report.palette import COLOURS, SHAPES, Palette
-from firsttouch.workspace.strategies import STRATEGIES
 
 
 def luminance(colour):

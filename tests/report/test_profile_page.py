@@ -12,7 +12,7 @@ from tests.calls import call
 from tests.profile.profiles import MiB, gpu, header, mark, write
 from tests.schemas import assert_valid
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile import schema as s
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise

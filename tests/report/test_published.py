@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from tests.papers.made_up import results_of
-from tests.papers.test_beside import app_records
+from tests.comparison.made_up import results_of
+from tests.comparison.test_beside import app_records
 
 from firsttouch.experiments import all_experiments
 from firsttouch.harness.experiment import Applications
-from firsttouch.papers.rows import APPLICATIONS
+from firsttouch.records.papers.rows import APPLICATIONS
 from firsttouch.records.reading import Results, load_results
 from firsttouch.report.chapters import chapters
 from firsttouch.report.published import published_tables

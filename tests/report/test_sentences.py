@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from firsttouch.analysis.findings import Claim, Finding, Quantity
+from firsttouch.records.findings import Claim, Finding, Quantity
 from firsttouch.report.sentences import quantity_text, sentences
 
 

@@ -10,11 +10,12 @@ import msgspec
 import pytest
 from tests.node_of_gpus import FAULTY, Node, machine, records, results
 
-from firsttouch.analysis.alike import alikeness
-from firsttouch.analysis.findings import Quantity
-from firsttouch.commands import Conclusions, conclusions
+from firsttouch.cli.commands import Conclusions, conclusions
 from firsttouch.experiments import all_experiments
-from firsttouch.figures import Heat
+from firsttouch.experiments.views.gpus import numbers_of_several
+from firsttouch.records.alike import alikeness
+from firsttouch.records.figures import Heat
+from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Location, Record
 from firsttouch.report.draw import draw
@@ -23,7 +24,6 @@ from firsttouch.report.first_screen import LATENCIES, FirstScreen, first_screen
 from firsttouch.report.openmetrics import openmetrics
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
-from firsttouch.views.gpus import numbers_of_several
 
 SHOWN = ("bandwidth", "latency", "transfer", "p2p-latency", "p2p-copy", "p2p-message", "collective")
 

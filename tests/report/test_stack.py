@@ -5,8 +5,8 @@ from __future__ import annotations
 import sample
 from drawn import drawing_of, drawn
 
-from firsttouch.figures import Stack
-from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
+from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
+from firsttouch.records.figures import Stack
 from firsttouch.report import stack
 from firsttouch.report.svg import to_png, to_svg
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drawn import drawing_of, point
 
-from firsttouch.figures import Table
+from firsttouch.records.figures import Table
 
 
 def test_each_counter_of_a_series_is_a_row():

@@ -15,12 +15,12 @@ from tests.node_of_gpus import results as node_results
 from tests.profile.profiles import write as write_profile
 
 import firsttouch
-from firsttouch.commands import conclusions
+from firsttouch.cli.commands import conclusions
+from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import SCHEMA
 from firsttouch.report.openmetrics import openmetrics
 from firsttouch.report.parquet import parquet
-from firsttouch.work import reportable_experiments
 
 pytestmark = pytest.mark.usefixtures("drawn_here")
 RUN = Path(__file__).parents[2] / "results" / "h200-quick"

@@ -6,7 +6,7 @@ import math
 
 from drawn import rows_of, texts_of
 
-from firsttouch.figures import Timeline
+from firsttouch.records.figures import Timeline
 from firsttouch.records.schema import SCHEMA, Record
 from firsttouch.records.timeline import TransferTimeline
 from firsttouch.report.drawing import Drawing, DrawingContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from firsttouch.analysis.findings import Finding
 from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
-from firsttouch.experiment.base import Preset
+from firsttouch.experiments.contract.base import Preset
+from firsttouch.records.findings import Finding
 from firsttouch.records.schema import DeviceInfo, Record
 
 

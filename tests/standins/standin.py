@@ -22,7 +22,7 @@ from firsttouch.machine.libraries import find_libraries
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-KERNELS = ROOT / "src/firsttouch/kernels"
+KERNELS = ROOT / "src/firsttouch/base/kernels"
 SOURCES = {
     "hip_on_host": (),
     "mpi_in_front": (),

@@ -12,7 +12,7 @@ from tests.calls import call
 
 from firsttouch.records.reading import load_results
 
-FAKE = Path(__file__).parents[1] / "counters/fake_rocprofv3"
+FAKE = Path(__file__).parents[1] / "profile/fake_rocprofv3"
 
 
 @pytest.fixture

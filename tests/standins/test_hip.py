@@ -21,7 +21,7 @@ from tests.calls import call, devices
 from tests.fabricated import gpu_capabilities
 from tests.matrix import matrix
 
-from firsttouch.allocators.semantics import SEMANTICS
+from firsttouch.machine.allocators.semantics import SEMANTICS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 ALLOCATORS = [

@@ -12,15 +12,15 @@ import pytest
 from command import app, run
 from tests.matrix import matrix
 
+from firsttouch.base.units import parse_size
 from firsttouch.experiments.migration import Migration
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.page import write_report
 from firsttouch.report.palette import Palette
 from firsttouch.report.sentences import sentences
 from firsttouch.report.svg import to_svg
-from firsttouch.units import parse_size
-from firsttouch.workspace.strategies import STRATEGIES
 
 ALWAYS = {
     *(

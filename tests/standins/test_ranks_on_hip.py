@@ -14,12 +14,12 @@ from tests.calls import UNDRAWN, call
 from tests.mpi import Mpi
 from tests.rank_ends import Misbehaving
 
-from firsttouch.analysis.statistics import group_by
 from firsttouch.experiments.collective import OPERATIONS
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.machine.mpi import LIBRARY
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import group_by
 
 EXHAUSTIVE = bool(os.environ.get("FIRSTTOUCH_EXHAUSTIVE"))
 REAL = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}

@@ -10,10 +10,10 @@ import pytest
 from command import app, in_process
 from tests.matrix import matrix
 
-from firsttouch.allocators.properties import is_common
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.machine.allocators.properties import is_common
+from firsttouch.program.strategies import STRATEGIES
 
-ACCESSES = ("tests/workspace/test_workspace.py", "tests/workspace/test_gpu_only.py")
+ACCESSES = ("tests/program/test_workspace.py", "tests/program/test_gpu_only.py")
 NOT_COHERENT = ("coarse-grained", "pinned-noncoherent")
 COPIES = ("explicit+vmm", "explicit+fine-grained")
 APU = {"STANDIN_INTEGRATED": "1", "STANDIN_ARCH": "gfx942:sramecc+"}
@@ -82,12 +82,12 @@ def test_applications_are_wrong_where_the_cache_is_not_written_back(tmp_path: Pa
 PROGRAM = """
 import sys, time
 from tests.harness.running import opencl
-from firsttouch.workspace.executor import Executor
-from firsttouch.workspace.steps import Wait
-from tests.workspace.test_workspace import TEXT, arrays
-from firsttouch.workspace.agents import Cpu, Gpu, KernelFile
-from firsttouch.workspace.strategies import STRATEGIES
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.program.execution.executor import Executor
+from firsttouch.program.steps import Wait
+from tests.program.test_workspace import TEXT, arrays
+from firsttouch.program.execution.agents import Cpu, Gpu, KernelFile
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.execution.workspace import Workspace
 info, device = opencl()
 if sys.argv[2] == "without":
     play = Executor.play

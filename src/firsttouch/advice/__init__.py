@@ -1,1 +1,1 @@
-"""Advice: which memory strategy a program should use, from the records of a run."""
+"""Which memory strategy a program should use, and what stands between a traced program and unified memory."""

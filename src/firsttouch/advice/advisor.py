@@ -13,9 +13,8 @@ from typing import TypeVar
 from firsttouch.advice.answer import Absent, Advice, PatternAsked, StrategyRow
 from firsttouch.advice.settings import Setting, settings
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, chosen, sentences_of, turns_of, with_buffers
-from firsttouch.analysis.sisters import for_device, measured_on
-from firsttouch.analysis.statistics import measured, median_of
-from firsttouch.errors import UsageError, unknown
+from firsttouch.base.errors import UsageError, unknown
+from firsttouch.base.units import parse_size, size_option
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import Prices, Unmeasured, assumptions, measured_point
@@ -26,15 +25,16 @@ from firsttouch.model.platform import MissingValue, platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.pricing import SMALL_COPIES
 from firsttouch.model.terms import Term
+from firsttouch.program import patterns
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import caption, count, quantity
-from firsttouch.units import parse_size, size_option
-from firsttouch.workload import patterns
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Program
-from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
+from firsttouch.records.sisters import for_device, measured_on
+from firsttouch.records.statistics import measured, median_of
+from firsttouch.records.text import caption, count, quantity
 
 T = TypeVar("T")
 RUNS = Path("firsttouch-results")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from firsttouch.advice.settings import Settings
+from firsttouch.base.outputs import Output
 from firsttouch.model.costs import Ground
 from firsttouch.model.terms import Term
-from firsttouch.outputs import Output
+from firsttouch.program.patterns import PatternSettings
 from firsttouch.records.predicted import said_once
-from firsttouch.workload.patterns import PatternSettings
 
 
 @dataclass(frozen=True)

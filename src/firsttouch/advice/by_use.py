@@ -11,9 +11,9 @@ from firsttouch.model.costs import Prices, Unmeasured
 from firsttouch.model.estimate import Impossible, NotEstimated, estimate
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.terms import Term
-from firsttouch.workload.narrowed import is_assumed, widest, with_share
-from firsttouch.workload.program import Program
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.narrowed import is_assumed, widest, with_share
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES
 
 STEPS, LEAST_SHARE = 5, 1 / 256
 """Steps in which the share is found at which the order turns. What turns nearer to none than the least is not said."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from firsttouch.advice.answer import Edit
-from firsttouch.allocators.properties import is_plain_host
-from firsttouch.portability.findings import PortBlock, PortFindings
-from firsttouch.portability.places import Places, line_of
+from firsttouch.advice.port.findings import PortBlock, PortFindings
+from firsttouch.advice.port.places import Places, line_of
+from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import PAGE_LOCKED
 from firsttouch.profile.cuda import CallSite
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import count
-from firsttouch.workload.ahead import compute_begins
-from firsttouch.workload.trace import TracedCopy, TracedLaunch, TracedRun
-from firsttouch.workspace.strategies import Strategy
+from firsttouch.program.ahead import compute_begins
+from firsttouch.program.strategies import Strategy
+from firsttouch.program.trace import TracedCopy, TracedLaunch, TracedRun
+from firsttouch.records.text import count
 
 
 def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:

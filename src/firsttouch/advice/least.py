@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from firsttouch.advice.wording import SIMILAR
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Prices, Unmeasured, assumptions
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.pricing import ONE_PASS
 from firsttouch.model.terms import Term
-from firsttouch.workload.program import Item, Launch, Program, Repeat
-from firsttouch.workspace.ranges import Ranges
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.program import Item, Launch, Program, Repeat
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.strategies import STRATEGIES
 
 UNSEEN = "how often kernels use each byte across the link is unseen"
 LATE = "the CPU first writes buffers between kernels, of which a prefetch before these would place pages on the GPU"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from firsttouch.advice.advisor import note_sisters, prices_of
 from firsttouch.advice.answer import Advice
+from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.reading import findings_of, program_of, read_single, traced_run
 from firsttouch.advice.traced import TracedProgram, advise_traced
-from firsttouch.errors import UsageError
-from firsttouch.portability.places import Places
-from firsttouch.portability.reading import findings_of, program_of, read_single, traced_run
+from firsttouch.base.errors import UsageError
 from firsttouch.profile import schema
 from firsttouch.profile.traced import device_numbers
-from firsttouch.workload.trace import TracedRun
+from firsttouch.program.trace import TracedRun
 
 
 def advise_profile(

@@ -12,25 +12,25 @@ from firsttouch.advice.advisor import choose_device, on_processor, ranked
 from firsttouch.advice.answer import Advice, StrategyRow
 from firsttouch.advice.settings import Settings, settings
 from firsttouch.advice.wording import FIRST_TOUCH, SIMILAR, not_apart
-from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
-from firsttouch.analysis.findings import quantity as quantity_of
-from firsttouch.analysis.statistics import measured, median_of, varying
-from firsttouch.errors import UsageError
-from firsttouch.experiment.shares import speedup
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.experiments.contract.shares import speedup
+from firsttouch.experiments.views.ranking import not_told_apart, some
+from firsttouch.harness.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
+from firsttouch.harness.outcomes.findings import fastest
+from firsttouch.harness.outcomes.placements import begun, is_gain, without_candidates
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import record_keys
 from firsttouch.model.measured import MeasuredPrices
-from firsttouch.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
-from firsttouch.outcomes.findings import fastest
-from firsttouch.outcomes.placements import begun, is_gain, without_candidates
+from firsttouch.program import patterns
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.records.findings import CLEAR_RATIO, Claim, Finding, Quantity, keys
+from firsttouch.records.findings import quantity as quantity_of
 from firsttouch.records.predicted import is_predicted, of_prediction, predicted_for
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import DeviceInfo, Record
-from firsttouch.text import SECONDS, caption, condition, count, join_names, quantity
-from firsttouch.units import format_number, format_seconds, format_size, significant_digits
-from firsttouch.views.ranking import not_told_apart, some
-from firsttouch.workload import patterns
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.records.statistics import measured, median_of, varying
+from firsttouch.records.text import SECONDS, caption, condition, count, join_names, quantity
 
 _GroupKey: TypeAlias = tuple[str, tuple[str, ...]]
 """An application and the conditions under which its strategies may be compared."""

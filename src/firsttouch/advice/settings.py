@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from firsttouch.allocators.properties import common_allocator
-from firsttouch.analysis.findings import CLEAR_RATIO
+from firsttouch.base.units import format_number, format_size
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Direction, Ground, Price, Prices, Unmeasured, record_keys
 from firsttouch.model.platform import MissingValue
+from firsttouch.program.strategies import Strategy
+from firsttouch.records.findings import CLEAR_RATIO
 from firsttouch.records.predicted import is_predicted
-from firsttouch.text import count, quantity
-from firsttouch.units import format_number, format_size
-from firsttouch.workspace.strategies import Strategy
+from firsttouch.records.text import count, quantity
 
 SIZES = tuple(4096 << (3 * i) for i in range(7))
 """Sizes of copies up to the largest that was measured, which is one more."""

@@ -14,22 +14,22 @@ from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, Strategy
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
+from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.places import Places
 from firsttouch.advice.traced_wording import is_good_enough, not_priced, sentences_of_traced, unseen_of
 from firsttouch.advice.wording import chosen
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.model.as_it_is import NAME, copy_times
 from firsttouch.model.costs import Direction, Prices, Time
 from firsttouch.model.kernels import kernel_bytes, scaled_time
 from firsttouch.model.platform import MissingValue
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.terms import Term
-from firsttouch.portability.findings import PortFindings
-from firsttouch.portability.places import Places
-from firsttouch.text import count
-from firsttouch.workload.layout import used_blocks
-from firsttouch.workload.program import Program
-from firsttouch.workload.trace import MANAGED_KINDS, TracedLaunch, TracedRun
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.program.layout import used_blocks
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.trace import MANAGED_KINDS, TracedLaunch, TracedRun
+from firsttouch.records.text import count
 
 FITTING = 1.3
 """Copies whose traced and priced times are farther apart than this are said not to fit."""

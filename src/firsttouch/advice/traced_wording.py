@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from firsttouch.advice.answer import Advice, CopyCheck, Edit, StrategyRow, TracedAdvice
 from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.wording import CALL_MS, MOST, SIMILAR, not_apart, parts_of
+from firsttouch.base.units import format_size
 from firsttouch.model.as_it_is import NAME, STAGED
 from firsttouch.profile.calls import HostUse
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.program.trace import TracedCopy, TracedRun
 from firsttouch.records.predicted import of_prediction
-from firsttouch.text import caption, count, first_few, percent, quantity
-from firsttouch.units import format_size
-from firsttouch.workload.trace import TracedCopy, TracedRun
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.records.text import caption, count, first_few, percent, quantity
 
 MOST_PARTS, MOST_ALIKE = 3, 3
 LEAST_PART = 0.02

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from firsttouch.advice.answer import Absent, Advice, StrategyRow
-from firsttouch.analysis.predictions import Share, bounds_of_sums, is_one_less
+from firsttouch.base.units import format_size
+from firsttouch.harness.outcomes.derive import BASELINE
 from firsttouch.model.costs import PlatformValue
 from firsttouch.model.terms import Term
-from firsttouch.outcomes.derive import BASELINE
-from firsttouch.text import caption, join_names, quantity
-from firsttouch.units import format_size
+from firsttouch.records.predictions import Share, bounds_of_sums, is_one_less
+from firsttouch.records.text import caption, join_names, quantity
 
 FIRST_TOUCH = "first touch"
 """What the terms of first touches begin with."""

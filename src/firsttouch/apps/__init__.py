@@ -1,7 +1,7 @@
 """All applications by name. A module here that defines an App is discovered automatically.
 
 Further applications come from entry points of the group "firsttouch.apps", each naming a module, and from files given
-with --module (firsttouch/modules.py).
+with --module (firsttouch/base/modules.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from firsttouch.errors import UsageError
-from firsttouch.modules import add_modules, find_classes, require_classes
+from firsttouch.base.errors import UsageError
+from firsttouch.base.modules import add_modules, find_classes, require_classes
 
 if TYPE_CHECKING:
     from firsttouch.harness.app import App

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, on_host, shared_kernels, u32, u64
-from firsttouch.workspace.arrays import SCATTERED, Array, Scattered
+from firsttouch.program.execution.arrays import SCATTERED, Array, Scattered
 
 TILE, THREADS = 1024, 256  # nodes and threads per group in bfs.c
 LEVELS = 200  # more levels than a random graph has

@@ -10,7 +10,7 @@ import numpy as np
 from firsttouch.apps.support import euler
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, difference, f32, i32, on_host
 from firsttouch.harness.random import uniform_f32
-from firsttouch.workspace.arrays import SCATTERED, Array, ArraySlice
+from firsttouch.program.execution.arrays import SCATTERED, Array, ArraySlice
 
 STAGES = 3
 FLUX_PASSES = 1 + 4 * SCATTERED / 4  # over the state: its own values, and those of four neighbours at random

@@ -12,8 +12,8 @@ from firsttouch.apps.support import um_apps
 from firsttouch.apps.support.tridiagonal import Tridiagonal
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f32, f64, i32, in_pieces, sample
 from firsttouch.harness.random import F64, Values, uniform_f32
-from firsttouch.workspace.agents import KernelArgument
-from firsttouch.workspace.arrays import Array, ByteRange
+from firsttouch.program.execution.agents import KernelArgument
+from firsttouch.program.execution.arrays import Array, ByteRange
 
 THREADS, MAX_GROUPS = 256, 2048
 # Eigenvalues are in [8, 13], so k steps reduce a residual to at most 2 sqrt(1.63) 0.121^k. One step is added.

@@ -12,7 +12,7 @@ from firsttouch.apps.support.files import FILES, WithFiles
 from firsttouch.apps.support.lifting import join
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, on_host, u8
 from firsttouch.harness.random import Values
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.arrays import Array
 
 THREADS, SIDE = 256, 64  # of a group, and of its tile with the halo, as in dwt2d.c
 HALO = {"5/3": 2, "9/7": 4}

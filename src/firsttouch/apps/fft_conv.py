@@ -11,8 +11,8 @@ import numpy as np
 from firsttouch.apps.support import fft, um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, c64, f32, in_pieces
 from firsttouch.harness.random import below
-from firsttouch.workspace.agents import KernelFile
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.agents import KernelFile
+from firsttouch.program.execution.arrays import Array
 
 DOWN, ACROSS, CENTRE_Y, CENTRE_X = 7, 6, 3, 4  # the taps, and the one at the pixel itself
 DIGITS, MEAN = 16, 2363.0  # values of a pixel and of a tap; mean of 42 products of two of them

@@ -8,7 +8,7 @@ import numpy as np
 
 from firsttouch.apps.support.triangular import largest_error, residual
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, in_pieces
-from firsttouch.workspace.arrays import SCATTERED
+from firsttouch.program.execution.arrays import SCATTERED
 
 WIDE, HIGH, LINE, THREADS = 256, 16, 32, 256  # the tiles of gaussian.c, and threads per group
 DECAY, PEAK = 0.01, 10.0

@@ -10,7 +10,7 @@ import numpy as np
 from firsttouch.apps.support import um_apps
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, f32, f64, in_pieces, sample
 from firsttouch.harness.random import F32, F64, uniform_f32
-from firsttouch.workspace.arrays import ByteRange
+from firsttouch.program.execution.arrays import ByteRange
 
 SIDE, THREADS = 128, 256  # side of a group's tile of C in gemm.c, and threads per group
 BLOCK = 128  # rows of C that the check recomputes at a time

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from firsttouch.analysis.graphs import levels_of_tree, neighbours, wrong_levels
 from firsttouch.apps.support import um_apps
+from firsttouch.experiments.analysis.graphs import levels_of_tree, neighbours, wrong_levels
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces, u32, u64
 from firsttouch.harness.random import words
 

@@ -10,7 +10,7 @@ from firsttouch.apps.support.recomputed import differences
 from firsttouch.apps.support.staggered import FIELDS, SIDE, bits
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, f64, u64
 from firsttouch.harness.random import U64
-from firsttouch.workspace.arrays import ArraySlice
+from firsttouch.program.execution.arrays import ArraySlice
 
 BEFORE = bits("density0", "energy0", "pressure", "xvel0", "yvel0")
 CELLS = bits("density1", "energy1")

@@ -8,7 +8,7 @@ import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
-from firsttouch.workspace.arrays import SCATTERED
+from firsttouch.program.execution.arrays import SCATTERED
 
 SIDE, THREADS = 64, 128  # side of a tile of nw.c, and threads per group
 ROWS = 16  # rows that the check computes at a time

@@ -9,7 +9,7 @@ import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, Params, View, buffer, i32, in_pieces
 from firsttouch.harness.random import below
-from firsttouch.workspace.agents import MAX_REPLAYS, Tile
+from firsttouch.program.execution.agents import MAX_REPLAYS, Tile
 
 TILE, THREADS = 512, 256  # columns of a group's tile in pathfinder.c, and threads per group
 MAX_WALL = 9  # largest cost of a cell of the wall; the smallest is 0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
 from firsttouch.harness.random import words
+from firsttouch.program.execution.arrays import SCATTERED, Scattered
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.arrays import SCATTERED, Scattered
-from firsttouch.workspace.strategies import Strategy
 
 
 class PointerTree(App):

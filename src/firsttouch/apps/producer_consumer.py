@@ -6,8 +6,8 @@ import numpy as np
 
 from firsttouch.harness.app import App, Cpu, Gpu, View, buffer, in_pieces, u64
 from firsttouch.harness.random import mix64, words
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.strategies import Strategy
 
 ROUNDS, THREADS = 2, 256  # passes around the ring per iteration; threads of the only group
 SECONDS, POLLS = 5, 1 << 32  # time without progress after which the GPU gives up, and polls after which the CPU does

@@ -1,1 +1,1 @@
-"""The command line: one thin module per command, no logic."""
+"""The commands: on the command line, in Python, and their schemas."""

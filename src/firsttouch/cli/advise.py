@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_error, print_json, print_stdout
@@ -124,7 +124,7 @@ def show(advice: Advice) -> None:
 
     from firsttouch.advice.wording import parts_of
     from firsttouch.cli.console import Console
-    from firsttouch.text import caption, quantity
+    from firsttouch.records.text import caption, quantity
 
     for sentence in advice.sentences:
         print_stdout(sentence)
@@ -159,7 +159,7 @@ def show(advice: Advice) -> None:
 
 def absent_lines(advice: Advice) -> list[str]:
     """One line for all strategies without a time for the same reason, with one command for all of them."""
-    from firsttouch.text import quantity
+    from firsttouch.records.text import quantity
 
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for absent in advice.unavailable:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from firsttouch.advice.traced_wording import check_text, edit_texts, is_assumed_row, part_texts, unchecked_text
 from firsttouch.cli.output import text_width
-from firsttouch.text import count, join_names, quantity
+from firsttouch.records.text import count, join_names, quantity
 
 if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice, StrategyRow

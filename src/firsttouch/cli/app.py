@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import (
     AllowOversubscriptionOption,
     AsJsonOption,
@@ -132,11 +132,11 @@ def command(
 
     Example: firsttouch app hotspot --size tiny --out first
     """
+    from firsttouch.base.errors import UsageError
     from firsttouch.cli.run import measure, show_list, trust_in
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.values import parse_sets
-    from firsttouch.errors import UsageError
-    from firsttouch.work import APP
+    from firsttouch.engine.work_kinds import APP
 
     single = {
         "size": size,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 
 Candidates: TypeAlias = Mapping[str, str]
 Given: TypeAlias = Mapping[str, Sequence[str]]
@@ -39,7 +39,7 @@ def _classes(folders: Sequence[str], about: str, given: Given) -> Candidates:
 
 
 def experiments(given: Given, text: str) -> Candidates:
-    return _classes(("experiments", "porting"), "question", given)
+    return _classes(("experiments", "apps/port_programs"), "question", given)
 
 
 def applications(given: Given, text: str) -> Candidates:
@@ -83,13 +83,13 @@ def platform_values(given: Given, text: str) -> Candidates:
 
 
 def allocators(given: Given, text: str) -> Candidates:
-    from firsttouch.allocators.semantics import SEMANTICS
+    from firsttouch.machine.allocators.semantics import SEMANTICS
 
     return {name: row.call for name, row in SEMANTICS.items()}
 
 
 def strategies(given: Given, text: str) -> Candidates:
-    from firsttouch.workspace.strategies import STRATEGIES
+    from firsttouch.program.strategies import STRATEGIES
 
     return {name: strategy.meaning for name, strategy in STRATEGIES.items()}
 
@@ -101,7 +101,7 @@ def presets(given: Given, text: str) -> Candidates:
 
 
 def patterns(given: Given, text: str) -> Candidates:
-    from firsttouch.workload.patterns import PATTERNS
+    from firsttouch.program.patterns import PATTERNS
 
     return dict.fromkeys(PATTERNS, "")
 
@@ -113,7 +113,7 @@ def formats(given: Given, text: str) -> Candidates:
 
 
 def movements(given: Given, text: str) -> Candidates:
-    from firsttouch.analysis.interfaces import KINDS
+    from firsttouch.experiments.analysis.interfaces import KINDS
 
     return dict.fromkeys((kind.name for kind in KINDS), "")
 
@@ -130,7 +130,7 @@ def sizes(given: Given, text: str) -> Candidates:
 def sides(given: Given, text: str) -> Candidates:
     """Published results; before their first letter a shell offers directories instead."""
     from firsttouch.comparison.sides import PUBLISHED
-    from firsttouch.papers.rows import side_names
+    from firsttouch.records.papers.rows import side_names
 
     return (
         {PUBLISHED + name: "" for name in side_names()} if text and PUBLISHED.startswith(text[: len(PUBLISHED)]) else {}
@@ -178,7 +178,7 @@ def application_factors(given: Given, text: str) -> Candidates:
 
 
 def settings(given: Given, text: str) -> Candidates:
-    from firsttouch.workload.patterns import SETTINGS
+    from firsttouch.program.patterns import SETTINGS
 
     return _assigned({name: {} for name in SETTINGS}, given, text)
 
@@ -200,7 +200,7 @@ def shells(given: Given, text: str) -> Candidates:
 
 
 def schemas(given: Given, text: str) -> Candidates:
-    from firsttouch.schemas import SCHEMAS
+    from firsttouch.cli.schemas import SCHEMAS
 
     return {name: schema.of for name, schema in SCHEMAS.items()}
 

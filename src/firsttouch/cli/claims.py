@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.papers.evaluate import Claims, Verdict
+    from firsttouch.comparison.papers.evaluate import Claims, Verdict
 
 MOST = 6
 """The most claims of a verdict that are printed without --all."""
@@ -102,7 +102,7 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
 
 def _reason(verdict: Verdict) -> str:
     """Why a claim can't be tested, without what is said above all of them."""
-    from firsttouch.text import caption
+    from firsttouch.records.text import caption
 
     return verdict.why.removeprefix(f"{caption(verdict.predicted)}: ")
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.errors import UsageError
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_error, print_json, print_stdout
-from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,7 +137,7 @@ def _conditions(console: Console, comparison: ResultsComparison) -> None:
 
 def _regressions(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import not_judged, regression_lines
-    from firsttouch.text import count
+    from firsttouch.records.text import count
 
     if comparison.limit is None:
         return
@@ -212,7 +212,7 @@ def _points(console: Console, comparison: ResultsComparison) -> None:
 
 
 def _more(console: Console, n: int, noun: str) -> None:
-    from firsttouch.text import count
+    from firsttouch.records.text import count
 
     if n > 0:
         console.print(f"  ({count(n, f'more {noun}')} with --json)")

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from firsttouch.base.errors import unknown
 from firsttouch.cli.output import print_stdout
-from firsttouch.errors import unknown
 
 VARIABLE = "_FIRSTTOUCH_COMPLETE"
 """The environment variable with which the scripts call: the last word of the call is the one to complete."""

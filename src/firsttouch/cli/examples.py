@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.examples import DIRECTORY
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout
-from firsttouch.examples import DIRECTORY
 
 
 def command(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from firsttouch.base.units import format_size
 from firsttouch.cli.console import Console
 from firsttouch.cli.output import print_stdout
 from firsttouch.records.predicted import predicted_for
-from firsttouch.text import caption, quantity
-from firsttouch.units import format_size
+from firsttouch.records.text import caption, quantity
 
 if TYPE_CHECKING:
-    from firsttouch.outcomes.explanations import ExplainedPoint, Explanation, ValueEffect
+    from firsttouch.harness.outcomes.explanations import ExplainedPoint, Explanation, ValueEffect
 
 MOST_TERMS = 6
 

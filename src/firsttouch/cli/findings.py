@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from firsttouch.cli.output import print_stdout, text_width
 
 if TYPE_CHECKING:
-    from firsttouch.commands import Conclusions
+    from firsttouch.cli.commands import Conclusions
     from firsttouch.report.answers import AnsweredSection, SectionAnswer
     from firsttouch.report.first_screen import FirstScreen
     from firsttouch.report.machines import MachinesTable
@@ -90,7 +90,7 @@ def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) ->
     """As much of every section as there is room for; where there is too little for all, of the first ones if `partly`,
     and the names of the others. Sections whose points were all skipped are only in the report, unless all of them were.
     """
-    from firsttouch.text import first_few
+    from firsttouch.records.text import first_few
 
     shown = [part for part in answers if any(r.status != "skipped" for r in part.section.records)] or list(answers)
     sections: list[list[str]] = []
@@ -119,7 +119,7 @@ def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
 
 
 def _section(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
-    from firsttouch.analysis.sisters import measured_on
+    from firsttouch.records.sisters import measured_on
 
     measured = measured_on(part.section.records)
     lines = _filled(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")
@@ -133,7 +133,7 @@ def _section(part: AnsweredSection, sentences: Sequence[str], more: int) -> list
 def show_suspect(points_by_rule: Mapping[str, int]) -> None:
     """Prints how many points are suspect, and the rules that they break."""
     from firsttouch.records.plausibility import explain
-    from firsttouch.text import count
+    from firsttouch.records.text import count
 
     if points_by_rule:
         print_stdout(f"{count(sum(points_by_rule.values()), 'suspect point')}, left out of the findings")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from firsttouch.commands import Measured
+    from firsttouch.cli.commands import Measured
     from firsttouch.engine.work import Work
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout, text_width
 
@@ -66,8 +66,8 @@ def command(
 
 def _lines(of: Sequence[AnswersOfKind], most: int) -> list[str]:
     """The answers, at most `most` of each part, and what was measured by one interface only."""
+    from firsttouch.records.text import caption
     from firsttouch.report.interfaces import alone
-    from firsttouch.text import caption
 
     lines = []
     for part in of:

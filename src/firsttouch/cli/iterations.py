@@ -7,12 +7,12 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from firsttouch.cli.console import Console
-from firsttouch.text import named, number, quantity
+from firsttouch.records.text import named, number, quantity
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from firsttouch.outcomes.report import PointSummary
+    from firsttouch.harness.outcomes.report import PointSummary
 
 _MOST = 12
 """The most iterations that have a line each. If there are more, the last line is the mean of the others."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.units import format_number, format_size
+from firsttouch.cli import commands
 from firsttouch.cli.output import print_json
-from firsttouch.units import format_number, format_size
 
 if TYPE_CHECKING:
     from firsttouch.cli.console import Console

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from firsttouch import __version__
+from firsttouch.base.errors import Terminated, UsageError
 from firsttouch.cli import (
     advise,
     claims,
@@ -39,7 +40,6 @@ from firsttouch.cli import (
 from firsttouch.cli import app as app_command
 from firsttouch.cli.options import WaitingCommand
 from firsttouch.cli.output import guard_streams, lost_output, print_error, print_failure, print_stdout
-from firsttouch.errors import Terminated, UsageError
 
 WRONG_CALL = 2
 _CallError: Any = typer.BadParameter.__mro__[2]
@@ -59,7 +59,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            from firsttouch.errors import unknown
+            from firsttouch.base.errors import unknown
 
             raise unknown("command", args[0], self.commands)
         return super().resolve_command(ctx, args)
@@ -134,7 +134,7 @@ def main() -> None:
     if reason := lost_output():
         print_error(f"stdout can't be written: {reason}")
         status = status or 1
-    if "firsttouch.modules" in sys.modules and sys.modules["firsttouch.modules"].thread_location():
+    if "firsttouch.base.modules" in sys.modules and sys.modules["firsttouch.base.modules"].thread_location():
         sys.stderr.flush()
         os._exit(status)  # at its end, Python would wait for the module's thread
     gc.freeze()  # the process ends, so that what is loaded need not be searched for garbage
@@ -176,7 +176,7 @@ def call(arguments: Sequence[str]) -> int:
             raise
         return failed(_os_error_message(error))
     except (Exception, SystemExit) as error:
-        from firsttouch.modules import error_location
+        from firsttouch.base.modules import error_location
 
         if not (where := error_location(error)):
             raise

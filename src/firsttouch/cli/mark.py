@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 
 
 def command(

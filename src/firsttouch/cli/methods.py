@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.errors import UsageError
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, DevicesOption, path
 from firsttouch.cli.output import print_json, print_stderr, printable
-from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from firsttouch.allocators.methods import Cell
+    from firsttouch.cli.commands import Methods
     from firsttouch.cli.console import Console
-    from firsttouch.commands import Methods
+    from firsttouch.engine.methods import Cell
     from firsttouch.records.schema import DeviceInfo
 
 _COLUMNS = (
@@ -60,7 +60,7 @@ def command(
     with _progress() if verify else nullcontext() as watch:
         result = commands.methods(device or [], watch)
     if out is not None:
-        from firsttouch.allocators.verified import write_methods
+        from firsttouch.engine.verified import write_methods
 
         print_stderr(f"wrote {write_methods(out, result.value.devices, result.value.cells)}")
     if as_json:
@@ -108,7 +108,7 @@ def _show(methods: Methods, verified: bool) -> None:
 
 
 def _device(console: Console, device: DeviceInfo, title: str, cells: Sequence[Cell]) -> None:
-    from firsttouch.allocators.methods import QUESTIONS
+    from firsttouch.engine.methods import QUESTIONS
 
     headings = {q.name: q.heading for q in QUESTIONS}
     groups = [[name for name in group if any(c.property == name and c.value for c in cells)] for group in _COLUMNS]
@@ -138,7 +138,7 @@ def _table(columns: Sequence[str], headings: Mapping[str, str], cells: Sequence[
 
 
 def _text(cell: Cell) -> str:
-    from firsttouch.allocators.methods import applies, disagrees
+    from firsttouch.engine.methods import applies, disagrees
 
     if cell.value is None:
         return "?" if applies(cell) else "-"
@@ -163,7 +163,7 @@ def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple
 
 def _words(cell: Cell) -> tuple[str, str] | None:
     """The value and the detail that explain a cell, or None if it needs no explanation."""
-    from firsttouch.allocators.methods import applies, disagrees
+    from firsttouch.engine.methods import applies, disagrees
 
     if disagrees(cell):
         return f"is stated {cell.stated} and was measured {cell.value}", cell.detail

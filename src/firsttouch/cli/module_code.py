@@ -89,7 +89,7 @@ def interrupter(seconds: float, clock: Callable[[], float] = time.monotonic) -> 
     called: list[tuple[FrameType, float]] = []
 
     def look(number: int, frame: FrameType | None) -> None:
-        from firsttouch.modules import is_foreign
+        from firsttouch.base.modules import is_foreign
 
         outermost = None
         while frame is not None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 
 
 def seconds(text: str) -> float:

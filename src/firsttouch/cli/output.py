@@ -55,7 +55,7 @@ def print_failure(text: str, exit_status: int, as_json: bool, command: str = "")
     """Prints an error that ends a call; with --json also on stdout, as an object."""
     print_error(text)
     if as_json:
-        from firsttouch.outputs import error_output
+        from firsttouch.base.outputs import error_output
 
         print_json(error_output(text, exit_status, command))
 
@@ -74,7 +74,7 @@ def print_json(value: object, *, indent: int | None = None) -> None:
     """Prints a value as JSON to stdout."""
     import msgspec
 
-    from firsttouch.encoding import encode_json
+    from firsttouch.base.encoding import encode_json
 
     data = encode_json(value)
     print_stdout((data if indent is None else msgspec.json.format(data, indent=indent)).decode())

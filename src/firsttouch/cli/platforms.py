@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.errors import UsageError
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, WhatIfOption
 from firsttouch.cli.output import print_json, print_stdout
-from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ def _show_all(platforms: Sequence[PlatformDescription]) -> None:
 
 def _show(platform: PlatformDescription) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.text import join_names
+    from firsttouch.records.text import join_names
 
     console = Console()
     console.print(f"{platform.name}: {platform.title}", style="bold")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from firsttouch import commands
+from firsttouch.base.errors import UsageError
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path, process_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
 from firsttouch.cli.profile import (
@@ -19,14 +20,13 @@ from firsttouch.cli.profile import (
     signals_for_this_thread,
     write_views,
 )
-from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from firsttouch.profile.profiler import ProfileCall
 
 EVERY = 8
 """Of how many page faults one is sampled: enough to tell who touched each buffer first."""
-_COMMAND = "firsttouch.portability.command"
+_COMMAND = "firsttouch.advice.port.command"
 
 
 class PortCommand(ProfileCommand):
@@ -149,7 +149,7 @@ def _show(
 
 
 def _show_program(directory: Path, chosen: int | None, as_json: bool) -> None:
-    from firsttouch.workload.program_text import program_lines
+    from firsttouch.program.program_text import program_lines
 
     program = commands.traced_program(directory, chosen)
     if as_json:

@@ -11,13 +11,13 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
+from firsttouch.advice.port.findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
+from firsttouch.advice.port.places import counted, named_places, where
+from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
-from firsttouch.portability.findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
-from firsttouch.portability.places import counted, named_places, where
 from firsttouch.profile.headline import short
 from firsttouch.profile.traced import CallLocation
-from firsttouch.text import join_names, join_some
-from firsttouch.units import format_size
+from firsttouch.records.text import join_names, join_some
 
 MOST_LINES = 25
 _MOST_BLOCKS, _MOST_COPIES, _MOST_UNSEEN, _MOST_PLACES, _MOST_KERNELS = 6, 2, 3, 4, 2

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from typer.core import TyperCommand
 
+from firsttouch.base.errors import UsageError
 from firsttouch.cli.options import path, process_of
 from firsttouch.cli.output import print_error, print_failure, print_json, print_stderr, print_stdout
-from firsttouch.errors import UsageError
 
 if TYPE_CHECKING:
     from firsttouch.profile.profiler import ProfileCall
@@ -238,7 +238,7 @@ def signals_for_this_thread() -> Iterator[None]:
 
 def _show_sources(as_json: bool) -> None:
     """Prints what this machine offers to each layer, and the line to type for what it lacks."""
-    from firsttouch import commands
+    from firsttouch.cli import commands
 
     result = commands.profile_sources()
     if as_json:

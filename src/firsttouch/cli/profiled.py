@@ -7,14 +7,14 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import headline, how_ended, short, went_on
 from firsttouch.profile.summary import BriefRow, PhaseRow, ProcessRow, ProfileSummary
 from firsttouch.profile.trace import UnifiedMemory
 from firsttouch.profile.traced import CallLocation
+from firsttouch.records.text import percent
 from firsttouch.report.profile_tables import named_touch, touched
-from firsttouch.text import percent
-from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 25
 _MOST_PHASES, _MOST_PROCESSES, _MOST_UNSEEN, _MOST_NAMES, _MOST_TOUCHES = 6, 3, 3, 4, 5

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from firsttouch.base.units import format_seconds
 from firsttouch.cli.output import print_stderr, printable, shortened
 from firsttouch.records.schema import FAILURES, Record
-from firsttouch.text import count
-from firsttouch.units import format_seconds
+from firsttouch.records.text import count
 
 if TYPE_CHECKING:
     from rich.progress import Progress

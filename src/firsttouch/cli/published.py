@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption
 from firsttouch.cli.output import print_json, print_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.papers.figures import PaperFigure
-    from firsttouch.papers.rows import PaperRow
+    from firsttouch.comparison.papers.figures import PaperFigure
+    from firsttouch.records.papers.rows import PaperRow
 
 MOST = 40
 """The most rows that are printed without --all: those that firsttouch measures first, settings of the studies last."""
@@ -57,7 +57,7 @@ def _show_figures(figures: Sequence[PaperFigure]) -> None:
     from rich.table import Table
 
     from firsttouch.cli.console import Console
-    from firsttouch.papers.rows import authors
+    from firsttouch.records.papers.rows import authors
 
     console = Console()
     for paper in dict.fromkeys(figure.paper for figure in figures):
@@ -75,7 +75,7 @@ def _show_papers(rows: Sequence[PaperRow]) -> None:
     from rich.table import Table
 
     from firsttouch.cli.console import Console
-    from firsttouch.papers.rows import authors, papers
+    from firsttouch.records.papers.rows import authors, papers
 
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("paper", "rows", "comparable", "what"):
@@ -92,8 +92,8 @@ def _show_papers(rows: Sequence[PaperRow]) -> None:
 
 def _show_rows(rows: Sequence[PaperRow], most: int) -> None:
     from firsttouch.cli.console import Console
-    from firsttouch.papers.rows import authors
-    from firsttouch.text import count
+    from firsttouch.records.papers.rows import authors
+    from firsttouch.records.text import count
 
     console = Console()
     first = sorted(rows, key=lambda row: (row.here is None, row.kind == "configuration"))[:most]
@@ -130,7 +130,7 @@ def _stated(row: PaperRow) -> str:
 
 def measured_by(row: PaperRow) -> str:
     """The measurement that a row corresponds to: 'latency: agent gpu; size 1 KiB'."""
-    from firsttouch.text import named
+    from firsttouch.records.text import named
 
     assert row.here is not None
     words = []

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
-from firsttouch.cli import findings
+from firsttouch.cli import commands, findings
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import path
 from firsttouch.cli.output import print_failure, print_json, print_stdout
 
 if TYPE_CHECKING:
-    from firsttouch.commands import Report
+    from firsttouch.cli.commands import Report
 
 FORMATS = ("html", "png", "svg", "csv", "parquet", "openmetrics")
 
 
 def _format(text: str) -> str:
-    from firsttouch.errors import unknown
+    from firsttouch.base.errors import unknown
 
     if text not in FORMATS:
         raise unknown("format", text, FORMATS)

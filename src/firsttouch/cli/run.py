@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
-from firsttouch.cli import findings
+from firsttouch.base.errors import Terminated, UsageError
+from firsttouch.cli import commands, findings
 from firsttouch.cli.following import next_command
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import (
@@ -32,7 +32,6 @@ from firsttouch.cli.options import (
     seconds,
 )
 from firsttouch.cli.output import print_failure, print_json, print_stdout, text_width
-from firsttouch.errors import Terminated, UsageError
 
 if TYPE_CHECKING:
     from firsttouch.cli.progress import RunProgress
@@ -106,7 +105,7 @@ def command(
     """
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.values import parse_sets
-    from firsttouch.work import RUN
+    from firsttouch.engine.work_kinds import RUN
 
     options = RunOptions(
         experiments=experiments or [],
@@ -137,7 +136,7 @@ def trust_in(directory: Path | None) -> Callable[[Sequence[DeviceInfo]], list[De
     """The function that applies --trust-verified, or None. Raises UsageError if the directory holds no methods.json."""
     if directory is None:
         return None
-    from firsttouch.allocators.verified import read_verified_facts
+    from firsttouch.engine.verified import read_verified_facts
 
     return read_verified_facts(directory).apply
 
@@ -194,7 +193,7 @@ def _kept(progress: RunProgress, work: Work) -> str:
     """How many points a run that ended early has kept, and how to continue it; '' before its first point."""
     if progress.directory is None:
         return ""
-    from firsttouch.text import count
+    from firsttouch.records.text import count
 
     call = f"firsttouch {work.name} --resume --out {shlex.quote(str(progress.directory))}"
     return f"; {count(progress.kept, 'point')} kept. Continue with: {call}"

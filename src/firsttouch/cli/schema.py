@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption
 from firsttouch.cli.output import print_json, print_stdout
 

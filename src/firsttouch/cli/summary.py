@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from firsttouch.base.units import format_number
 from firsttouch.cli.console import Console
-from firsttouch.text import count, named, quantity
-from firsttouch.units import format_number
+from firsttouch.records.text import count, named, quantity
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from firsttouch.outcomes.placements import RankedPlacement
-    from firsttouch.outcomes.report import PointSummary
+    from firsttouch.harness.outcomes.placements import RankedPlacement
+    from firsttouch.harness.outcomes.report import PointSummary
 
 _FEW = 30
 """The most points that have a line each. If there are more, each application has a line, with one column per strategy.
@@ -190,7 +190,7 @@ def _relative(line: RankedPlacement) -> str:
 
 def _without_baseline(rows: Sequence[PointSummary]) -> str:
     """That no point can be compared with the strategy that --relative-to names."""
-    from firsttouch.outcomes.derive import BASELINE
+    from firsttouch.harness.outcomes.derive import BASELINE
 
     baseline = rows[0].relative_to if rows else BASELINE
     if baseline == BASELINE or any(row.relative_time is not None for row in rows):
@@ -238,8 +238,8 @@ def _best_share(row: PointSummary) -> str:
     """What the search for the best division of work found, or ''."""
     if row.best_share is None or row.best_speedup is None or _end(row) not in ("verified", "predicted"):
         return ""
-    from firsttouch.analysis.findings import Quantity
-    from firsttouch.experiment.shares import claim_of, parts_of
+    from firsttouch.experiments.contract.shares import claim_of, parts_of
+    from firsttouch.records.findings import Quantity
     from firsttouch.report.sentences import quantity_text
 
     ratio = Quantity(row.best_speedup, "", row.best_speedup_low, row.best_speedup_high)

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch import commands
+from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path
 from firsttouch.cli.output import print_json, print_stdout, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from firsttouch.validation.results import MeasuredJudgement, ValidatedClaim, ValidatedPlatform, ValidatedRow
+    from firsttouch.comparison.validation.results import (
+        MeasuredJudgement,
+        ValidatedClaim,
+        ValidatedPlatform,
+        ValidatedRow,
+    )
 
 MOST = 12
 """The most strategies of applications that are printed without --all."""
@@ -83,7 +88,7 @@ def _group(heading: str, entries: Sequence[ValidatedRow | ValidatedClaim], liste
 
 def _line(entry: ValidatedRow | ValidatedClaim) -> str:
     """An entry in words, with its role."""
-    from firsttouch.validation.results import ValidatedClaim
+    from firsttouch.comparison.validation.results import ValidatedClaim
 
     if isinstance(entry, ValidatedClaim):
         return f"{entry.id} ({entry.role}): {entry.text}; {entry.why}"
@@ -91,8 +96,8 @@ def _line(entry: ValidatedRow | ValidatedClaim) -> str:
 
 
 def _predicted(row: ValidatedRow) -> str:
-    from firsttouch.text import quantity
-    from firsttouch.units import format_number
+    from firsttouch.base.units import format_number
+    from firsttouch.records.text import quantity
 
     assert row.predicted is not None
     unit = "" if row.unit == "ratio" else row.unit
@@ -105,7 +110,7 @@ def _predicted(row: ValidatedRow) -> str:
 
 def published_value(row: ValidatedRow) -> str:
     """What a row states, in the unit of the prediction."""
-    from firsttouch.text import quantity
+    from firsttouch.records.text import quantity
 
     unit = "" if row.unit == "ratio" else row.unit
     ends = dict.fromkeys(quantity(value, unit) for value in (row.low, row.high))
@@ -138,7 +143,7 @@ def _show_measured(judged: MeasuredJudgement, everything: bool) -> None:
     from rich.table import Table
 
     from firsttouch.cli.console import Console
-    from firsttouch.text import percent, quantity
+    from firsttouch.records.text import percent, quantity
 
     print_stdout(f"{judged.platform}, judged by {', '.join(judged.directories)}")
     for sentence in judged.sentences:

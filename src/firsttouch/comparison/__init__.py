@@ -1,1 +1,1 @@
-"""Compares results directories: `firsttouch compare` and `firsttouch.compare`."""
+"""Results directories beside each other, beside what papers state, and beside predictions."""

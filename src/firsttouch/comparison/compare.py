@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from firsttouch.base.errors import UsageError
 from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.conditions import DifferingCondition, differing
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
@@ -17,9 +18,8 @@ from firsttouch.comparison.pooled_pairs import pairs_as_a_whole
 from firsttouch.comparison.runs import Unreadable
 from firsttouch.comparison.sides import Sides, as_predicted, of_phases, read_sides
 from firsttouch.comparison.table import AlignedPoints, Missing, Side, align, what_differs
-from firsttouch.errors import UsageError
 from firsttouch.records.predicted import is_predicted
-from firsttouch.text import count, join_names
+from firsttouch.records.text import count, join_names
 
 Regression: TypeAlias = Difference | ExperimentDifference | PlaceDifference | Missing | MissingDevices
 

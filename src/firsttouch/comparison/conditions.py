@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.sisters import groups
+from firsttouch.base.units import format_number
 from firsttouch.machine.conditions import disturbed_percent
 from firsttouch.machine.measurement_warnings import conditions_by_name
 from firsttouch.records.schema import Machine, Record, Request, Scalar, Selection, as_number
-from firsttouch.units import format_number
+from firsttouch.records.sisters import groups
 
 if TYPE_CHECKING:
     from firsttouch.comparison.table import Side

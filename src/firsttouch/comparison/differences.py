@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from firsttouch.comparison.between_runs import LEAST_FREEDOM, chances, intervals, not_by_chance, shift, student
 from firsttouch.comparison.table import AlignedPoints, Column
-from firsttouch.text import SECONDS
+from firsttouch.records.text import SECONDS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from firsttouch.base.units import format_number
 from firsttouch.comparison.compare import ResultsComparison
 from firsttouch.comparison.differences import (
     CANNOT_TELL,
@@ -27,8 +28,7 @@ from firsttouch.comparison.differences import (
 from firsttouch.comparison.places import LEAST, MOST, ROLES, PlaceDifference, has_several, how_many
 from firsttouch.comparison.runs import factors_of
 from firsttouch.records.codebook import codebook_of
-from firsttouch.text import count, first_few, join_names, label, quantity
-from firsttouch.units import format_number
+from firsttouch.records.text import count, first_few, join_names, label, quantity
 
 ALIKE_WITHIN = 0.10
 """The widest bound within which experiments are called the same."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from firsttouch.comparison.places import ROLES
 from firsttouch.comparison.runs import MachineDevice
 from firsttouch.comparison.table import Side
-from firsttouch.text import count, join_names
+from firsttouch.records.text import count, join_names
 
 Devices = Sequence[MachineDevice]
 

@@ -16,9 +16,9 @@ from statistics import median
 from firsttouch.comparison.differences import CANNOT_TELL, Difference, Differences, ExperimentDifference
 from firsttouch.comparison.runs import IN, OUT, factors_of
 from firsttouch.comparison.table import AlignedPoints, Column, Side
+from firsttouch.experiments.views.pairs import actor
 from firsttouch.machine.backends import kind_of
 from firsttouch.records.schema import PEER, RANKS, SELF, as_number
-from firsttouch.views.pairs import actor
 
 ROLES = {"gpu": "GPU", "host": "CPU", "processor": "CPU-kernel"}
 """What users call a device by its role."""

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from firsttouch.base.outputs import Output
 from firsttouch.comparison.compare import Regression, ResultsComparison
 from firsttouch.comparison.differences import Difference, ExperimentDifference, SideValue
 from firsttouch.comparison.headline import place_text
@@ -16,8 +17,7 @@ from firsttouch.comparison.places import PlaceDifference
 from firsttouch.comparison.predictions import prediction
 from firsttouch.comparison.runs import Definition, factors_of
 from firsttouch.comparison.words import answers, phase_answers, what_to_type
-from firsttouch.outputs import Output
-from firsttouch.papers.rows import PublishedValue
+from firsttouch.records.papers.rows import PublishedValue
 from firsttouch.records.schema import Scalar
 
 

@@ -9,7 +9,7 @@ from firsttouch.comparison.compare import ResultsComparison
 from firsttouch.comparison.differences import Difference
 from firsttouch.comparison.table import Side
 from firsttouch.records.predicted import predicted_for
-from firsttouch.text import RATIO, compact, count, first_few, percent
+from firsttouch.records.text import RATIO, compact, count, first_few, percent
 
 _MOST_GROUPS = 6
 

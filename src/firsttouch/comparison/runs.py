@@ -18,12 +18,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from firsttouch.analysis.findings import ONE_COUNTER
+from firsttouch.base.encoding import valid_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
+from firsttouch.base.processes import python_module
 from firsttouch.comparison.conditions import of_run
-from firsttouch.encoding import valid_text
-from firsttouch.errors import UsageError
-from firsttouch.files import open_regular
-from firsttouch.processes import python_module
+from firsttouch.records.findings import ONE_COUNTER
 from firsttouch.records.reading import RESULTS, Results, load_results
 from firsttouch.records.schema import FAILURES, DeviceInfo, Factors, Machine, Record, Request, Scalar, as_number
 

@@ -9,12 +9,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
 from firsttouch.comparison.runs import ComparedPoint, ComparedRun, Lost, Unreadable, factors_of, read_all
 from firsttouch.comparison.table import Side
-from firsttouch.encoding import encode_json
-from firsttouch.errors import UsageError
-from firsttouch.papers.rows import sides
-from firsttouch.text import join_names
+from firsttouch.records.papers.rows import sides
+from firsttouch.records.text import join_names
 
 AnyPoint = TypeVar("AnyPoint", ComparedPoint, Lost)
 OBSERVING = ("repeat", "kernel_times", "timeline")

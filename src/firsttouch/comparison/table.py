@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from firsttouch.base.encoding import encode_json
 from firsttouch.comparison.runs import (
     APPLICATION,
     PHASE,
@@ -19,10 +20,9 @@ from firsttouch.comparison.runs import (
     Interval,
     factors_of,
 )
-from firsttouch.encoding import encode_json
-from firsttouch.papers.rows import MEDIAN, PublishedValue, are_met
+from firsttouch.records.papers.rows import MEDIAN, PublishedValue, are_met
 from firsttouch.records.schema import PEER, Factors
-from firsttouch.text import join_names
+from firsttouch.records.text import join_names
 
 if TYPE_CHECKING:
     import numpy as np

@@ -29,7 +29,7 @@ from firsttouch.comparison.table import Column, Missing, Side, what_differs
 from firsttouch.model.scope import NOT_MODELLED
 from firsttouch.records.reading import point_key
 from firsttouch.records.schema import Scalar
-from firsttouch.text import RATIO, caption, compact, count, first_few, join_names, label, named, quantity
+from firsttouch.records.text import RATIO, caption, compact, count, first_few, join_names, label, named, quantity
 
 ORDER = (SLOWER, FASTER, HIGHER, LOWER)
 _MOST_VALUES = 3

@@ -1,1 +1,1 @@
-"""Discovers devices, plans points, and measures them one by one."""
+"""Discovers devices and allocators, plans points, and measures them one by one in workers."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from firsttouch.errors import UsageError, unknown
-from firsttouch.experiment.base import Preset
+from firsttouch.base.errors import UsageError, unknown
+from firsttouch.experiments.contract.base import Preset
 from firsttouch.machine.backends import kind_of
 from firsttouch.records.schema import DeviceInfo, TimeClass
 

@@ -13,9 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from firsttouch.analysis.statistics import series
-from firsttouch.counters import marks
-from firsttouch.counters.tool import (
+from firsttouch.engine.job import Job
+from firsttouch.engine.planned import Planned
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.experiments.contract.contract import why_not_counted
+from firsttouch.machine.backends import BACKENDS, HOST
+from firsttouch.profile.counters import marks
+from firsttouch.profile.counters.tool import (
     COUNTED,
     KERNELS,
     PREFIX,
@@ -26,14 +30,10 @@ from firsttouch.counters.tool import (
     evaluate,
     listed_names,
 )
-from firsttouch.counters.tools import TOOLS
-from firsttouch.engine.job import Job
-from firsttouch.engine.planned import Planned
-from firsttouch.events import log as events
-from firsttouch.experiment.base import Experiment
-from firsttouch.experiment.contract import why_not_counted
-from firsttouch.machine.backends import BACKENDS, HOST
+from firsttouch.profile.counters.tools import TOOLS
+from firsttouch.profile.events import log as events
 from firsttouch.records.schema import ITERATION_TIME, NONE, DeviceInfo, Factors, Record, Scalar
+from firsttouch.records.statistics import series
 from firsttouch.workers.process import run_program, run_under
 
 TIMEOUT = 300.0

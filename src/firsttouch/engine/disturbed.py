@@ -15,7 +15,7 @@ from firsttouch.engine.executor import PointExecutor
 from firsttouch.engine.planned import Planned
 from firsttouch.machine.conditions import disturbed
 from firsttouch.records.schema import Record
-from firsttouch.text import count
+from firsttouch.records.text import count
 
 SHARE = 0.2
 """The part of the time that a call has taken which measuring again may take in addition."""

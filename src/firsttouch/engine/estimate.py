@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_seconds
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned, PointGroup
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
+from firsttouch.experiments.contract.base import Experiment
 from firsttouch.records.schema import DeviceInfo, Request
-from firsttouch.text import count
-from firsttouch.units import format_seconds
+from firsttouch.records.text import count
 
 START = 0.5
 """Seconds until a worker has started and opened a device."""

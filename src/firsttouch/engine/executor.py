@@ -12,9 +12,9 @@ from firsttouch.engine.launching import Launching
 from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.ranked import RankedWorker
 from firsttouch.engine.sampled import PointSampler
-from firsttouch.events.trace import Trace
 from firsttouch.machine import processor_time
 from firsttouch.machine.limits import host_limit
+from firsttouch.profile.events.trace import Trace
 from firsttouch.records.schema import Record
 from firsttouch.workers.process import TaskResult, Worker
 

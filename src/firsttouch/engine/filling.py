@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from firsttouch.base.errors import Unsupported
 from firsttouch.engine.planned import Planned
-from firsttouch.errors import Unsupported
 from firsttouch.records.schema import (
     SCHEMA,
     BufferFact,
@@ -26,7 +26,7 @@ from firsttouch.records.schema import (
 from firsttouch.workers.protocol import describe, one_line
 
 if TYPE_CHECKING:
-    from firsttouch.experiment.base import Measurement
+    from firsttouch.experiments.contract.base import Measurement
 
 
 def now() -> str:
@@ -76,7 +76,7 @@ def fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
     follows: it is that of a further rank, which need not have samples.
     """
     from firsttouch import _core
-    from firsttouch.experiment import base
+    from firsttouch.experiments.contract import base
 
     if not isinstance(measurement, base.Measurement):
         raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")

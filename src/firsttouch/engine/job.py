@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from firsttouch.base.errors import Unsupported
 from firsttouch.engine.filling import blank_record, failures_recorded, fill
 from firsttouch.engine.planned import Planned
 from firsttouch.engine.predicting import predict_point
-from firsttouch.errors import Unsupported
-from firsttouch.events import log as events
-from firsttouch.events.log import Span
-from firsttouch.events.sums import Course
 from firsttouch.machine.numa import node_number
 from firsttouch.machine.parties import node_parties, parties, rank_party
 from firsttouch.machine.processor_time import ProcessorUse, shortest_period, use_now
 from firsttouch.machine.switches import optimistic_device
+from firsttouch.profile.events import log as events
+from firsttouch.profile.events.log import Span
+from firsttouch.profile.events.sums import Course
 from firsttouch.records.schema import (
     NODE,
     NONE,
@@ -37,8 +37,8 @@ from firsttouch.records.trust import fill_in_from, sources, without_verified_fac
 from firsttouch.workers.protocol import Pipe, Reply, Task, one_line
 
 if TYPE_CHECKING:
-    from firsttouch.experiment.base import Experiment
-    from firsttouch.session import OpenDevices, Session
+    from firsttouch.experiments.contract.base import Experiment
+    from firsttouch.workers.session import OpenDevices, Session
 
 
 _POINTS_TOGETHER = 64
@@ -138,7 +138,7 @@ class JobHandler:
         """What is open already, unless that is of another device. Tells the runner when a device is opened, because a
         driver may hang or crash then.
         """
-        from firsttouch.session import OpenDevices
+        from firsttouch.workers.session import OpenDevices
 
         if self._opened is None or self._opened.info.name != job.info.name:
             self._opened = OpenDevices(job.info, pipe.opening, pipe.share)
@@ -147,7 +147,7 @@ class JobHandler:
 
 def _session(job: Job, opened: OpenDevices, info: DeviceInfo, record: Record) -> Session:
     """info: the device with what its driver states in this process."""
-    from firsttouch.session import Session
+    from firsttouch.workers.session import Session
 
     planned = job.planned
     return Session(

@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections.abc import Mapping
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine.host import usable_cores
 from firsttouch.machine.mpi import Mpi, check_mpi4py, find_mpi
 from firsttouch.workers.ranks import Launcher

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine.backends import MODEL, is_modelled
 from firsttouch.records.schema import DeviceInfo, Machine, Request, Scalar
-from firsttouch.text import join_names
+from firsttouch.records.text import join_names
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.sisters import MOST_PAIRS, Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment, Factor, Preset
-from firsttouch.experiment.contract import (
+from firsttouch.experiments.contract.base import Experiment, Factor, Preset
+from firsttouch.experiments.contract.contract import (
     environment_of,
     factors_of,
     is_sampled,
@@ -28,10 +28,10 @@ from firsttouch.experiment.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiment.presets import Candidate, excluded, left_out, not_measured
+from firsttouch.experiments.contract.presets import Candidate, excluded, left_out, not_measured
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Location, Point, Request, Scalar
-from firsttouch.text import join_names
+from firsttouch.records.text import join_names
 
 _MOST_COMBINATIONS = 10_000_000
 """The most combinations of the values of an experiment's factors on a device."""

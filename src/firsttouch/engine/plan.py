@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from firsttouch.base.errors import UsageError, unknown
+from firsttouch.base.outputs import Output
+from firsttouch.base.units import format_size, parse_size
 from firsttouch.engine.choices import BUDGETS, choose, choose_devices, choose_preset
 from firsttouch.engine.on_device import ExperimentOnDevice, on_device
 from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
-from firsttouch.errors import UsageError, unknown
-from firsttouch.events import log as events
-from firsttouch.experiment.base import Experiment, Factor, Preset, describe_factors
-from firsttouch.outputs import Output
+from firsttouch.experiments.contract.base import Experiment, Factor, Preset, describe_factors
+from firsttouch.profile.events import log as events
 from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
-from firsttouch.text import first_few
-from firsttouch.units import format_size, parse_size
+from firsttouch.records.text import first_few
 
 SHORTEST = 2e-3
 """The least sampling time of a point, in seconds."""

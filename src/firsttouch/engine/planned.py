@@ -38,14 +38,14 @@ class Planned(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True
 
     reason: why it is skipped instead, or '' if it is measured. name: the name of the experiment in the call, if that
     differs from the experiment's name in records. kind: the kind of work that the experiment belongs to
-    (firsttouch/work.py). tolerance: the relative width of the interval at which sampling ends; seconds: the time that
-    sampling may take; setup: what else it takes, as expected, None if that is unknown; limit: the seconds after which
-    the worker is killed. environment: the variables of its worker. fresh: it gets a new worker; own_worker: one in
-    which no other experiment runs. places: the device of each rank, if the experiment has ranks; one_process: whether
-    one process has all of them, otherwise each has a process of its own; ranks: these devices in the latter case.
-    peers: the other devices that take part, of the process itself. sampled: whether the memory of its worker is sampled
-    over time. stands_for: the equal places at which the plan does not measure it. state: what it
-    leaves changed in its worker.
+    (engine/work_kinds.py). tolerance: the relative width of the interval at which sampling ends; seconds: the time
+    that sampling may take; setup: what else it takes, as expected, None if that is unknown; limit: the seconds after
+    which the worker is killed. environment: the variables of its worker. fresh: it gets a new worker; own_worker: one
+    in which no other experiment runs. places: the device of each rank, if the experiment has ranks; one_process:
+    whether one process has all of them, otherwise each has a process of its own; ranks: these devices in the latter
+    case. peers: the other devices that take part, of the process itself. sampled: whether the memory of its worker is
+    sampled over time. stands_for: the equal places at which the plan does not measure it. state: what it leaves changed
+    in its worker.
     """
 
     point: Point

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
+from firsttouch.base.errors import Unsupported
 from firsttouch.engine.filling import blank_record, failures_recorded, fill
-from firsttouch.errors import Unsupported
 from firsttouch.records.schema import PredictedTerm
 from firsttouch.workers.protocol import Reply
 
 if TYPE_CHECKING:
     from firsttouch.engine.job import Job
-    from firsttouch.experiment.base import Experiment
+    from firsttouch.experiments.contract.base import Experiment
     from firsttouch.model.platform import Platform
     from firsttouch.model.terms import Term
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine import processor_time
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import BUSY
-from firsttouch.text import join_names
+from firsttouch.records.text import join_names
 
 MINUTES = 10.0
 """How long --wait waits at most if it says nothing else."""

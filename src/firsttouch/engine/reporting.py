@@ -13,9 +13,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from firsttouch.errors import UsageError
-from firsttouch.processes import python_module
-from firsttouch.units import format_size
+from firsttouch.base.errors import UsageError
+from firsttouch.base.processes import python_module
+from firsttouch.base.units import format_size
 from firsttouch.workers.process import signal_name
 from firsttouch.workers.protocol import one_line
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from firsttouch.base.errors import UsageError
+from firsttouch.base.modules import add_modules
 from firsttouch.engine.choices import choose, choose_preset
 from firsttouch.engine.quiet import check_minutes
 from firsttouch.engine.selections import selections
 from firsttouch.engine.work import Work
-from firsttouch.errors import UsageError
-from firsttouch.modules import add_modules
 from firsttouch.records.reading import has_results, read_request
 from firsttouch.records.schema import LONGEST_TIMEOUT, MOST_RANKS, SCHEMA, DeviceInfo, Request, Scalar
 

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from firsttouch import __version__
-from firsttouch.counters.tool import why_lacking
-from firsttouch.encoding import host_name
+from firsttouch.base.encoding import host_name
+from firsttouch.base.errors import UsageError
+from firsttouch.base.modules import add_modules
 from firsttouch.engine import disturbed
 from firsttouch.engine.choices import choose, choose_devices, choose_preset
 from firsttouch.engine.counted import PointCounter
@@ -32,12 +33,11 @@ from firsttouch.engine.request import RunOptions, resolve
 from firsttouch.engine.sampled import PointSampler
 from firsttouch.engine.selections import selecting, selections, together
 from firsttouch.engine.work import Listing, Work
-from firsttouch.errors import UsageError
-from firsttouch.events import log as events
-from firsttouch.events.trace import Trace
 from firsttouch.machine.backends import BACKENDS, is_modelled, kind_of
 from firsttouch.machine.measurement_warnings import conditions
-from firsttouch.modules import add_modules
+from firsttouch.profile.counters.tool import why_lacking
+from firsttouch.profile.events import log as events
+from firsttouch.profile.events.trace import Trace
 from firsttouch.profile.timelines import why_no_device
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import FAILURES, PEER, DeviceInfo, Machine, Record, Request

@@ -16,9 +16,9 @@ from typing import Literal
 
 import msgspec
 
+from firsttouch.base.processes import why_foreign
 from firsttouch.engine.planned import Planned
 from firsttouch.machine.tree import Tree
-from firsttouch.processes import why_foreign
 from firsttouch.profile import memory, schema
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.nvml import FLUSH

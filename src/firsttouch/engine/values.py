@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from firsttouch.errors import UsageError, unknown
-from firsttouch.experiment.base import Factor
+from firsttouch.base.errors import UsageError, unknown
+from firsttouch.base.units import parse_size
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.records.schema import Scalar
-from firsttouch.units import parse_size
 
 
 def parse_sets(texts: Iterable[str]) -> dict[str, list[Scalar]]:

@@ -1,7 +1,7 @@
 """The contract of a kind of work: all that planner, runner and command line know about `run` and `app`.
 
 A kind of work provides experiments by name, facts for the planner and the runner, and a summary. The kinds are listed
-in firsttouch/work.py; nothing in this folder names one.
+in firsttouch/engine/work_kinds.py; nothing in this folder names one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from firsttouch.outputs import Output
+from firsttouch.base.outputs import Output
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Request, Scalar, WorkKind
 
 if TYPE_CHECKING:
-    from firsttouch.experiment.base import Experiment
+    from firsttouch.experiments.contract.base import Experiment
 
 
 @dataclass(frozen=True)

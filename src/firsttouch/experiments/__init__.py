@@ -1,7 +1,7 @@
-"""All experiments by name. Modules in this folder that define an Experiment are found without being registered.
+"""All experiments by name: each module here that defines an Experiment is found without being registered.
 
 Experiments outside the package come from entry points of the group "firsttouch.experiments", each of which names a
-module, and from files given with --module (firsttouch/modules.py).
+module, and from files given with --module (firsttouch/base/modules.py).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import importlib
 import sys
 from contextlib import suppress
 
-from firsttouch.experiment.base import Experiment
-from firsttouch.modules import create, find_classes
+from firsttouch.base.modules import create, find_classes
+from firsttouch.experiments.contract.base import Experiment
 
 GROUP = "firsttouch.experiments"
 _NEEDED = ("question", "metric", "counted", "source", "figures", "factors", "measure", "findings")
@@ -21,7 +21,7 @@ def all_experiments() -> dict[str, Experiment]:
     """Returns the experiments by name, in the order of lists and reports. Raises UsageError for a module or a class
     that can't be used.
     """
-    from firsttouch.experiment.contract import flaw
+    from firsttouch.experiments.contract.contract import flaw
 
     package = sys.modules[__name__]
     classes = find_classes(Experiment, package, group=GROUP, noun="experiment", required=_NEEDED, validate=flaw)

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.findings import Claim, Finding, finding
-from firsttouch.analysis.statistics import distinct, group_by
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MMAP_EVERY_BLOCK,
     GiB,
@@ -23,16 +21,18 @@ from firsttouch.experiment.common import (
     buffer_fact,
     unreachable,
 )
-from firsttouch.experiment.meanings import AGENTS
-from firsttouch.experiment.modelled import device_of, predicted
-from firsttouch.experiment.presets import leave_out
-from firsttouch.figures import Bar, Heat
+from firsttouch.experiments.contract.meanings import AGENTS
+from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.presets import leave_out
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.model.micro import touches
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Bar, Heat
+from firsttouch.records.findings import Claim, Finding, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
+from firsttouch.records.statistics import distinct, group_by
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

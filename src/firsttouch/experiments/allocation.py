@@ -6,8 +6,27 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import (
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
+from firsttouch.experiments.contract.modelled import known_prices, predicted
+from firsttouch.experiments.contract.presets import (
+    SHORT,
+    STANDARD,
+    Below,
+    Candidate,
+    Contains,
+    Not,
+    exclude,
+    leave_out,
+    take_only,
+)
+from firsttouch.experiments.views.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
+from firsttouch.machine.allocators.properties import is_common, is_plain_host
+from firsttouch.model.micro import copies
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
+from firsttouch.records.figures import Bar, Line
+from firsttouch.records.findings import (
     Claim,
     Finding,
     are_alike,
@@ -19,28 +38,9 @@ from firsttouch.analysis.findings import (
     quantity,
     ratio_of,
 )
-from firsttouch.analysis.statistics import distinct, median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
-from firsttouch.experiment.modelled import known_prices, predicted
-from firsttouch.experiment.presets import (
-    SHORT,
-    STANDARD,
-    Below,
-    Candidate,
-    Contains,
-    Not,
-    exclude,
-    leave_out,
-    take_only,
-)
-from firsttouch.figures import Bar, Line
-from firsttouch.model.micro import copies
-from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
-from firsttouch.views.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
+from firsttouch.records.statistics import distinct, median_of
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -8,11 +8,9 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import caches_on_cpu, main_allocator
-from firsttouch.analysis.findings import EVERY, Claim, Finding, Quantity, compare, counter, finding
-from firsttouch.analysis.statistics import median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     allocator_factor,
     allocator_names,
@@ -20,15 +18,28 @@ from firsttouch.experiment.common import (
     size_fact,
     unreachable,
 )
-from firsttouch.experiment.meanings import HARDWARE
-from firsttouch.experiment.presets import FULL, QUICK, SHORT, Above, Candidate, Not, leave_out, take, take_only, varied
-from firsttouch.figures import Heat, Line
+from firsttouch.experiments.contract.meanings import HARDWARE
+from firsttouch.experiments.contract.presets import (
+    FULL,
+    QUICK,
+    SHORT,
+    Above,
+    Candidate,
+    Not,
+    leave_out,
+    take,
+    take_only,
+    varied,
+)
+from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Heat, Line
+from firsttouch.records.findings import EVERY, Claim, Finding, Quantity, compare, counter, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.text import count
-from firsttouch.units import format_size
+from firsttouch.records.statistics import median_of
+from firsttouch.records.text import count
+from firsttouch.workers.session import Session
 
 GROUP = 64
 """GPU threads per group."""

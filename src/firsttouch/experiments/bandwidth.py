@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, Quantity, at_largest, finding
-from firsttouch.analysis.statistics import group_by, median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.units import format_number
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     MIN_STREAM_BYTES,
     GiB,
     KiB,
@@ -25,9 +24,9 @@ from firsttouch.experiment.common import (
     octaves,
     unreachable,
 )
-from firsttouch.experiment.meanings import AGENTS, SELF_OR_OTHER, STREAM
-from firsttouch.experiment.modelled import device_of, predicted, usual_only
-from firsttouch.experiment.presets import (
+from firsttouch.experiments.contract.meanings import AGENTS, SELF_OR_OTHER, STREAM
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
+from firsttouch.experiments.contract.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -43,16 +42,17 @@ from firsttouch.experiment.presets import (
     take,
     take_only,
 )
-from firsttouch.figures import Bar, Line, Table
+from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import loads
 from firsttouch.model.micro.loads import ARRAYS
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
+from firsttouch.records.figures import Bar, Line, Table
+from firsttouch.records.findings import Claim, Finding, Quantity, at_largest, finding
 from firsttouch.records.schema import NONE, DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.text import ALL
-from firsttouch.units import format_number
-from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, tied
+from firsttouch.records.statistics import group_by, median_of
+from firsttouch.records.text import ALL
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -8,12 +8,10 @@ from typing import ClassVar
 import msgspec
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_main_of_device
-from firsttouch.analysis.caching import is_cached
-from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, finding, quantity
-from firsttouch.analysis.statistics import distinct, group_by, measured, median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.analysis.caching import is_cached
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MiB,
     agents,
@@ -23,15 +21,17 @@ from firsttouch.experiment.common import (
     memory_bytes,
     unreachable,
 )
-from firsttouch.experiment.meanings import AGENTS, HARDWARE
-from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
-from firsttouch.figures import Line, Table
+from firsttouch.experiments.contract.meanings import AGENTS, HARDWARE
+from firsttouch.experiments.contract.presets import FULL, QUICK, STANDARD, Candidate, Not, leave_out, take, take_only
+from firsttouch.machine.allocators.properties import is_main_of_device
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Line, Table
+from firsttouch.records.findings import Claim, Finding, are_alike, compare, finding, quantity
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
-from firsttouch.units import format_size
+from firsttouch.records.statistics import distinct, group_by, measured, median_of
+from firsttouch.workers.session import Session
 
 ENTRY = 8
 PADDINGS = (0, 32, 64, 128)

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, finding
-from firsttouch.analysis.statistics import group_by
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
-from firsttouch.figures import Table
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
 from firsttouch.machine.tools import ask
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Table
+from firsttouch.records.findings import Claim, Finding, finding
 from firsttouch.records.schema import DeviceInfo, Metric, Record, Scalar
-from firsttouch.session import Session
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     import capstone

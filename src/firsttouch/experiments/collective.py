@@ -9,12 +9,10 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 from firsttouch import _core
-from firsttouch.allocators.properties import main_allocator
-from firsttouch.analysis.findings import Claim, Finding, counter, extremes, finding, number
-from firsttouch.analysis.statistics import group_by
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiment.interfaces import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiments.contract.interfaces import (
     MPI_STAGED,
     XCCL,
     by_device_address,
@@ -28,16 +26,18 @@ from firsttouch.experiment.interfaces import (
     why_not_carried,
     why_too_many,
 )
-from firsttouch.experiment.meanings import INTERFACES
-from firsttouch.experiment.presets import QUICK, STANDARD, Above, Candidate, Not, Octave, leave_out
-from firsttouch.figures import Line
+from firsttouch.experiments.contract.meanings import INTERFACES
+from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Candidate, Not, Octave, leave_out
+from firsttouch.experiments.views.ranking import not_told_apart, overlapping
+from firsttouch.machine.allocators.properties import main_allocator
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.switches import xccl_environment
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Line
+from firsttouch.records.findings import Claim, Finding, counter, extremes, finding, number
 from firsttouch.records.schema import INTERFACE, RANKS, AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_size
-from firsttouch.views.ranking import not_told_apart, overlapping
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 OPERATION, ALLOCATOR = "operation", "allocator"
 PROCESSES = "processes"

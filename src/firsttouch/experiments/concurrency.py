@@ -8,8 +8,23 @@ from dataclasses import replace
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
-from firsttouch.analysis.findings import (
+from firsttouch.experiments.contract import shares
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
+    KiB,
+    MiB,
+    allocator_factor,
+    allocator_names,
+    buffer_fact,
+    unreachable,
+)
+from firsttouch.experiments.contract.meanings import SHARES
+from firsttouch.experiments.contract.presets import QUICK, SHORT, STANDARD, exclude, leave_out
+from firsttouch.experiments.views.ranking import not_told_apart
+from firsttouch.machine.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
+from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Bar, Line
+from firsttouch.records.findings import (
     Claim,
     Finding,
     Quantity,
@@ -21,18 +36,10 @@ from firsttouch.analysis.findings import (
     quantity,
     ratio_of,
 )
-from firsttouch.analysis.statistics import median_of
-from firsttouch.experiment import shares
-from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
-from firsttouch.experiment.meanings import SHARES
-from firsttouch.experiment.presets import QUICK, SHORT, STANDARD, exclude, leave_out
-from firsttouch.figures import Bar, Line
-from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.text import label
-from firsttouch.views.ranking import not_told_apart
+from firsttouch.records.statistics import median_of
+from firsttouch.records.text import label
+from firsttouch.workers.session import Session
 
 COPYING = ("copying", "copying-pageable")
 """The strategies with a separate array for each agent. The CPU's is page-locked, or of malloc, which a copy stages."""

@@ -11,15 +11,15 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from firsttouch.analysis.findings import Claim, Finding, Quantity, finding, quantity
-from firsttouch.analysis.statistics import median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.presets import QUICK, leave_out
-from firsttouch.figures import Bar
-from firsttouch.processes import python_module
+from firsttouch.base.processes import python_module
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.presets import QUICK, leave_out
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Bar
+from firsttouch.records.findings import Claim, Finding, Quantity, finding, quantity
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
+from firsttouch.records.statistics import median_of
+from firsttouch.workers.session import Session
 
 PHASES = {
     "library": "opening the vendor's library and counting its devices",

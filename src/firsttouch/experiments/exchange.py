@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, main_allocator, memory_of, role, shared_or_main_allocator
-from firsttouch.analysis.findings import Claim, Finding, are_alike, compare, extremes, finding, quantity
-from firsttouch.analysis.statistics import group_by
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import KiB, MiB, allocator_names, unreachable
-from firsttouch.experiment.presets import FULL, NOTHING, QUICK, THOROUGH, Count, leave_out, take
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.contract.presets import FULL, NOTHING, QUICK, THOROUGH, Count, leave_out, take
 from firsttouch.experiments.migration import measured_allocators
-from firsttouch.figures import Bar, Line
+from firsttouch.machine.allocators.properties import (
+    is_common,
+    main_allocator,
+    memory_of,
+    role,
+    shared_or_main_allocator,
+)
+from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
+from firsttouch.records.figures import Bar, Line
+from firsttouch.records.findings import Claim, Finding, are_alike, compare, extremes, finding, quantity
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 METHODS = {
     "shared": "the CPU uses the memory of the kernel",

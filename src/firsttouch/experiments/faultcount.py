@@ -12,7 +12,26 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from firsttouch import _core
-from firsttouch.analysis.findings import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
+    BASE_PAGE,
+    MIN_STREAM_BYTES,
+    MMAP_EVERY_BLOCK,
+    MiB,
+    agents,
+    allocator_factor,
+    buffer_fact,
+    unreachable,
+)
+from firsttouch.experiments.contract.meanings import AGENTS
+from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.presets import QUICK, STANDARD, leave_out, take
+from firsttouch.experiments.views.ranking import comparable, groups_apart_from, names_in, rivals, tied
+from firsttouch.model.micro import touches
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
+from firsttouch.records.figures import Bar, Table
+from firsttouch.records.findings import (
     CLEAR_RATIO,
     Claim,
     Comparison,
@@ -24,28 +43,9 @@ from firsttouch.analysis.findings import (
     finding,
     quantity,
 )
-from firsttouch.analysis.statistics import median_of
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
-    BASE_PAGE,
-    MIN_STREAM_BYTES,
-    MMAP_EVERY_BLOCK,
-    MiB,
-    agents,
-    allocator_factor,
-    buffer_fact,
-    unreachable,
-)
-from firsttouch.experiment.meanings import AGENTS
-from firsttouch.experiment.modelled import device_of, predicted
-from firsttouch.experiment.presets import QUICK, STANDARD, leave_out, take
-from firsttouch.figures import Bar, Table
-from firsttouch.model.micro import touches
-from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_size
-from firsttouch.views.ranking import comparable, groups_apart_from, names_in, rivals, tied
+from firsttouch.records.statistics import median_of
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

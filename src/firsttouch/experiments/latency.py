@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_plain_host
-from firsttouch.analysis.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding
-from firsttouch.analysis.levels import levels
-from firsttouch.analysis.statistics import group_by
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.analysis.levels import levels
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     GiB,
     KiB,
@@ -25,9 +23,9 @@ from firsttouch.experiment.common import (
     octaves,
     unreachable,
 )
-from firsttouch.experiment.meanings import AGENTS, CHASE, SELF_OR_OTHER
-from firsttouch.experiment.modelled import device_of, predicted, usual_only
-from firsttouch.experiment.presets import (
+from firsttouch.experiments.contract.meanings import AGENTS, CHASE, SELF_OR_OTHER
+from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
+from firsttouch.experiments.contract.presets import (
     FULL,
     QUICK,
     SHORT,
@@ -40,14 +38,16 @@ from firsttouch.experiment.presets import (
     take,
     take_only,
 )
-from firsttouch.figures import Line
+from firsttouch.experiments.views.latencies import may_be_cached
+from firsttouch.experiments.views.ranking import comparable, names_in, rivals, tied
+from firsttouch.machine.allocators.properties import is_common, is_plain_host
 from firsttouch.model.micro import loads
 from firsttouch.records.codebook import Codebook, CounterEntry, LoadTime, PriceSource
+from firsttouch.records.figures import Line
+from firsttouch.records.findings import CLEAR_RATIO, Claim, Finding, at_largest, compare, extremes, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_size
-from firsttouch.views.latencies import may_be_cached
-from firsttouch.views.ranking import comparable, names_in, rivals, tied
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

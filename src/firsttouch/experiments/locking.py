@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.allocators.properties import allows_concurrent_parts
-from firsttouch.analysis.findings import Claim, Finding, Quantity, compare, finding, lowest
-from firsttouch.analysis.statistics import group_by
-from firsttouch.experiment.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
-from firsttouch.experiment.presets import (
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
+from firsttouch.experiments.contract.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -24,11 +21,14 @@ from firsttouch.experiment.presets import (
     leave_out,
     take_only,
 )
-from firsttouch.figures import Line
+from firsttouch.machine.allocators.properties import allows_concurrent_parts
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Line
+from firsttouch.records.findings import Claim, Finding, Quantity, compare, finding, lowest
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 RIVALS = ("both", "cpu", "gpu")
 COUNTS = ("cpu_threads", "gpu_groups", "gpu_group_threads", "sections", "inside", "outside")

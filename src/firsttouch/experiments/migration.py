@@ -8,30 +8,12 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import (
-    is_charged_to_device,
-    may_oversubscribe,
-    memory_of,
-    role,
-    shared_or_main_allocator,
-    variant,
-)
-from firsttouch.analysis.findings import Finding
-from firsttouch.counters.tool import COUNTED_ELSEWHERE
-from firsttouch.events import unseen
-from firsttouch.events.log import VARIABLE
-from firsttouch.events.steps import event_counters
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
-from firsttouch.experiment.common import (
-    GiB,
-    KiB,
-    MiB,
-    allocator_names,
-    unreachable,
-)
-from firsttouch.experiment.meanings import AGENTS, EVENTS, HARDWARE
-from firsttouch.experiment.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiment.presets import (
+from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset, ReportSection
+from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
+from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
+from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
+from firsttouch.experiments.contract.presets import (
     FULL,
     NOTHING,
     QUICK,
@@ -44,17 +26,29 @@ from firsttouch.experiment.presets import (
     take,
     take_only,
 )
-from firsttouch.figures import Bar, Figure, Line, Table
+from firsttouch.experiments.views.migration import RATIO, migration_findings, ratio_findings
+from firsttouch.machine.allocators.properties import (
+    is_charged_to_device,
+    may_oversubscribe,
+    memory_of,
+    role,
+    shared_or_main_allocator,
+    variant,
+)
 from firsttouch.model.micro.passes import LINE, TOUCHES, MigrationPasses, managed_kind, passes, recorded_moves
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.profile.counters.tool import COUNTED_ELSEWHERE
+from firsttouch.profile.events import unseen
+from firsttouch.profile.events.log import VARIABLE
+from firsttouch.profile.events.steps import event_counters
+from firsttouch.program.execution.ballast import Ballast, why_not_beside_ballast
+from firsttouch.program.guidance import ADVICE_PAIRS, SINGLE_ADVICE
+from firsttouch.program.least_moves import IN_PLACE, must_move
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic, Words
+from firsttouch.records.figures import Bar, Figure, Line, Table
+from firsttouch.records.findings import Finding
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Metric, Record, Scalar, as_number
-from firsttouch.session import Session
-from firsttouch.units import format_size
-from firsttouch.views.migration import RATIO, migration_findings, ratio_findings
-from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast
-from firsttouch.workspace.guidance import ADVICE_PAIRS, SINGLE_ADVICE
-from firsttouch.workspace.least_moves import IN_PLACE, must_move
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -9,11 +9,9 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_device_side, is_plain_host
-from firsttouch.analysis.findings import Claim, Finding
-from firsttouch.errors import NotModelled
-from firsttouch.experiment.base import Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.errors import NotModelled
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
     MiB,
@@ -23,9 +21,9 @@ from firsttouch.experiment.common import (
     unreachable,
     unreachable_peer,
 )
-from firsttouch.experiment.meanings import AGENTS, WAYS
-from firsttouch.experiment.modelled import device_of, predicted
-from firsttouch.experiment.pairs import (
+from firsttouch.experiments.contract.meanings import AGENTS, WAYS
+from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.pairs import (
     ACCESS,
     BOTH_WAYS,
     ONE_WAY,
@@ -39,14 +37,8 @@ from firsttouch.experiment.pairs import (
     reached_by_cpu,
     ways,
 )
-from firsttouch.experiment.presets import QUICK, STANDARD, Contains, Not, leave_out
-from firsttouch.figures import Heat, Line
-from firsttouch.machine.hosts import usable_processors
-from firsttouch.model.micro import loads
-from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
-from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
-from firsttouch.views.pairs import (
+from firsttouch.experiments.contract.presets import QUICK, STANDARD, Contains, Not, leave_out
+from firsttouch.experiments.views.pairs import (
     BY,
     OWN,
     OWNER,
@@ -58,6 +50,14 @@ from firsttouch.views.pairs import (
     shortest_alone,
     usual_pairs,
 )
+from firsttouch.machine.allocators.properties import is_common, is_device_side, is_plain_host
+from firsttouch.machine.hosts import usable_processors
+from firsttouch.model.micro import loads
+from firsttouch.records.codebook import Codebook, CounterEntry, LinkShare
+from firsttouch.records.figures import Heat, Line
+from firsttouch.records.findings import Claim, Finding
+from firsttouch.records.schema import NODE, PEER, SELF, AllocatorInfo, DeviceInfo, Factors, Metric, Record
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -8,21 +8,14 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.findings import Claim, Finding, counter, finding
-from firsttouch.experiment.base import Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import GiB, MiB, buffer_fact, memory_bytes, octaves
-from firsttouch.experiment.meanings import STREAM, WAYS
-from firsttouch.experiment.modelled import device_of, predicted
-from firsttouch.experiment.pairs import PairExperiment, open_pair, ways
+from firsttouch.base.units import format_size
 from firsttouch.experiments.bandwidth import sweep_passes
-from firsttouch.figures import Heat, Line
-from firsttouch.model.micro import loads
-from firsttouch.model.micro.loads import ARRAYS
-from firsttouch.records.codebook import Codebook, LinkShare
-from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Peer, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_size
-from firsttouch.views.pairs import (
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import GiB, MiB, buffer_fact, memory_bytes, octaves
+from firsttouch.experiments.contract.meanings import STREAM, WAYS
+from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.pairs import PairExperiment, open_pair, ways
+from firsttouch.experiments.views.pairs import (
     BY,
     OWN,
     OWNER,
@@ -35,6 +28,13 @@ from firsttouch.views.pairs import (
     parties_of,
     usual_pairs,
 )
+from firsttouch.model.micro import loads
+from firsttouch.model.micro.loads import ARRAYS
+from firsttouch.records.codebook import Codebook, LinkShare
+from firsttouch.records.figures import Heat, Line
+from firsttouch.records.findings import Claim, Finding, counter, finding
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Peer, Record, Scalar
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

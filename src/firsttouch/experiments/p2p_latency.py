@@ -6,21 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from firsttouch import _core
-from firsttouch.analysis.alike import Alikeness, alikeness
-from firsttouch.analysis.findings import Claim, Comparison, Finding, compare, extremes, finding
-from firsttouch.experiment.base import Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
-from firsttouch.experiment.meanings import AGENTS, CHASE
-from firsttouch.experiment.modelled import device_of, predicted
-from firsttouch.experiment.pairs import PairExperiment, open_pair, reached_by_cpu
-from firsttouch.experiment.presets import Not
-from firsttouch.figures import Heat, Line
-from firsttouch.model.micro import loads
-from firsttouch.records.codebook import Codebook, CounterEntry
-from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
-from firsttouch.session import Session
-from firsttouch.views.equals import are_alike_but_few, compare_equals
-from firsttouch.views.pairs import (
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
+from firsttouch.experiments.contract.meanings import AGENTS, CHASE
+from firsttouch.experiments.contract.modelled import device_of, predicted
+from firsttouch.experiments.contract.pairs import PairExperiment, open_pair, reached_by_cpu
+from firsttouch.experiments.contract.presets import Not
+from firsttouch.experiments.views.equals import are_alike_but_few, compare_equals
+from firsttouch.experiments.views.pairs import (
     BY,
     OWN,
     OWNER,
@@ -33,6 +26,13 @@ from firsttouch.views.pairs import (
     pairs_not_told_apart,
     parties_of,
 )
+from firsttouch.model.micro import loads
+from firsttouch.records.alike import Alikeness, alikeness
+from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Heat, Line
+from firsttouch.records.findings import Claim, Comparison, Finding, compare, extremes, finding
+from firsttouch.records.schema import NODE, PEER, SELF, DeviceInfo, Metric, Record
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -9,11 +9,9 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_device_side
-from firsttouch.analysis.findings import Claim, Finding, extremes, finding, number
-from firsttouch.experiment.base import Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiment.interfaces import (
+from firsttouch.experiments.contract.base import Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
+from firsttouch.experiments.contract.interfaces import (
     MPI,
     MPI_STAGED,
     XCCL,
@@ -25,8 +23,8 @@ from firsttouch.experiment.interfaces import (
     why_no_use,
     why_not_carried,
 )
-from firsttouch.experiment.meanings import INTERFACES, WAYS
-from firsttouch.experiment.pairs import (
+from firsttouch.experiments.contract.meanings import INTERFACES, WAYS
+from firsttouch.experiments.contract.pairs import (
     PairExperiment,
     entries_of,
     is_main_pair,
@@ -35,14 +33,8 @@ from firsttouch.experiment.pairs import (
     peer_factors,
     ways,
 )
-from firsttouch.experiment.presets import leave_out
-from firsttouch.figures import Heat, Line
-from firsttouch.machine.mpi import may_be_taken
-from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
-from firsttouch.records.codebook import Codebook, CounterEntry
-from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
-from firsttouch.views.pairs import (
+from firsttouch.experiments.contract.presets import leave_out
+from firsttouch.experiments.views.pairs import (
     BETWEEN,
     BY,
     OWN,
@@ -58,6 +50,14 @@ from firsttouch.views.pairs import (
     shortest_alone,
     usual_pairs,
 )
+from firsttouch.machine.allocators.properties import is_device_side
+from firsttouch.machine.mpi import may_be_taken
+from firsttouch.machine.switches import DEFAULT, ROUTES, route_environment, xccl_environment
+from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Heat, Line
+from firsttouch.records.findings import Claim, Finding, extremes, finding, number
+from firsttouch.records.schema import INTERFACE, NODE, PEER, SELF, DeviceInfo, Factors, Metric, Record
+from firsttouch.workers.session import Session
 
 
 class P2pMessage(PairExperiment):

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_plain_host, requested_pages, role
-from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
-from firsttouch.analysis.statistics import group_by
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.base.errors import Unsupported
+from firsttouch.base.units import format_seconds
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
     MMAP_EVERY_BLOCK,
@@ -24,16 +22,28 @@ from firsttouch.experiment.common import (
     allocator_names,
     unreachable,
 )
-from firsttouch.experiment.modelled import device_of, known_prices, predicted
-from firsttouch.experiment.presets import FULL, QUICK, STANDARD, Above, Candidate, Not, exclude, leave_out, take
-from firsttouch.figures import Line
+from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted
+from firsttouch.experiments.contract.presets import (
+    FULL,
+    QUICK,
+    STANDARD,
+    Above,
+    Candidate,
+    Not,
+    exclude,
+    leave_out,
+    take,
+)
+from firsttouch.machine.allocators.properties import is_common, is_plain_host, requested_pages, role
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import touches
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.records.codebook import Codebook, CounterEntry, FirstTouch, PriceSource
+from firsttouch.records.figures import Line
+from firsttouch.records.findings import Claim, Finding, Quantity, counter, finding, number, quantity, ratio_of
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.units import format_seconds
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

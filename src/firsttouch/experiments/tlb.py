@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import main_allocator, requested_pages
-from firsttouch.analysis.findings import Claim, Finding, Quantity, counter, finding
-from firsttouch.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
+from firsttouch.experiments.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
     GiB,
@@ -24,12 +22,14 @@ from firsttouch.experiment.common import (
     line_bytes,
     unreachable,
 )
-from firsttouch.experiment.meanings import AGENTS, CHASE
-from firsttouch.experiment.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
-from firsttouch.figures import Bar, Line
+from firsttouch.experiments.contract.meanings import AGENTS, CHASE
+from firsttouch.experiments.contract.presets import FULL, QUICK, Candidate, Not, Octave, leave_out, take, take_only
+from firsttouch.machine.allocators.properties import main_allocator, requested_pages
 from firsttouch.records.codebook import Codebook, CounterEntry
+from firsttouch.records.figures import Bar, Line
+from firsttouch.records.findings import Claim, Finding, Quantity, counter, finding
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record
-from firsttouch.session import Session
+from firsttouch.workers.session import Session
 
 GPU_PAGE = 2 * MiB
 """The largest page of a GPU's own page tables."""

@@ -7,8 +7,38 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_common, is_device_side, main_allocator, role
-from firsttouch.analysis.findings import (
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.common import (
+    GiB,
+    KiB,
+    MiB,
+    allocator_factor,
+    allocator_names,
+    buffer_fact,
+    last_level_bytes,
+    switch,
+    unavailable,
+    unreachable,
+)
+from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
+from firsttouch.experiments.contract.presets import (
+    QUICK,
+    SHORT,
+    Above,
+    Below,
+    Candidate,
+    Contains,
+    Not,
+    leave_out,
+    take_only,
+)
+from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
+from firsttouch.machine.allocators.properties import is_common, is_device_side, main_allocator, role
+from firsttouch.model.micro import copies
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
+from firsttouch.records.figures import Line
+from firsttouch.records.findings import (
     CLEAR_RATIO,
     Claim,
     Comparison,
@@ -24,29 +54,9 @@ from firsttouch.analysis.findings import (
     ratio_of,
     shared,
 )
-from firsttouch.analysis.statistics import group_by
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset
-from firsttouch.experiment.common import (
-    GiB,
-    KiB,
-    MiB,
-    allocator_factor,
-    allocator_names,
-    buffer_fact,
-    last_level_bytes,
-    switch,
-    unavailable,
-    unreachable,
-)
-from firsttouch.experiment.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiment.presets import QUICK, SHORT, Above, Below, Candidate, Contains, Not, leave_out, take_only
-from firsttouch.figures import Line
-from firsttouch.model.micro import copies
-from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource, Traffic
 from firsttouch.records.schema import DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.views.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
+from firsttouch.records.statistics import group_by
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

@@ -1,1 +1,1 @@
-"""Applications as points: measured, verified, and reported."""
+"""Applications as points: measured, verified, and what their records say."""

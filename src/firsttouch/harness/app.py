@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, ge
 
 import numpy as np
 
-from firsttouch import _core, modules
-from firsttouch.experiment.common import BASE_PAGE, MMAP_EVERY_BLOCK
+from firsttouch import _core
+from firsttouch.base import modules
+from firsttouch.experiments.contract.common import BASE_PAGE, MMAP_EVERY_BLOCK
 from firsttouch.harness.division import Division
 from firsttouch.harness.random import key_of
 from firsttouch.harness.shapes import items, number_type
+from firsttouch.program.declarations import Agent, ArraySides, Declaration, Params, Role
+from firsttouch.program.execution.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
+from firsttouch.program.execution.arrays import Array, ByteRange, Scattered
+from firsttouch.program.guidance import NONE, memory_words, settings_of
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.agents import SMALL_LAUNCH, Cpu, Gpu, KernelFile, kernel_source
-from firsttouch.workspace.arrays import Array, ByteRange, Scattered
-from firsttouch.workspace.declarations import Agent, ArraySides, Declaration, Params, Role
-from firsttouch.workspace.guidance import NONE, memory_words, settings_of
-from firsttouch.workspace.strategies import Strategy
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -470,8 +471,8 @@ def difference(actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> 
 
 
 def shared_kernels(name: str) -> KernelFile:
-    """A kernel file that several applications share, from apps/ or workspace/."""
-    folder = "workspace" if name == GENERATE else "apps"
+    """A kernel file that several applications share, from apps/ or program/execution/."""
+    folder = "program/execution" if name == GENERATE else "apps"
     path = Path(__file__).parents[1] / folder / f"{name}.c"
     return KernelFile(name, kernel_source(path))
 

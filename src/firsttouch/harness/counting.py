@@ -1,5 +1,5 @@
 """What an application does while a profiler counts it: its phase compute and its iterations lie between kernels that do
-nothing (counters/marks.py).
+nothing (profile/counters/marks.py).
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from firsttouch import _core
-from firsttouch.counters.marks import ITERATION_MARK, PHASE_MARK
-from firsttouch.counters.tool import COUNTED_ELSEWHERE
-from firsttouch.experiment.shares import share_of
+from firsttouch.experiments.contract.shares import share_of
 from firsttouch.harness.app import App
 from firsttouch.harness.exchanging import ranks_of
+from firsttouch.harness.outcomes.derive import EVENTS, ON
+from firsttouch.harness.outcomes.placements import PLACEMENT
 from firsttouch.harness.placements import BEST
-from firsttouch.outcomes.derive import EVENTS, ON
-from firsttouch.outcomes.placements import PLACEMENT
+from firsttouch.profile.counters.marks import ITERATION_MARK, PHASE_MARK
+from firsttouch.profile.counters.tool import COUNTED_ELSEWHERE
+from firsttouch.program.execution.agents import KernelFile
 from firsttouch.records.schema import Factors, Scalar
-from firsttouch.workspace.agents import KernelFile
 
 _KERNELS = "\n".join(f"KERNEL {name}(int unused) {{}}" for name in (PHASE_MARK, ITERATION_MARK))
 

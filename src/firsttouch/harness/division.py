@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from firsttouch.experiment.base import Factor
-from firsttouch.experiment.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
+from firsttouch.experiments.contract.base import Factor
+from firsttouch.experiments.contract.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
+from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 if TYPE_CHECKING:
     from firsttouch.harness.app import App

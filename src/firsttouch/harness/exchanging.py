@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from firsttouch import _core
-from firsttouch.allocators.properties import common_allocator, main_allocator
-from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.experiment.base import Factor
-from firsttouch.experiment.common import unavailable, unreachable
-from firsttouch.experiment.interfaces import (
+from firsttouch.experiments.contract.base import Factor
+from firsttouch.experiments.contract.common import unavailable, unreachable
+from firsttouch.experiments.contract.interfaces import (
     INTERFACES,
     MPI_STAGED,
     XCCL,
@@ -23,11 +21,13 @@ from firsttouch.experiment.interfaces import (
     why_too_many,
 )
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.outcomes.exchanges import BUFFERS, NONE
+from firsttouch.machine.allocators.properties import common_allocator, main_allocator
+from firsttouch.machine.allocators.semantics import SEMANTICS
 from firsttouch.machine.switches import xccl_environment
-from firsttouch.outcomes.exchanges import BUFFERS, NONE
+from firsttouch.program.execution.exchange import Exchange
 from firsttouch.records.schema import INTERFACE, RANKS, DeviceInfo, Factors
-from firsttouch.session import Session
-from firsttouch.workspace.exchange import Exchange
+from firsttouch.workers.session import Session
 
 FACTORS = (
     Factor(RANKS, (1,), "count", least=1, most=2048, doc="how many processes share the work; --ranks starts them"),

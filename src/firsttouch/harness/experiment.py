@@ -10,14 +10,19 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
 from firsttouch import _core
-from firsttouch.allocators.properties import may_migrate
-from firsttouch.analysis.findings import Finding
-from firsttouch.counters.marks import ITERATIONS
-from firsttouch.errors import Unsupported
-from firsttouch.events import log as events
-from firsttouch.experiment.base import Experiment, Factor, Measurement, Point, Preset, ReportSection, describe_factors
-from firsttouch.experiment.common import MMAP_EVERY_BLOCK
-from firsttouch.experiment.meanings import EVENTS, HARDWARE, SHARES
+from firsttouch.base.errors import Unsupported
+from firsttouch.base.outputs import Output
+from firsttouch.experiments.contract.base import (
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+    Preset,
+    ReportSection,
+    describe_factors,
+)
+from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
+from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
 from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.fitting import (
@@ -29,19 +34,22 @@ from firsttouch.harness.fitting import (
 )
 from firsttouch.harness.measure import PHASES, Run, phases_before_work, process_seconds, run
 from firsttouch.harness.memory import memory_counters, over_runs
+from firsttouch.harness.outcomes import findings, report
+from firsttouch.harness.outcomes.derive import derive
+from firsttouch.harness.outcomes.exchanges import BUFFERS
+from firsttouch.harness.outcomes.placements import PLACEMENT
 from firsttouch.harness.shortage import FACTORS as SHORTAGE
 from firsttouch.harness.shortage import Shortage, is_oversubscribed
-from firsttouch.outcomes import findings, report
-from firsttouch.outcomes.derive import derive
-from firsttouch.outcomes.exchanges import BUFFERS
-from firsttouch.outcomes.placements import PLACEMENT
-from firsttouch.outputs import Output
+from firsttouch.machine.allocators.properties import may_migrate
+from firsttouch.profile.counters.marks import ITERATIONS
+from firsttouch.profile.events import log as events
+from firsttouch.program.execution.ballast import why_not_oversubscribed
+from firsttouch.program.execution.workspace import Workspace
+from firsttouch.program.strategies import STRATEGIES, Strategy, strategies_of, unavailable
 from firsttouch.records.codebook import TWO_CLOCKS, Codebook, CounterEntry
+from firsttouch.records.findings import Finding
 from firsttouch.records.schema import PARAMETER, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
-from firsttouch.session import Session
-from firsttouch.workspace.ballast import why_not_oversubscribed
-from firsttouch.workspace.strategies import STRATEGIES, Strategy, strategies_of, unavailable
-from firsttouch.workspace.workspace import Workspace
+from firsttouch.workers.session import Session
 
 if TYPE_CHECKING:
     from firsttouch.model.platform import Platform

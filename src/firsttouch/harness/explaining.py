@@ -12,13 +12,10 @@ from itertools import combinations, groupby, pairwise
 from statistics import median
 from typing import TypeAlias
 
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Experiment, Measurement
-from firsttouch.model.costs import Price, Time
-from firsttouch.model.parameters import parameter
-from firsttouch.model.platform import Platform, platform_of
-from firsttouch.model.values import Magnitude, Value
-from firsttouch.outcomes.explanations import (
+from firsttouch.base.errors import Unsupported
+from firsttouch.base.units import format_number, format_size
+from firsttouch.experiments.contract.base import Experiment, Measurement
+from firsttouch.harness.outcomes.explanations import (
     Crossing,
     Decision,
     ExplainedPoint,
@@ -27,8 +24,11 @@ from firsttouch.outcomes.explanations import (
     Overtaking,
     ValueEffect,
 )
+from firsttouch.model.costs import Price, Time
+from firsttouch.model.parameters import parameter
+from firsttouch.model.platform import Platform, platform_of
+from firsttouch.model.values import Magnitude, Value
 from firsttouch.records.schema import DeviceInfo, Factors, Point, Record, Scalar
-from firsttouch.units import format_number, format_size
 
 MOST_VALUES = 3
 """The values that are listed: those that move the answer most."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firsttouch.allocators.properties import may_oversubscribe
+from firsttouch.base.units import format_size, parse_size
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.shortage import OVERSUBSCRIBED, RATIO, budget_of, gpu_bytes, needs_of, why_not_left
+from firsttouch.machine.allocators.properties import may_oversubscribe
 from firsttouch.machine.hosts import managed_limit, may_exceed_device, memory_limit
+from firsttouch.program.execution.ballast import why_not_oversubscribed
+from firsttouch.program.needs import why_too_large
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.units import format_size, parse_size
-from firsttouch.workspace.ballast import why_not_oversubscribed
-from firsttouch.workspace.needs import why_too_large
-from firsttouch.workspace.strategies import Strategy
 
 REACHED = 0.95
 """The part of a size in bytes that an application should at least reach."""

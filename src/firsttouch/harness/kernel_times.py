@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from firsttouch.experiment.base import Factor
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness.measure import Run
 from firsttouch.records.schema import Factors, Scalar
 

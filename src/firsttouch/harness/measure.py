@@ -14,23 +14,23 @@ from typing import Any
 import numpy as np
 
 from firsttouch import _core
-from firsttouch.events.iterations import moved_by_iteration
-from firsttouch.events.log import EventLog
-from firsttouch.experiment.base import ONE_AT_A_TIME
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME
 from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces
 from firsttouch.harness.counting import Marks
 from firsttouch.harness.memory import MemoryCounters, Meter
 from firsttouch.machine.tree import Tree
+from firsttouch.profile.events.iterations import moved_by_iteration
+from firsttouch.profile.events.log import EventLog
+from firsttouch.program.declarations import Agent, Declaration
+from firsttouch.program.execution.agents import Cpu, Gpu
+from firsttouch.program.execution.arrays import Array
+from firsttouch.program.execution.exchange import Exchange
+from firsttouch.program.execution.gpu_clock import GpuClock
+from firsttouch.program.execution.iteration_marks import InUse, IterationMarks
+from firsttouch.program.execution.workspace import Workspace
 from firsttouch.records.schema import Scalar
 from firsttouch.records.timeline import NamedInterval
-from firsttouch.workspace.agents import Cpu, Gpu
-from firsttouch.workspace.arrays import Array
-from firsttouch.workspace.declarations import Agent, Declaration
-from firsttouch.workspace.exchange import Exchange
-from firsttouch.workspace.gpu_clock import GpuClock
-from firsttouch.workspace.iteration_marks import InUse, IterationMarks
-from firsttouch.workspace.workspace import Workspace
 
 NONSENSE = 0xFFF5A5A5
 """A word that no result holds: NaN as f32 and, twice, as f64; as an integer, out of any application's range."""
@@ -65,10 +65,10 @@ class Run:
     and iterations_total of all; marked: their number, even if several were timed together; iteration_ends: where
     they begin and end in seconds of time.monotonic(), if that was noted; in_use: the memory in
     use after each by counter, if that was read; transferred: bytes to each agent; gpu: seconds
-    of GPU time (workspace/gpu_clock.py), if the device worked; kernels: their time in the phase compute, if there was a
-    timer; events: totals by name; exchanged: counters of what was exchanged with other
-    processes; slowest: seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the
-    message of check(), "" if correct; output: the digest of what it examined, "" if there is none.
+    of GPU time (program/execution/gpu_clock.py), if the device worked; kernels: their time in the phase compute, if
+    there was a timer; events: totals by name; exchanged: counters of what was exchanged with other processes; slowest:
+    seconds of the process that took longest; buffers: name, allocator and bytes of each; error: the message of check(),
+    "" if correct; output: the digest of what it examined, "" if there is none.
     """
 
     phases: dict[str, float] = field(default_factory=dict)

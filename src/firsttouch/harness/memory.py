@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_plain_host
+from firsttouch.harness.outcomes.derive import MACHINE_NOISE, MACHINE_PEAK
 from firsttouch.machine import numa, usage
+from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.machine.tree import Tree
-from firsttouch.outcomes.derive import MACHINE_NOISE, MACHINE_PEAK
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 _AT_REST, _APART = 5, 0.004

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from firsttouch.harness.app import App, View, in_pieces
-from firsttouch.workspace.arrays import Array, ArraySlice, ByteRange
+from firsttouch.program.execution.arrays import Array, ArraySlice, ByteRange
 
 PIECE = 1 << 22
 """Bytes that a thread digests at a time."""

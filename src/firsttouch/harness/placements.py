@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Factor
+from firsttouch.base.errors import UsageError
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness.app import App
-from firsttouch.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
-from firsttouch.records.codebook import FormerFactor
-from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.text import first_few
-from firsttouch.workspace.declarations import Declaration, placement
-from firsttouch.workspace.guidance import (
+from firsttouch.harness.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
+from firsttouch.program.declarations import Declaration, placement
+from firsttouch.program.guidance import (
     ADVICE,
     ADVICE_OF,
     MEMORY_OF,
@@ -29,7 +26,10 @@ from firsttouch.workspace.guidance import (
     memory_words,
     settings_of,
 )
-from firsttouch.workspace.strategies import STRATEGIES, Strategy, why_unguided
+from firsttouch.program.strategies import STRATEGIES, Strategy, why_unguided
+from firsttouch.records.codebook import FormerFactor
+from firsttouch.records.schema import DeviceInfo, Factors, Scalar
+from firsttouch.records.text import first_few
 
 PAPER, PAPER_TEXT = "paper", "paper-text"
 FORMER = "scratch"

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from firsttouch.errors import NotModelled
-from firsttouch.experiment.base import Measurement
+from firsttouch.base.errors import NotModelled
+from firsttouch.experiments.contract.base import Measurement
 from firsttouch.harness import kernel_times, timelines
 from firsttouch.harness.app import App, Params
 from firsttouch.harness.exchanging import ranks_of
 from firsttouch.harness.measure import phases_before_work
 from firsttouch.harness.placements import placement_of
 from firsttouch.harness.shortage import bytes_left_by_ballast, declared_peak
+from firsttouch.program.dry_run import program_of
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.schema import PARAMETER, Factors, Scalar
-from firsttouch.workload.dry_run import program_of
-from firsttouch.workload.program import Program
-from firsttouch.workspace.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from firsttouch.model.kernels import Kernels

@@ -1,4 +1,4 @@
-"""The random generator of kernels/common.h in numpy. Checks use it to reproduce any element of the initial data."""
+"""The random generator of base/kernels/common.h in numpy, by which checks reproduce any element of initial data."""
 
 from __future__ import annotations
 

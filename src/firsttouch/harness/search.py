@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.outcomes.derive import application, strategy
+from firsttouch.harness.outcomes.placements import PLACEMENT, conditions_of, finalists_of, searches, word_of
 from firsttouch.harness.placements import BEST, placement_of
-from firsttouch.outcomes.derive import application, strategy
-from firsttouch.outcomes.placements import PLACEMENT, conditions_of, finalists_of, searches, word_of
+from firsttouch.program.declarations import Declaration, placement
+from firsttouch.program.guidance import BY_ITSELF, NONE, Guidance, Placement
+from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.schema import Factors, Record, Request, Scalar
-from firsttouch.workspace.declarations import Declaration, placement
-from firsttouch.workspace.guidance import BY_ITSELF, NONE, Guidance, Placement
-from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 MOST_TRIED, FEWEST_TRIED = 12, 3
 SECONDS = 300.0

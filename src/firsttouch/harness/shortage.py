@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from firsttouch import _core
-from firsttouch.allocators.properties import is_plain_host, may_oversubscribe, moves_when_touched
-from firsttouch.errors import Unsupported
-from firsttouch.experiment.base import Factor
+from firsttouch.base.errors import Unsupported
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness import exchanging
 from firsttouch.harness.app import App, Params
+from firsttouch.harness.outcomes.exchanges import BUFFERS
 from firsttouch.harness.placements import placement_of
-from firsttouch.outcomes.exchanges import BUFFERS
+from firsttouch.machine.allocators.properties import is_plain_host, may_oversubscribe, moves_when_touched
+from firsttouch.program.declarations import Declaration
+from firsttouch.program.execution.ballast import Ballast, why_not_beside_ballast, why_not_oversubscribed
+from firsttouch.program.guidance import MEMORY_OF, OF_STRATEGY
+from firsttouch.program.needs import MemoryNeeds, memory_needs
+from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
-from firsttouch.workspace.ballast import Ballast, why_not_beside_ballast, why_not_oversubscribed
-from firsttouch.workspace.declarations import Declaration
-from firsttouch.workspace.guidance import MEMORY_OF, OF_STRATEGY
-from firsttouch.workspace.needs import MemoryNeeds, memory_needs
-from firsttouch.workspace.strategies import STRATEGIES, Strategy
 
 OVERSUBSCRIBED = "oversubscribed"
 RATIO = Factor(

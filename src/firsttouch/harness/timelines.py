@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from firsttouch.experiment.base import Factor
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness.measure import Run
-from firsttouch.outcomes.derive import EVENTS, ON, TIMELINE
+from firsttouch.harness.outcomes.derive import EVENTS, ON, TIMELINE
 from firsttouch.records.schema import Factors, Scalar
 from firsttouch.records.timeline import NamedInterval
 

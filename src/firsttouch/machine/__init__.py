@@ -1,1 +1,1 @@
-"""What this machine is: hardware, drivers, libraries and limits."""
+"""What this machine is: hardware, drivers, libraries, limits, and what each allocator means."""

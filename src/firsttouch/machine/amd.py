@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from firsttouch.encoding import encode_json
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.processes import python_module
 from firsttouch.machine import gpus, usage
 from firsttouch.machine.links import Link, Links
 from firsttouch.machine.partitions import Partition
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
-from firsttouch.processes import python_module
 
 _MODULE = "sys/module/amdgpu"
 _NODES = "sys/class/kfd/kfd/topology/nodes"

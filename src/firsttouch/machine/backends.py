@@ -51,9 +51,9 @@ class Backend:
     returns those of its devices that are parts of a GPU; listed: how many the system lists, without its libraries;
     chosen_by: the environment variables that choose among them; prepare: sees to what its driver needs of the system
     before its libraries are opened, and returns what is missing; counters: the profiler that counts what it does, by
-    its name in counters/tools.py; messages: the library that carries messages between its devices, '' if there is none;
-    between: a note on a machine with several of its devices; native: whether the core has such devices, in a table that
-    matches this one. Others are described by files, and what they would do is predicted.
+    its name in profile/counters/tools.py; messages: the library that carries messages between its devices, '' if there
+    is none; between: a note on a machine with several of its devices; native: whether the core has such devices, in a
+    table that matches this one. Others are described by files, and what they would do is predicted.
     """
 
     kind: str

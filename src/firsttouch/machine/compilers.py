@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from firsttouch import _core
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
+from firsttouch.base.processes import python_module
 from firsttouch.machine.devices import show_libraries
 from firsttouch.machine.tools import ask
-from firsttouch.processes import python_module
 
 MISSING = 3
 """The exit status of the process that runs hipRTC if the library was not found."""

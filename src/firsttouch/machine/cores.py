@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from firsttouch.base.units import format_size
 from firsttouch.machine.tree import Tree, format_ids, parse_ids, parse_int, parse_kernel_size
 from firsttouch.records.schema import Scalar, as_number
-from firsttouch.units import format_size
 
 CPU = "sys/devices/system/cpu"
 Fields = Mapping[str, str]

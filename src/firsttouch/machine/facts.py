@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from firsttouch import __version__
-from firsttouch.encoding import host_name
+from firsttouch.base.encoding import host_name
 from firsttouch.machine import amd, effects, gpus, host, numa, partitions, processor_time
 from firsttouch.machine.backends import names_together
 from firsttouch.machine.libraries import find_libraries

@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from firsttouch import _core
-from firsttouch.encoding import encode_json
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.processes import python_module
 from firsttouch.machine import partitions
 from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.partitions import Partition
 from firsttouch.machine.tree import Facts, drop_missing, format_ids
-from firsttouch.processes import python_module
 from firsttouch.records.schema import Scalar
 
 Topics: TypeAlias = dict[str, Facts]

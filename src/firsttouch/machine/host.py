@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from firsttouch import _core
+from firsttouch.base.units import format_size
 from firsttouch.machine import amd, cgroup, cores
 from firsttouch.machine.tree import (
     Facts,
@@ -27,7 +28,6 @@ from firsttouch.machine.tree import (
     parse_ids,
     parse_int,
 )
-from firsttouch.units import format_size
 
 _THP = "sys/kernel/mm/transparent_hugepage"
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from firsttouch.errors import UsageError
-from firsttouch.files import open_regular, read_regular
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular, read_regular
 from firsttouch.records.schema import Library
 
 _CUDA = ("{CUDA_HOME}/lib64", "{CUDA_PATH}/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from firsttouch.errors import UsageError
-from firsttouch.units import parse_size
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import parse_size
 
 VARIABLES = ("FIRSTTOUCH_MAX_HOST", "FIRSTTOUCH_MAX_DEVICE", "FIRSTTOUCH_MAX_MANAGED")
 

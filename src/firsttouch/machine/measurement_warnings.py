@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.machine.caches import effective_cache_bytes
 from firsttouch.machine.gpus import Topics, gpu_topics
 from firsttouch.machine.tree import format_ids
 from firsttouch.records.schema import BUSY, Scalar, as_number
-from firsttouch.units import format_number, format_seconds, format_size
 
 _FEW_CORES = 4
 _SMALL_MEMLOCK = 64 * 2**20

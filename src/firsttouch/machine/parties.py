@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from firsttouch.encoding import host_name
+from firsttouch.base.encoding import host_name
 from firsttouch.machine import host, numa
 from firsttouch.machine.tree import Tree, format_ids
 from firsttouch.records.schema import DeviceInfo, Party

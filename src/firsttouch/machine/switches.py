@@ -1,8 +1,8 @@
 """Environment variables that a device's runtime reads when its process starts, as factors. Each value gets workers.
 
 They are factors of every experiment that measures the part of the runtime that they change (`switches_of` of
-experiment/base.py). The value of the factor is the value of the variable, or "unset". To add a switch, add a row to
-SWITCHES, and its name to each backend whose runtime reads it (machine/backends.py).
+experiments/contract/base.py). The value of the factor is the value of the variable, or "unset". To add a switch, add a
+row to SWITCHES, and its name to each backend whose runtime reads it (machine/backends.py).
 """
 
 from __future__ import annotations

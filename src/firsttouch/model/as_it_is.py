@@ -1,6 +1,6 @@
 """What memory costs a traced program as it is: its own allocations and copies, priced one by one.
 
-A strategy's ledger decides what is copied; here the program did (workload/program.py: Move). Prices are those that
+A strategy's ledger decides what is copied; here the program did (program/program.py: Move). Prices are those that
 strategies with host arrays and device arrays have.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Literal
 
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Direction, Price, Prices, Time, Unmeasured
 from firsttouch.model.pricing import COPY_BACK, COPY_IN, NEW_BY_COPY, NEW_ON_DEVICE
 from firsttouch.model.terms import Term, Terms
-from firsttouch.workload.program import Item, Launch, Move, Obtained, Program, Repeat
-from firsttouch.workspace.ranges import Ranges
+from firsttouch.program.program import Item, Launch, Move, Obtained, Program, Repeat
+from firsttouch.program.ranges import Ranges
 
 NAME: Final = "as it is"
 PLAIN, LOCKED, DEVICE = (common_allocator(role) for role in ("host", "page-locked", "device"))

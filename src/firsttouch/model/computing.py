@@ -8,7 +8,7 @@ from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.kernels import Kernels, NoProfile, kernel_bytes
 from firsttouch.model.platform import Platform
 from firsttouch.model.pricing import Pricing
-from firsttouch.workload.program import Access, Launch
+from firsttouch.program.program import Access, Launch
 
 KERNELS = "kernels"
 CPU_CODE = "code of the CPU"

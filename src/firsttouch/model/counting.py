@@ -10,19 +10,19 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from firsttouch.allocators.properties import memory_of
+from firsttouch.machine.allocators.properties import memory_of
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.page_steps import NO_ACCESS, NO_LAUNCH, CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
 from firsttouch.model.rules.uvm import BLOCK_BYTES, counted
 from firsttouch.model.sharing import moves
+from firsttouch.program import steps
+from firsttouch.program.declarations import Agent
+from firsttouch.program.ledger import Ledger
+from firsttouch.program.program import Access, Launch, Program
+from firsttouch.program.replay import Prepared, Replay
+from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workload.program import Access, Launch, Program
-from firsttouch.workload.replay import Prepared, Replay
-from firsttouch.workspace import steps
-from firsttouch.workspace.declarations import Agent
-from firsttouch.workspace.ledger import Ledger
-from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 MoveCause = Literal["cpu_fault", "gpu_fault", "prefetch", "advice", "eviction"]
 
@@ -157,7 +157,7 @@ class CountedReplay(Replay):
         return total
 
     def counters(self) -> dict[str, int]:
-        """The counters that the events of a measured run have (events/sums.py), under the same names."""
+        """The counters that the events of a measured run have (profile/events/sums.py), under the same names."""
         page, faults = self.settings.kind.page, self.total("cpu_fault", "gpu_fault")
         called, evicted, every = self.total("prefetch"), self.total("eviction"), self.total()
         return {

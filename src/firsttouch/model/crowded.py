@@ -16,12 +16,12 @@ from firsttouch.model.page_steps import CountingSettings, PageSteps
 from firsttouch.model.pages import Counts
 from firsttouch.model.pricing import NEW_GPU_PAGES
 from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.program import steps
+from firsttouch.program.guidance import READ_MOSTLY
+from firsttouch.program.program import Access, Launch, Program
+from firsttouch.program.replay import Prepared
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo
-from firsttouch.workload.program import Access, Launch, Program
-from firsttouch.workload.replay import Prepared
-from firsttouch.workspace import steps
-from firsttouch.workspace.guidance import READ_MOSTLY
-from firsttouch.workspace.strategies import Strategy
 
 EVICTED = "pages that leave the GPU's memory for others"
 

@@ -13,9 +13,9 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from firsttouch.encoding import valid_text
-from firsttouch.errors import UsageError
-from firsttouch.files import open_regular
+from firsttouch.base.encoding import valid_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
 
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"')
 LARGEST = 2**20

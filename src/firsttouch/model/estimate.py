@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.model.costs import Prices
 from firsttouch.model.crowded import Crowded
 from firsttouch.model.page_steps import CountingSettings
@@ -19,10 +19,10 @@ from firsttouch.model.platform import MissingValue
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.sharing import FirstTouchPricing, moves, pricing_kind
 from firsttouch.model.terms import Term
+from firsttouch.program.needs import memory_needs, why_too_large
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import as_number
-from firsttouch.workload.program import Program
-from firsttouch.workspace.needs import memory_needs, why_too_large
-from firsttouch.workspace.strategies import Strategy
 
 SHARED_AT_ONCE = 0.05
 """If pages that both agents use at the same time are more than this part of what kernels access, how often they move is

@@ -17,9 +17,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_size
 from firsttouch.machine.access_counters import why_plain_memory_moves
+from firsttouch.machine.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.model.costs import Direction, ExchangePrice, MeasuredPoint, Price, Time, Unmeasured
 from firsttouch.model.driver import driver_of
 from firsttouch.model.fit_rules import host_values, uvm_values
@@ -29,11 +30,10 @@ from firsttouch.model.pages import Kind
 from firsttouch.model.parameters import PARAMETERS, PER_BYTE, Parameter
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.rules.releases import parse_release
+from firsttouch.program.guidance import ADVICE
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import OWN_FACTS, AllocatorInfo, DeviceInfo, Machine, Scalar
-from firsttouch.text import join_names
-from firsttouch.units import format_size
-from firsttouch.workspace.guidance import ADVICE
+from firsttouch.records.text import join_names
 
 STUDENT = (1.732, 1.265, 1.15, 1.099, 1.07, 1.052, 1.039, 1.03, 1.022, 1.017)
 """Student's quantiles for 1, 2, ... degrees of freedom, between which two of three values lie."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import MeasuredPoint, Price, Time
 from firsttouch.model.named import ONE_A_BLOCK
 from firsttouch.model.pages import Counts, Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from firsttouch.workspace.iteration_marks import MAX_MARKS
+from firsttouch.program.execution.iteration_marks import MAX_MARKS
 
 
 class IterationTimes:

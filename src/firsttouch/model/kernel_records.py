@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.allocators.properties import common_allocator, is_common, is_main_of_device, role
-from firsttouch.analysis.statistics import measured
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
+from firsttouch.machine.allocators.properties import common_allocator, is_common, is_main_of_device, role
 from firsttouch.model.costs import Price, Unmeasured
 from firsttouch.model.kernels import (
     BANDWIDTH,
@@ -41,14 +40,15 @@ from firsttouch.model.kernels import (
 from firsttouch.model.measured import MeasuredPrices
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.program.declarations import Params
+from firsttouch.program.dry_run import Declares, program_of
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.predicted import NOT_IN_TIMES
 from firsttouch.records.reading import Results, has_results, load_results
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
-from firsttouch.text import join_names
-from firsttouch.workload.dry_run import Declares, program_of
-from firsttouch.workload.program import Program
-from firsttouch.workspace.declarations import Params
-from firsttouch.workspace.strategies import STRATEGIES, Strategy
+from firsttouch.records.statistics import measured
+from firsttouch.records.text import join_names
 
 PLAIN_FACTORS = frozenset({"app", "strategy", "size", "events", "repeat", "kernel_times"})
 ALONE: Mapping[str, Scalar] = {"ranks": 1, "interface": "none", "buffers": "device"}

@@ -21,14 +21,14 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.errors import Unsupported
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import Unsupported
 from firsttouch.model.costs import Assumption, Ground, Price, Time
 from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import Platform
-from firsttouch.workload.dry_run import Declares, program_of
-from firsttouch.workload.program import Block, Item, Launch, Repeat
-from firsttouch.workspace.declarations import Params
+from firsttouch.program.declarations import Params
+from firsttouch.program.dry_run import Declares, program_of
+from firsttouch.program.program import Block, Item, Launch, Repeat
 
 FILE = files("firsttouch.model") / "data" / "kernels.json"
 BANDWIDTH, PROCESSORS, CLOCK, UNITS = "device.bandwidth", "host.processors", "device.clock", "device.multiprocessors"
@@ -183,7 +183,7 @@ def link_bytes(launch: Launch, blocks: Sequence[Block]) -> float:
 
 
 def _in_place(block: Block) -> bool:
-    """Whether a strategy that does not copy places a buffer (workspace/declarations.py: placement)."""
+    """Whether a strategy that does not copy places a buffer (program/declarations.py: placement)."""
     return block.role != "exchange" and block.sides != "cpu" and (block.sides == "both" or block.role != "scratch")
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from firsttouch.base.outputs import Output
 from firsttouch.model.parameters import PARAMETERS, Dimension, parameter
 from firsttouch.model.platform import Platform, load_platform, platform_names, platform_of
 from firsttouch.model.values import How, Value
-from firsttouch.outputs import Output
-from firsttouch.text import count, join_names
+from firsttouch.records.text import count, join_names
 
 WAYS: tuple[How, ...] = ("stated", "measured", "derived", "fitted", "assumed")
 

@@ -29,7 +29,7 @@ from firsttouch.model.rules.eviction import chunk_lists
 from firsttouch.model.rules.uvm import BLOCK_BYTES, filled, span
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 
 @dataclass

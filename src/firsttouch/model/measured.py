@@ -12,9 +12,7 @@ from functools import cache, cached_property, partial
 from statistics import median
 from typing import Any, TypeVar
 
-from firsttouch.allocators.properties import is_common, is_plain_host, role
-from firsttouch.analysis.sisters import for_device
-from firsttouch.analysis.statistics import measured, median_of
+from firsttouch.machine.allocators.properties import is_common, is_plain_host, role
 from firsttouch.model.costs import (
     Direction,
     ExchangePrice,
@@ -31,9 +29,11 @@ from firsttouch.model.pages import Kind
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, FAMILY, step_counts
+from firsttouch.program.guidance import NONE
 from firsttouch.records.codebook import Codebook, PriceSource, codebook_of, codebooks
 from firsttouch.records.schema import DeviceInfo, Machine, Record, Scalar, as_number
-from firsttouch.workspace.guidance import NONE
+from firsttouch.records.sisters import for_device
+from firsttouch.records.statistics import measured, median_of
 
 P = TypeVar("P", Price, ExchangePrice)
 TINY = 1e-9

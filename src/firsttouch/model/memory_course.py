@@ -10,17 +10,17 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from firsttouch.allocators.properties import is_plain_host, memory_of
+from firsttouch.machine.allocators.properties import is_plain_host, memory_of
 from firsttouch.model.counting import CountedReplay
 from firsttouch.model.page_steps import CountingSettings
 from firsttouch.model.pricing import Pricing
 from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.program import steps
+from firsttouch.program.program import Program
+from firsttouch.program.replay import Replay
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.records.timeline import MemoryCourse, Phase
-from firsttouch.workload.program import Program
-from firsttouch.workload.replay import Replay
-from firsttouch.workspace import steps
-from firsttouch.workspace.strategies import Strategy
 
 SOURCE = "the page map, after each launch and copy"
 EVENLY = 16

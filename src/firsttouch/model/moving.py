@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from firsttouch.allocators.properties import common_allocator
+from firsttouch.machine.allocators.properties import common_allocator
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Pricing, missing_in_both
+from firsttouch.program import steps
+from firsttouch.program.declarations import Agent
+from firsttouch.program.guidance import PREFERRED_GPU, READ_MOSTLY
+from firsttouch.program.program import SEQUENCE, Access, Launch, Program
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.replay import Prepared
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo
-from firsttouch.workload.program import SEQUENCE, Access, Launch, Program
-from firsttouch.workload.replay import Prepared
-from firsttouch.workspace import steps
-from firsttouch.workspace.declarations import Agent
-from firsttouch.workspace.guidance import PREFERRED_GPU, READ_MOSTLY
-from firsttouch.workspace.ranges import Ranges
-from firsttouch.workspace.strategies import Strategy
 
 SMALL_BLOCK = 64 << 10
 """A block of at most so many bytes moves as a whole. If both agents use it in turns, the driver may delay them."""

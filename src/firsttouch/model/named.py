@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal
 
-from firsttouch.allocators.properties import role, variant
+from firsttouch.machine.allocators.properties import role, variant
 from firsttouch.model.costs import Direction, ExchangePrice, Ground, Price, Time, Unmeasured, per_byte
 from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.program.guidance import ADVICE, NONE, READ_MOSTLY
 from firsttouch.records.schema import DeviceInfo, Machine
-from firsttouch.workspace.guidance import ADVICE, NONE, READ_MOSTLY
 
 ONE_A_BLOCK = "per-2MiB"
 """What a pass of migration touches that faults once in each block of the driver."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from firsttouch.base.units import parse_size
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, SCATTERED, Kind, shares
 from firsttouch.model.rules.uvm import BLOCK_BYTES
-from firsttouch.units import parse_size
-from firsttouch.workload.program import RANDOM, Access, Launch
-from firsttouch.workspace import steps
-from firsttouch.workspace.agents import SMALL_LAUNCH
-from firsttouch.workspace.guidance import BY_ITSELF, Placement
+from firsttouch.program import steps
+from firsttouch.program.execution.agents import SMALL_LAUNCH
+from firsttouch.program.guidance import BY_ITSELF, Placement
+from firsttouch.program.program import RANDOM, Access, Launch
 
 SLICES = 256
 """Parts into which the accesses of a kernel are cut where they compete for memory, so that buffers take turns."""

@@ -32,7 +32,7 @@ from firsttouch.model.rules.uvm import (
 )
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 PagesOfThread = tuple[int, int, int]
 """A part of an access within a block: pages [first, end), and when it begins, in pages that its thread took before."""
@@ -350,7 +350,7 @@ class BufferPages:
 
 
 def shares(nbytes: int, threads: int, item: int = 1) -> list[tuple[int, int]]:
-    """The bytes [start, end) of each thread: items are cut into equal shares (kernels/prelude.host.h)."""
+    """The bytes [start, end) of each thread: items are cut into equal shares (base/kernels/prelude.host.h)."""
     items = max(1, nbytes // item)
     cuts = [items * member // threads * item for member in range(threads)] + [nbytes]
     return [(a, b) for a, b in pairwise(cuts) if a < b]

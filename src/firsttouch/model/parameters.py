@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal, TypeAlias
 
-from firsttouch.errors import did_you_mean
+from firsttouch.base.errors import did_you_mean
 
 Dimension: TypeAlias = Literal["time", "size", "rate", "frequency", "clock", "count", "ratio", "price", "word", "flag"]
 """price: time by size, in points or at a rate. All others but word and flag are numbers."""

@@ -10,10 +10,10 @@ from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.pages import IN_ORDER, PARALLEL, Counts, Kind, shares
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 WORD = 8
-"""Bytes of the words in which the CPU's threads share the buffer (kernels/migration.c)."""
+"""Bytes of the words in which the CPU's threads share the buffer (base/kernels/migration.c)."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def moves_by_step(passes: BufferPasses, kind: Kind) -> dict[str, PageMoves]:
 
 
 def event_counters(moves: dict[str, PageMoves]) -> dict[str, int]:
-    """The counters that migration has of a repetition's events, but for the times (events/steps.py)."""
+    """The counters that migration has of a repetition's events, but for the times (profile/events/steps.py)."""
     counters: dict[str, int] = {}
     compute = Counts()
     for name, each in moves.items():

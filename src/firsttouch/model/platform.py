@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from firsttouch import __version__
-from firsttouch.errors import Unsupported, UsageError
+from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.machine.backends import MODEL
 from firsttouch.model.costs import PlatformValue, Price
 from firsttouch.model.parameters import PARAMETERS, names_like, parameter

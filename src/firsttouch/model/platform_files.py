@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.errors import UsageError, did_you_mean
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError, did_you_mean
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.documents import JsonFile, place_of
 from firsttouch.model.parameters import parameter

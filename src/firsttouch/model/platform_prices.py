@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of, role
+from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of, role
 from firsttouch.model.costs import Assumption, Direction, ExchangePrice, Ground, Price, Time, Unmeasured
 from firsttouch.model.named import ONE_A_BLOCK, NamedPrices
 from firsttouch.model.platform import MissingValue, Platform
 from firsttouch.model.rule_prices import rule_price
 from firsttouch.model.turns import RuledTurns
 from firsttouch.model.uvm_prices import uvm_price
-from firsttouch.workspace.guidance import NONE
+from firsttouch.program.guidance import NONE
 
 ALONE = "a fault of the CPU alone takes as long as one of a kernel"
 HUGE_PAGES = "always"

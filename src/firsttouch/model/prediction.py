@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from firsttouch.allocators.properties import memory_of
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
+from firsttouch.machine.allocators.properties import memory_of
 from firsttouch.model.computing import ProfiledComputing
 from firsttouch.model.costs import Assumption, Time, Unmeasured
 from firsttouch.model.crowded import Crowded
@@ -21,11 +21,11 @@ from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.model.rules.access_counters import Translation, counters_enabled
 from firsttouch.model.rules.releases import Release, parse_release
 from firsttouch.model.terms import Term
+from firsttouch.program.guidance import BY_ITSELF, Placement
+from firsttouch.program.program import Program
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
 from firsttouch.records.timeline import MemoryCourse
-from firsttouch.workload.program import Program
-from firsttouch.workspace.guidance import BY_ITSELF, Placement
-from firsttouch.workspace.strategies import Strategy
 
 LEFT_OUT = "assumed of the program, or not in its times"
 PHASES = ("allocate", "initialise", "compute", "readback", "free")

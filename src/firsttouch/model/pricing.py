@@ -6,19 +6,19 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Protocol
 
-from firsttouch.allocators.properties import common_allocator, is_plain_host, memory_of
+from firsttouch.machine.allocators.properties import common_allocator, is_plain_host, memory_of
 from firsttouch.model.costs import Direction, Ground, Prices, Time, Unmeasured
 from firsttouch.model.iterations import IterationTimes
 from firsttouch.model.terms import Terms
+from firsttouch.program import steps
+from firsttouch.program.declarations import placement
+from firsttouch.program.guidance import BY_ITSELF, Placement
+from firsttouch.program.ledger import Ledger
+from firsttouch.program.program import Access, Launch, LoopMark, Program
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.replay import Prepared, Replay
+from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import AllocatorInfo
-from firsttouch.workload.program import Access, Launch, LoopMark, Program
-from firsttouch.workload.replay import Prepared, Replay
-from firsttouch.workspace import steps
-from firsttouch.workspace.declarations import placement
-from firsttouch.workspace.guidance import BY_ITSELF, Placement
-from firsttouch.workspace.ledger import Ledger
-from firsttouch.workspace.ranges import Ranges
-from firsttouch.workspace.strategies import Strategy, why_not_at_once
 
 COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host pages by the copy"
 """How the terms of copies to the device and back begin, and the term of new pages that a copy back touches first."""

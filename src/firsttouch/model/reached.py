@@ -9,7 +9,7 @@ from __future__ import annotations
 from firsttouch.model.costs import Unmeasured
 from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import missing_in_both
-from firsttouch.workspace import steps
+from firsttouch.program import steps
 
 REMOTE = "use of the GPU's memory by the CPU, across the link"
 

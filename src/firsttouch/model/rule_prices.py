@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from firsttouch.allocators.properties import (
+from firsttouch.machine.allocators.properties import (
     is_main_of_device,
     is_plain_host,
     memory_of,

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from firsttouch.allocators.properties import memory_of, moves_pages, stays_movable
+from firsttouch.machine.allocators.properties import memory_of, moves_pages, stays_movable
 from firsttouch.model.costs import Price, Prices, Time, Unmeasured
 from firsttouch.model.moving import Moving
 from firsttouch.model.pricing import NEW_GPU_PAGES, SMALLEST_PAGE, Copies, InPlace, Pricing, missing_in_both
 from firsttouch.model.reached import REMOTE, ReachedMoving
 from firsttouch.model.rules.access_counters import RANGE_BYTES, notifications
+from firsttouch.program import steps
+from firsttouch.program.program import Launch, Program
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.replay import Prepared
+from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
-from firsttouch.workload.program import Launch, Program
-from firsttouch.workload.replay import Prepared
-from firsttouch.workspace import steps
-from firsttouch.workspace.ranges import Ranges
-from firsttouch.workspace.strategies import Strategy
 
 LINE_BYTES = 128
 """What one access of a GPU across the link moves."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from firsttouch.allocators.properties import memory_of
+from firsttouch.machine.allocators.properties import memory_of
 from firsttouch.model.costs import PlatformValue, Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.passes import TOUCHES
@@ -17,8 +17,8 @@ from firsttouch.model.platform import Magnitude, MissingValue, Platform
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.values import ALWAYS
+from firsttouch.program.guidance import NONE
 from firsttouch.records.schema import DeviceInfo
-from firsttouch.workspace.guidance import NONE
 
 FAMILY = "uvm"
 """The driver of these rules, as a value of driver.family."""

@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.errors import did_you_mean
+from firsttouch.base.errors import did_you_mean
+from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.model.costs import PlatformValue, Price, Time
 from firsttouch.model.documents import place_of
 from firsttouch.model.parameters import PER_BYTE, Parameter, names_like, parameter, units_of
-from firsttouch.units import format_number, format_seconds, format_size
 
 How: TypeAlias = Literal["stated", "measured", "derived", "fitted", "assumed"]
 """Where a value is from. stated: by a vendor, a study or the machine itself. measured: by an experiment. derived: from
@@ -131,7 +131,7 @@ _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?)\s*(?P<u
 
 @cache
 def _rows() -> frozenset[str]:
-    from firsttouch.papers.rows import papers
+    from firsttouch.records.papers.rows import papers
 
     return frozenset(f"{paper}/{row.id}" for paper, known in papers().items() for row in known.rows)
 

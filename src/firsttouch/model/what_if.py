@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine.backends import MODEL, is_modelled
 from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import platform_of

@@ -1,1 +1,1 @@
-"""The memory of any program over time."""
+"""The memory of any program over time; unified-memory events and profilers' counters."""

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.profile.calls import (
     Arguments,
     ArgumentWord,

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.events.log import MemoryEvent
+from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.profile.schema import Mark
 
 MemoryKind: TypeAlias = Literal[

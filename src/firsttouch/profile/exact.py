@@ -1,7 +1,7 @@
 """What kernels use, from a second run of the program under NVIDIA's Sanitizer API (native/profile/inject/exact.hpp).
 
 Its journals are in a folder of the profile, because the order of what the program does is that of this run alone; a
-view matches it with the first (workload/exact.py). Bytes are known in granules of 64 KiB.
+view matches it with the first (program/exact.py). Bytes are known in granules of 64 KiB.
 """
 
 from __future__ import annotations

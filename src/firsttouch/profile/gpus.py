@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from firsttouch.files import anonymous_file
+from firsttouch.base.files import anonymous_file
+from firsttouch.base.processes import python_module
 from firsttouch.machine import host
 from firsttouch.machine.tree import Tree, parse_int
-from firsttouch.processes import python_module
 from firsttouch.profile import amdgpu, nvml
 from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import signal
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.schema import TARGET_ENDED
 from firsttouch.profile.summary import ProcessRow, ProfileSummary
-from firsttouch.units import format_seconds, format_size
 
 MOST_NAMED = 3
 """The most GPUs that the headline names, those with the largest rises."""

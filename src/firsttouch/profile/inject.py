@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from firsttouch.events.log import VARIABLE as EVENTS
 from firsttouch.machine.libraries import candidates
+from firsttouch.profile.events.log import VARIABLE as EVENTS
 from firsttouch.profile.schema import LayerState
 
 LIBRARY = "libfirsttouch_inject.so"

@@ -19,10 +19,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from firsttouch.errors import UsageError
-from firsttouch.events.log import MemoryEvent
-from firsttouch.events.sums import EventKind as EventKind
-from firsttouch.files import open_regular
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
@@ -35,6 +33,8 @@ from firsttouch.profile.cuda import (
     MemoryKind,
     ProcessJournal,
 )
+from firsttouch.profile.events.log import MemoryEvent
+from firsttouch.profile.events.sums import EventKind as EventKind
 from firsttouch.profile.schema import Mark
 
 _MEMORY_KINDS: tuple[MemoryKind, ...] = get_args(MemoryKind)

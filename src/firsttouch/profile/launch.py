@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from firsttouch.files import by_shell
+from firsttouch.base.files import by_shell
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The exit statuses of a shell for a program that can't be executed and for one that is not there."""

@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from firsttouch.encoding import encode_json
+from firsttouch.base.encoding import encode_json
 from firsttouch.machine.gpus import MEMORY_V2, NOT_AVAILABLE, Nvml, open_nvml
 from firsttouch.machine.links import pci_address
 from firsttouch.profile.schema import GpuMemory, Notice, ProfiledGpu, ProfileLine, Samples

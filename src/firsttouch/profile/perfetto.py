@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from firsttouch.encoding import encode_json
-from firsttouch.events.trace import TraceEvent
-from firsttouch.files import write_atomically
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.files import write_atomically
 from firsttouch.profile.curves import Curve
+from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.reading import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer, last, near, whole
 from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess, MappingRow, PageSizes, ProcessRow
-from firsttouch.units import format_seconds, format_size
 
 MOST_MAPPED_PROCESSES = 4
 """The processes whose mappings are told for each peak, those with most memory."""

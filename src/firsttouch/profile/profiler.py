@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, make_new_directory
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import as_usage_error, make_new_directory
+from firsttouch.base.processes import why_foreign
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
-from firsttouch.processes import why_foreign
 from firsttouch.profile import launch, memory, schema
 from firsttouch.profile.call_journal import frames
 from firsttouch.profile.gpus import GpuSampler

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.errors import UsageError
-from firsttouch.files import open_regular
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
 from firsttouch.machine.tree import parse_int
 from firsttouch.profile import markers, schema
 from firsttouch.profile.cuda import ProcessJournal

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from firsttouch import __version__
-from firsttouch.encoding import encode_json, host_name
-from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error
+from firsttouch.base.encoding import encode_json, host_name
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import as_usage_error
 from firsttouch.profile import schema
 
 OF_OTHERS = ("profile.jsonl", "results.jsonl", "marks.jsonl")

@@ -15,7 +15,7 @@ from glob import glob
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.machine.libraries import find_library
 from firsttouch.profile.exact import FOLDER
 from firsttouch.profile.inject import CUDA_VARIABLE

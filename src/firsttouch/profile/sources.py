@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from firsttouch.base.processes import why_foreign
 from firsttouch.machine import cgroup
 from firsttouch.machine.host import CAP_SYS_ADMIN, has_capability
 from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
-from firsttouch.processes import why_foreign
 from firsttouch.profile import memory
 from firsttouch.profile.gpus import GpuSampler
 from firsttouch.profile.inject import inject_environment

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
@@ -35,7 +36,6 @@ from firsttouch.profile.summary import (
     Unseen,
 )
 from firsttouch.profile.traced import TraceSummary, device_numbers, traced
-from firsttouch.units import format_seconds, format_size
 
 MOST_PROCESSES = 200
 MOST_TOUCHES, MOST_TOUCHED = 200, 8

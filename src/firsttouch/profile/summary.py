@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from firsttouch.outputs import Output
+from firsttouch.base.outputs import Output
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.traced import TraceSummary
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.errors import UsageError
-from firsttouch.files import read_regular, write_atomically
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import read_regular, write_atomically
 from firsttouch.machine.links import pci_address
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve

@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.events.log import MemoryEvent
 from firsttouch.profile.cuda import (
     CallFrame,
     CallSite,
@@ -26,6 +25,7 @@ from firsttouch.profile.cuda import (
     MemoryKind,
     ProcessJournal,
 )
+from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.records.timeline import NamedInterval
 
 ON_A_GPU: frozenset[MemoryKind] = frozenset(("device", "array", "device_static", "managed", "managed_static"))

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import msgspec
 
 from firsttouch import _core
-from firsttouch.events.trace import TraceEvent
 from firsttouch.profile import schema
 from firsttouch.profile.cuda import CallSite, ProcessJournal
+from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.symbols.lookup import symbolize
 from firsttouch.profile.trace import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.files import write_atomically
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.files import write_atomically
 from firsttouch.profile.perfetto import write_trace
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise

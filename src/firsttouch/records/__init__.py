@@ -1,1 +1,1 @@
-"""Stored records: their schema, reading, the only writer, and rules of plausibility."""
+"""Stored records: schema, reading, the only writer; their text, statistics and findings; what papers state."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, read_regular
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import as_usage_error, read_regular
 from firsttouch.records.codebook import with_present_factors
 from firsttouch.records.decoding import Document, decode
 from firsttouch.records.plausibility import mark

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 
-from firsttouch.encoding import encode_json
+from firsttouch.base.encoding import encode_json
 from firsttouch.records.factors import LARGEST as LARGEST
 from firsttouch.records.factors import Factors as Factors
 from firsttouch.records.factors import Number as Number

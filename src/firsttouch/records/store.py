@@ -14,8 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.errors import UsageError
-from firsttouch.files import as_usage_error, make_new_directory, open_regular, sync, sync_directory, write_atomically
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import (
+    as_usage_error,
+    make_new_directory,
+    open_regular,
+    sync,
+    sync_directory,
+    write_atomically,
+)
 from firsttouch.records.plausibility import mark
 from firsttouch.records.reading import (
     MACHINE,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from firsttouch.encoding import encode_json, valid_text
+from firsttouch.base.encoding import encode_json, valid_text
 from firsttouch.records.factors import Scalar
 
 LARGEST_INTEGER = 2**64 - 1

@@ -14,8 +14,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from firsttouch.base.errors import UsageError
 from firsttouch.engine.reporting import ADVICE, COMPARISON
-from firsttouch.errors import UsageError
 from firsttouch.profile.reading import are_profiles
 from firsttouch.workers.protocol import die_with
 

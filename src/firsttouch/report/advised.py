@@ -14,18 +14,18 @@ from firsttouch.advice.edits import joined_lines
 from firsttouch.advice.profiled import advise_profile
 from firsttouch.advice.traced_wording import check_text, family, is_assumed_row, unchecked_text
 from firsttouch.advice.wording import parts_of
-from firsttouch.encoding import encode_text
-from firsttouch.errors import UsageError
-from firsttouch.figures import Stack
-from firsttouch.files import write_atomically
+from firsttouch.base.encoding import encode_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically
+from firsttouch.base.units import format_size
+from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
+from firsttouch.records.text import quantity
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.palette import Palette
 from firsttouch.report.stack import draw
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import assets, environment, packaged
-from firsttouch.text import quantity
-from firsttouch.units import format_size
 
 PAGE = "advice.html"
 TERMS = Stack(

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 
-from firsttouch.analysis.conditions import is_ambiguous, under_conditions
-from firsttouch.analysis.findings import Finding
-from firsttouch.analysis.sisters import with_headlines_alone
-from firsttouch.analysis.statistics import measured
-from firsttouch.experiment.base import Experiment, ReportSection
+from firsttouch.experiments.contract.base import Experiment, ReportSection
+from firsttouch.records.conditions import is_ambiguous, under_conditions
+from firsttouch.records.findings import Finding
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.sisters import with_headlines_alone
+from firsttouch.records.statistics import measured
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.sentences import sentences
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from firsttouch.records.text import SECONDS, is_size
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import without_unit
-from firsttouch.text import SECONDS, is_size
 
 NAMES: Spec = {"labelLimit": 200, "titlePadding": 26}
 """Properties of an axis of names. The padding leaves room for names that are wider in the reader's font."""

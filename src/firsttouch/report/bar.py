@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from firsttouch.analysis.statistics import distinct
-from firsttouch.figures import Bar
+from firsttouch.records.figures import Bar
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import distinct
+from firsttouch.records.text import join_names, label
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, WIDE_NAMES, quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, panel, row, side_by_side, upright
@@ -18,7 +19,6 @@ from firsttouch.report.naming import amount_title, called, heading, quantity_tit
 from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels, labels
 from firsttouch.report.vega import field, layer
-from firsttouch.text import join_names, label
 
 
 def draw(figure: Bar, records: Sequence[Record], context: DrawingContext) -> Drawing | None:

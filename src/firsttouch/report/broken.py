@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from firsttouch.analysis.statistics import varying
-from firsttouch.modules import describe_error, error_location
+from firsttouch.base.modules import describe_error, error_location
 from firsttouch.records.schema import Record
-from firsttouch.text import condition
+from firsttouch.records.statistics import varying
+from firsttouch.records.text import condition
 
 T = TypeVar("T")
 FEW = 32

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from firsttouch.analysis.statistics import expand, group_by
-from firsttouch.figures import ByIteration
+from firsttouch.records.figures import ByIteration
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import expand, group_by
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, wrapped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firsttouch.encoding import encode_json
+from firsttouch.base.encoding import encode_json
 from firsttouch.records.schema import Scalar
 
 

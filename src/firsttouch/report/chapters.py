@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.statistics import group_by, measured
-from firsttouch.experiment.base import Experiment
+from firsttouch.experiments.contract.base import Experiment
 from firsttouch.machine.conditions import disturbed, first_touch_note, rests_on_first_touch
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.statistics import group_by, measured
+from firsttouch.records.text import caption, count
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.first_screen import FirstScreen, first_screen
@@ -18,7 +19,6 @@ from firsttouch.report.machines import MachinesTable
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables
 from firsttouch.report.sections import PageSection, half_width, section_of, tally
-from firsttouch.text import caption, count
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results

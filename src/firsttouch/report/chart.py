@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from firsttouch.analysis.statistics import value
-from firsttouch.figures import Figure
+from firsttouch.records.figures import Figure
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import value
+from firsttouch.records.text import label, meant, named, quantity
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called, heading, unit
 from firsttouch.report.palette import COLOURS, GRID, INK, SHAPES, SUSPECT, THROTTLED, WRONG, Palette
@@ -16,7 +17,6 @@ from firsttouch.report.permalinks import point_id
 from firsttouch.report.points import finite, flag
 from firsttouch.report.roles import Roles, condition, labels
 from firsttouch.report.vega import constant, field, layer
-from firsttouch.text import label, meant, named, quantity
 
 POINTS = "points"
 """The key in `usermeta` of a specification with the permalink, text, colour and dash of each point. Colour and dash are

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.analysis.statistics import measured
+from firsttouch.base.encoding import encode_json, encode_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically
 from firsttouch.comparison.compare import ResultsComparison, compare
 from firsttouch.comparison.differences import ExperimentDifference, SideValue
 from firsttouch.comparison.runs import PHASE, factors_of
@@ -36,12 +38,11 @@ from firsttouch.comparison.words import (
     titled,
     what_to_type,
 )
-from firsttouch.encoding import encode_json, encode_text
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
-from firsttouch.files import write_atomically
+from firsttouch.experiments.contract.base import Experiment
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import measured
+from firsttouch.records.text import count, join_names
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.overlay import overlaid, with_factor
 from firsttouch.report.palette import Palette
@@ -49,7 +50,6 @@ from firsttouch.report.permalinks import SIDE, id_of, section_id, unused
 from firsttouch.report.ratios import dot_plots
 from firsttouch.report.svg import to_svgs
 from firsttouch.report.templates import assets, environment, packaged
-from firsttouch.text import count, join_names
 
 PAGE = "compare.html"
 MOST_SIDES = 8
@@ -282,7 +282,7 @@ def write_comparison(specs: Sequence[str], output: Path, limit: float | None = N
     Raises:
         UsageError: the sides cannot be compared, or the file cannot be written.
     """
-    from firsttouch.work import reportable_experiments
+    from firsttouch.engine.work_kinds import reportable_experiments
 
     path = output if output.suffix.lower() in (".html", ".htm") and not output.is_dir() else output / PAGE
     page = render(compare(specs, limit), reportable_experiments())

@@ -1,16 +1,18 @@
-"""The table of drawing modules. A new kind of figure is a class in firsttouch/figures.py, a module, and a row here."""
+"""The table of drawing modules. A new kind of figure is a class in firsttouch/records/figures.py, a module, and a row
+here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from firsttouch import figures
+from firsttouch.records import figures
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.schema import Record
+from firsttouch.records.text import caption
 from firsttouch.report import bar, by_iteration, heat, line, memory_timeline, stack, table, timeline
 from firsttouch.report.drawing import Draw, Drawing, DrawingContext, marked
-from firsttouch.text import caption
 
 KINDS: Mapping[type[figures.Figure], Draw] = {
     figures.Line: line.draw,

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 from firsttouch.records.predicted import of_prediction
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.text import caption
 from firsttouch.records.timeline import MemoryCourse, TransferTimeline
 from firsttouch.report.palette import Palette
-from firsttouch.text import caption
 
 Spec: TypeAlias = dict[str, Any]
 

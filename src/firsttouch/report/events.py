@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import value, varying
-from firsttouch.events.log import RECORDED, STATE
-from firsttouch.events.unseen import WAYS, is_complete, percent, unseen
+from firsttouch.profile.events.log import RECORDED, STATE
+from firsttouch.profile.events.unseen import WAYS, is_complete, percent, unseen
 from firsttouch.records.schema import Record, Scalar
-from firsttouch.text import distinguishing_factors, label, quantity
+from firsttouch.records.statistics import value, varying
+from firsttouch.records.text import distinguishing_factors, label, quantity
 
 _COUNTS = {
     "um_gpu_fault_groups": "GPU fault groups",

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from firsttouch.encoding import encode_text
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
-from firsttouch.files import write_atomically
+from firsttouch.base.encoding import encode_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically
+from firsttouch.experiments.contract.base import Experiment
 from firsttouch.records.reading import flat_rows
 from firsttouch.report.cells import csv_cell
 from firsttouch.report.chapters import chapters
@@ -35,7 +35,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
     Raises:
         UsageError: a directory holds no results, or `output` cannot be written.
     """
-    from firsttouch.work import reportable_experiments
+    from firsttouch.engine.work_kinds import reportable_experiments
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories are exported together; name the output folder with -o DIR")

@@ -12,33 +12,33 @@ import msgspec
 
 from firsttouch.advice.sentences import Sentence
 from firsttouch.advice.sentences import sentences as advised
-from firsttouch.analysis.conditions import with_conditions
-from firsttouch.analysis.findings import Finding, Quantity, quantity
-from firsttouch.analysis.sisters import measured_on
-from firsttouch.analysis.statistics import group_by, measured, median_of
-from firsttouch.figures import Bar, Figure
+from firsttouch.experiments.views.gpus import by_product
+from firsttouch.experiments.views.headlines import MOST, headlines
+from firsttouch.experiments.views.latencies import latencies, may_be_cached
+from firsttouch.experiments.views.ranking import tied
+from firsttouch.harness.outcomes.derive import derive
+from firsttouch.harness.outcomes.findings import MEAN
+from firsttouch.harness.outcomes.findings import numbers as of_runs
+from firsttouch.harness.outcomes.placements import without_candidates
+from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
 from firsttouch.machine.partitions import SAME_GPU
 from firsttouch.model.scope import NOT_MODELLED, NOT_MODELLED_ARE
-from firsttouch.outcomes.derive import derive
-from firsttouch.outcomes.findings import MEAN
-from firsttouch.outcomes.findings import numbers as of_runs
-from firsttouch.outcomes.placements import without_candidates
-from firsttouch.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.records.codebook import codebook_of
+from firsttouch.records.conditions import with_conditions
+from firsttouch.records.figures import Bar, Figure
+from firsttouch.records.findings import Finding, Quantity, quantity
 from firsttouch.records.predicted import NOT_IN_TIMES, assumed, lacking, predicted_for, said_once
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import DeviceInfo, Machine, Modelled, Record
+from firsttouch.records.sisters import measured_on
+from firsttouch.records.statistics import group_by, measured, median_of
+from firsttouch.records.text import caption, count, join_names, label
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
 from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.machines import MachinesTable, machines_table
 from firsttouch.report.sentences import predicted, quantity_text, sentences
-from firsttouch.text import caption, count, join_names, label
-from firsttouch.views.gpus import by_product
-from firsttouch.views.headlines import MOST, headlines
-from firsttouch.views.latencies import latencies, may_be_cached
-from firsttouch.views.ranking import tied
 
 _Derived = TypeVar("_Derived")
 _NOISE = re.compile(r"\((?:R|TM|C|r|tm|c)\)|\bProcessor\b|\b\d+-Core\b|\bCPU\b|@.*$")

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from firsttouch.analysis.alike import FEWEST, alikeness
-from firsttouch.analysis.findings import quantity, ratio_of
-from firsttouch.analysis.statistics import median_of
-from firsttouch.figures import Figure, Heat
-from firsttouch.records.schema import PEER, Machine, Record
-from firsttouch.report.sentences import quantity_text, sentences
-from firsttouch.text import RATIO, compact, label
-from firsttouch.views.gpus import (
+from firsttouch.experiments.views.gpus import (
     SHARE,
     EqualGpus,
     PairsOfLink,
@@ -20,7 +13,14 @@ from firsttouch.views.gpus import (
     pairs_by_link,
     picture_of_pairs,
 )
-from firsttouch.views.pairs import BY, OWN, OWNER, actor_of, owner_of
+from firsttouch.experiments.views.pairs import BY, OWN, OWNER, actor_of, owner_of
+from firsttouch.records.alike import FEWEST, alikeness
+from firsttouch.records.figures import Figure, Heat
+from firsttouch.records.findings import quantity, ratio_of
+from firsttouch.records.schema import PEER, Machine, Record
+from firsttouch.records.statistics import median_of
+from firsttouch.records.text import RATIO, compact, label
+from firsttouch.report.sentences import quantity_text, sentences
 
 PAIRS = Heat(
     x=OWNER, y=BY, facet="direction", x_title="to", y_title="from", z_title="GB/s", diagonal=OWN,

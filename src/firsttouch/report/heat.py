@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import distinct, group_by, value
-from firsttouch.figures import Heat
+from firsttouch.records.figures import Heat
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.statistics import distinct, group_by, value
+from firsttouch.records.text import RATIO, SECONDS, compact, count, label, quantity
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, as_time, size_label, time_label
 from firsttouch.report.chart import finish, flag_marks, panel, side_by_side, tip, upright
@@ -20,7 +21,6 @@ from firsttouch.report.roles import Roles, assign, channels, condition
 from firsttouch.report.sentences import WIDE
 from firsttouch.report.shades import DARK, GREYS, LIGHT, MOST_FACTOR, Shades, shades
 from firsttouch.report.vega import field, layer
-from firsttouch.text import RATIO, SECONDS, compact, count, label, quantity
 
 CHARACTER, LINE, FONT_SIZE = 5.7, 11, 10
 """Pixels of one character and of one line of text in a cell."""

@@ -11,8 +11,11 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.analysis.findings import Quantity
-from firsttouch.analysis.interfaces import (
+from firsttouch.base.errors import UsageError, unknown
+from firsttouch.base.outputs import Output
+from firsttouch.base.units import format_number, format_size
+from firsttouch.experiments import all_experiments
+from firsttouch.experiments.analysis.interfaces import (
     KINDS,
     Crossover,
     Interfaces,
@@ -23,17 +26,14 @@ from firsttouch.analysis.interfaces import (
     is_about,
     segments,
 )
-from firsttouch.errors import UsageError, unknown
-from firsttouch.experiments import all_experiments
-from firsttouch.outputs import Output
+from firsttouch.records.findings import Quantity
 from firsttouch.records.predicted import of_prediction
 from firsttouch.records.reading import load_results, point_key
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.text import caption, count, join_names
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.movements import BETWEEN, WITHIN, alike_in_words, by_way, in_words, joined, shared_and_own
 from firsttouch.report.sentences import quantity_text
-from firsttouch.text import caption, count, join_names
-from firsttouch.units import format_number, format_size
 
 TITLES: Mapping[tuple[str, Measure], str] = {
     ("direct", "bandwidth"): "Direct access, bandwidth",

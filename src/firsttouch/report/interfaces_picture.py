@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from firsttouch.analysis.interfaces import LEAST_WIN, MovementRow
+from firsttouch.base.units import format_number, format_size
+from firsttouch.experiments.analysis.interfaces import LEAST_WIN, MovementRow
+from firsttouch.records.text import RATIO, compact, count, join_names
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec, marked
 from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, ratio_text
@@ -14,8 +16,6 @@ from firsttouch.report.permalinks import id_of
 from firsttouch.report.sentences import quantity_text
 from firsttouch.report.shades import DARK, LIGHT, ink_on
 from firsttouch.report.vega import constant, field, layer
-from firsttouch.text import RATIO, compact, count, join_names
-from firsttouch.units import format_number, format_size
 
 MOST_STRIPS = 12
 """The most movements in one panel of a picture."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from firsttouch.allocators.properties import is_common, variant
-from firsttouch.analysis.statistics import distinct, value
-from firsttouch.figures import Bar, Figure, Line
+from firsttouch.machine.allocators.properties import is_common, variant
+from firsttouch.records.figures import Bar, Figure, Line
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.statistics import distinct, value
 from firsttouch.report import points
 from firsttouch.report.roles import Roles, assign
 

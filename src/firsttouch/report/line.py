@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from firsttouch.analysis.plateaus import find_plateaus, name_plateaus
-from firsttouch.analysis.statistics import distinct, group_by, value
-from firsttouch.analysis.tlb import name_levels
-from firsttouch.figures import Line
+from firsttouch.experiments.analysis.plateaus import find_plateaus, name_plateaus
+from firsttouch.experiments.analysis.tlb import name_levels
+from firsttouch.records.figures import Line
 from firsttouch.records.schema import DeviceInfo, Record
+from firsttouch.records.statistics import distinct, group_by, value
+from firsttouch.records.text import label, quantity
 from firsttouch.report import points
 from firsttouch.report.axes import quantitative
 from firsttouch.report.chart import colour, finish, flag_marks, numbers, row, upright, wrapped
@@ -19,7 +20,6 @@ from firsttouch.report.palette import DASHES, INK
 from firsttouch.report.points import finite
 from firsttouch.report.roles import Roles, assign, channels, condition, labels
 from firsttouch.report.vega import constant, field, layer
-from firsttouch.text import label, quantity
 
 MOST_DOTS = 40
 """The most dots of one line over a series."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from firsttouch.analysis.statistics import measured
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
-from firsttouch.text import named, quantity
+from firsttouch.records.statistics import measured
+from firsttouch.records.text import named, quantity
 
 APPLICATION = "app"
 """The factor that names an application."""

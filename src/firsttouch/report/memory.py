@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.headline import short
+from firsttouch.records.text import number
 from firsttouch.report.axes import size_label
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Spec
 from firsttouch.report.palette import GRID, INK
 from firsttouch.report.vega import constant, layer
 from firsttouch.report.vega import field as channel
-from firsttouch.text import number
-from firsttouch.units import format_seconds, format_size
 
 WIDTH = 680
 MOST_READINGS = 1400

@@ -5,18 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
-from firsttouch.analysis.statistics import group_by, value, varying
-from firsttouch.figures import MemoryTimeline
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile.timelines import folder_of
+from firsttouch.records.figures import MemoryTimeline
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import group_by, value, varying
+from firsttouch.records.text import condition, count, join_names, label
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
 from firsttouch.report.chart import finish
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
 from firsttouch.report.memory import Band, MemoryFigure, Panel, Series, plain, stacked, when
 from firsttouch.report.palette import COLOURS
-from firsttouch.text import condition, count, join_names, label
-from firsttouch.units import format_seconds, format_size
 
 MOST_COLUMNS = 12
 MOST_NAMED = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from firsttouch.analysis.findings import Finding, Quantity
+from firsttouch.records.findings import Finding, Quantity
 from firsttouch.report.chart import POINTS
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.permalinks import id_of

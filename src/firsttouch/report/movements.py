@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
-from firsttouch.analysis.findings import literal
+from firsttouch.records.findings import literal
 from firsttouch.records.schema import NODE, PEER, RANKS, SELF, Scalar
-from firsttouch.text import join_names, label, named
+from firsttouch.records.text import join_names, label, named
 
 BETWEEN = "between"
 """The condition in words that says between whom data move."""

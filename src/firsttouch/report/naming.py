@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from firsttouch.figures import Figure
+from firsttouch.records.figures import Figure
 from firsttouch.records.schema import Record
-from firsttouch.text import SECONDS, is_size
+from firsttouch.records.text import SECONDS, is_size
 
 
 def unit(figure: Figure, name: str, record: Record) -> str:

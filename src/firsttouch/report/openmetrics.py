@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from math import isfinite
 
-from firsttouch.analysis.findings import Condition, Quantity
-from firsttouch.encoding import valid_text
-from firsttouch.experiment.base import Experiment
+from firsttouch.base.encoding import valid_text
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.records.findings import Condition, Quantity
 from firsttouch.records.predicted import predicted_for
 from firsttouch.records.reading import Results, key_of
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.text import SECONDS
 from firsttouch.report.answers import answered
 from firsttouch.report.first_screen import FirstScreen, first_screen
 from firsttouch.report.sentences import predicted
-from firsttouch.text import SECONDS
 
 _OTHERS: Mapping[str, tuple[str, float]] = {
     "": ("ratio", 1),

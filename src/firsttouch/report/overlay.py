@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from firsttouch import figures
-from firsttouch.analysis.statistics import measured
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
+from firsttouch.base.errors import UsageError
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.records import figures
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import measured
+from firsttouch.records.text import join_names
 from firsttouch.report.draw import draw
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.notebook import from_specification
 from firsttouch.report.palette import Palette
-from firsttouch.text import join_names
 
 RUN = "run"
 """The factor that tells runs apart."""
@@ -52,7 +52,7 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     """An altair chart of an experiment's first figure. Without a device, a GPU is drawn before a processor. Raises
     UsageError if there is nothing to draw, or if altair is not installed.
     """
-    from firsttouch.work import reportable_experiments
+    from firsttouch.engine.work_kinds import reportable_experiments
 
     good = {name: measured(held.records) for name, held in results.items()}
     everything = [r for held in good.values() for r in held]

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from firsttouch.encoding import encode_text
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
-from firsttouch.files import write_atomically, write_output
+from firsttouch.base.encoding import encode_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically, write_output
+from firsttouch.experiments.contract.base import Experiment
 from firsttouch.model.scope import NOT_MODELLED_ARE
 from firsttouch.report import redrawing
 from firsttouch.report.chapters import Chapter, chapters
@@ -100,7 +100,7 @@ def _load(directory: Path) -> Results:
     """The results of a directory with what happened over time. If files of that are missing or invalid, there are only
     warnings.
     """
-    from firsttouch.events.trace import TRACE, read_timelines
+    from firsttouch.profile.events.trace import TRACE, read_timelines
     from firsttouch.profile.timelines import read_courses
     from firsttouch.records.reading import load_results
 
@@ -126,7 +126,7 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
         UsageError: a directory holds no results, the file cannot be written, or it has sections of experiments that
             this call does not know.
     """
-    from firsttouch.work import reportable_experiments
+    from firsttouch.engine.work_kinds import reportable_experiments
 
     if output is None and len(directories) > 1:
         raise UsageError("several directories make one report; name the output file with -o FILE")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from firsttouch.allocators.semantics import SEMANTICS
-from firsttouch.workspace.strategies import STRATEGIES
+from firsttouch.machine.allocators.semantics import SEMANTICS
+from firsttouch.program.strategies import STRATEGIES
 
 # Chosen to differ for common colour vision, for protanopes and for deuteranopes, the first ones most. The contrast of
 # each is at least 3 on both the light and the dark page. Colours that look alike have different shapes.

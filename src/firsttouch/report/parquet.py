@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from firsttouch import __version__
-from firsttouch.encoding import encode_json, valid_text
-from firsttouch.errors import UsageError
+from firsttouch.base.encoding import encode_json, valid_text
+from firsttouch.base.errors import UsageError
 from firsttouch.records.schema import SCHEMA
 
 _LEAST, _LARGEST = -(2**63), 2**63 - 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from firsttouch.analysis.statistics import expand, group_by, value, varying
-from firsttouch.figures import Figure
+from firsttouch.records.figures import Figure
 from firsttouch.records.reading import key_of
 from firsttouch.records.schema import Record, Scalar
+from firsttouch.records.statistics import expand, group_by, value, varying
+from firsttouch.records.text import count, meant, named
 from firsttouch.report.roles import MOST_PANELS, MOST_SERIES, Roles
-from firsttouch.text import count, meant, named
 
 MOST_POINTS = 200
 """The most points of one line, and the most bars of a panel."""

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.errors import UsageError
-from firsttouch.portability.findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
-from firsttouch.portability.places import named_places, where
-from firsttouch.portability.reading import findings_of, program_of, traced_run
-from firsttouch.portability.savings import SavingMoment, moments
+from firsttouch.advice.port.findings import (
+    HAZARDS,
+    CopyCount,
+    PortBlock,
+    PortFinding,
+    PortFindings,
+    StepRecord,
+)
+from firsttouch.advice.port.places import named_places, where
+from firsttouch.advice.port.reading import findings_of, program_of, traced_run
+from firsttouch.advice.port.savings import SavingMoment, moments
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_number
 from firsttouch.profile.reading import Profile
 from firsttouch.profile.traced import CallLocation
+from firsttouch.program.partners import partners
+from firsttouch.program.program_text import program_lines
+from firsttouch.records.text import count
 from firsttouch.report.memory import MOST_READINGS, Panel, Series, plain, thinned, when
 from firsttouch.report.palette import COLOURS
 from firsttouch.report.profile_tables import DASH, ProfileTable, size
-from firsttouch.text import count
-from firsttouch.units import format_number
-from firsttouch.workload.partners import partners
-from firsttouch.workload.program_text import program_lines
 
 MOST_ROWS = 100
 _MOST_TIMES = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from firsttouch.records.schema import SHARED, Record
-from firsttouch.text import first_few
+from firsttouch.records.text import first_few
 
 _MOST_NAMED = 4
 

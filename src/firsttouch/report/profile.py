@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from firsttouch.encoding import encode_text
-from firsttouch.errors import UsageError
-from firsttouch.files import write_atomically, write_output
+from firsttouch.base.encoding import encode_text
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import write_atomically, write_output
 from firsttouch.profile.headline import headline, how_long, title
 from firsttouch.profile.reading import Profile, read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
+from firsttouch.records.text import count
 from firsttouch.report import profile_tables as words
 from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing
@@ -25,7 +26,6 @@ from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
-from firsttouch.text import count
 
 PAGE = "report.html"
 

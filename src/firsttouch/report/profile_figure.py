@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import own_of, rise_of, rise_of_all
@@ -14,7 +15,6 @@ from firsttouch.profile.segments import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.report.memory import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS, Palette
-from firsttouch.units import format_seconds, format_size
 
 MOST_LINES = 8
 """The most lines of a panel."""

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.profile.faults import FaultRow
 from firsttouch.profile.headline import how_ended
 from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, ProfileSummary, Touches
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
+from firsttouch.records.text import compact, count, join_names, percent
 from firsttouch.report.memory import plain, when
-from firsttouch.text import compact, count, join_names, percent
-from firsttouch.units import format_number, format_seconds, format_size
 
 DASH = "\N{EN DASH}"
 _MOST_FAULT_ROWS = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import value, varying
-from firsttouch.counters.tool import OF_ITERATION, PREFIX, STATE, why_none
+from firsttouch.profile.counters.tool import OF_ITERATION, PREFIX, STATE, why_none
 from firsttouch.records.schema import Record
-from firsttouch.text import distinguishing_factors, fact_title, label
+from firsttouch.records.statistics import value, varying
+from firsttouch.records.text import distinguishing_factors, fact_title, label
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from firsttouch.papers.beside import Beside, beside
+from firsttouch.comparison.papers.beside import Beside, beside
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
-from firsttouch.text import quantity
+from firsttouch.records.text import quantity
 
 _HEDGES = {"up-to": "up to", "at-best": "at best", "at-least": "at least", "more-than": "more than"}
 

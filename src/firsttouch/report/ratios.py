@@ -21,11 +21,11 @@ from firsttouch.comparison.differences import (
 )
 from firsttouch.comparison.table import Column
 from firsttouch.comparison.words import interval_text, ratio_text, short_names, titled, value_text
+from firsttouch.records.text import count
 from firsttouch.report.chart import LINE_END, finish
 from firsttouch.report.drawing import Drawing, Spec
 from firsttouch.report.palette import COLOURS, INK
 from firsttouch.report.vega import field, layer
-from firsttouch.text import count
 
 MOST_ROWS = 24
 """The rows of all dot plots of experiments of a page together."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from firsttouch.errors import UsageError
-from firsttouch.experiment.base import Experiment
-from firsttouch.files import open_regular
-from firsttouch.text import join_names
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.records.text import join_names
 
 if TYPE_CHECKING:
     from firsttouch.records.reading import Results

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.analysis.statistics import distinct, group_by, varying
-from firsttouch.figures import Figure
+from firsttouch.records.figures import Figure
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import distinct, group_by, varying
+from firsttouch.records.text import join_names, label, meant, named
 from firsttouch.report.drawing import Spec
 from firsttouch.report.naming import called
 from firsttouch.report.palette import DASHES, MOST_COLOURS
-from firsttouch.text import join_names, label, meant, named
 
 MOST_PANELS = 6
 MOST_SERIES = 8

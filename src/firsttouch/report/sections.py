@@ -8,16 +8,18 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.findings import Finding
-from firsttouch.analysis.sisters import measured_on
-from firsttouch.analysis.statistics import measured, value, varying
-from firsttouch.counters.tool import why_lacking
-from firsttouch.events.log import why_none
-from firsttouch.experiment.base import Experiment
-from firsttouch.figures import Figure, Timeline
+from firsttouch.base.units import format_seconds
+from firsttouch.experiments.contract.base import Experiment
+from firsttouch.profile.counters.tool import why_lacking
+from firsttouch.profile.events.log import why_none
+from firsttouch.records.figures import Figure, Timeline
+from firsttouch.records.findings import Finding
 from firsttouch.records.plausibility import explain
 from firsttouch.records.predicted import predicted_for, said_once
 from firsttouch.records.schema import FAILURES, DeviceInfo, Record
+from firsttouch.records.sisters import measured_on
+from firsttouch.records.statistics import measured, value, varying
+from firsttouch.records.text import condition, count, distinguishing_factors, label, percent, quantity
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import cause, without_broken
 from firsttouch.report.draw import draw
@@ -31,8 +33,6 @@ from firsttouch.report.points import matching, others_text
 from firsttouch.report.processes import processes
 from firsttouch.report.profiler import CounterTable, counter_table
 from firsttouch.report.published import PublishedTable
-from firsttouch.text import condition, count, distinguishing_factors, label, percent, quantity
-from firsttouch.units import format_seconds
 
 if TYPE_CHECKING:
     from firsttouch.records.timeline import MemoryCourse, TransferTimeline

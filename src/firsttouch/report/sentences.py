@@ -8,11 +8,11 @@ from itertools import groupby
 
 import msgspec
 
-from firsttouch.analysis.findings import Comparison, Condition, Finding, Quantity
+from firsttouch.base.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.records.findings import Comparison, Condition, Finding, Quantity
 from firsttouch.records.predicted import MODEL, of_prediction, predicted_for
 from firsttouch.records.reading import PointIdentity, identities
-from firsttouch.text import SECONDS, caption, join_names, label, named
-from firsttouch.units import format_number, format_seconds, format_size, significant_digits
+from firsttouch.records.text import SECONDS, caption, join_names, label, named
 
 WIDE = 0.1
 """If half the width of a value's interval is more than this fraction of the value, the sentence gives the interval."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from firsttouch.analysis.statistics import distinct, group_by, series
-from firsttouch.figures import Stack
+from firsttouch.records.figures import Stack
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import distinct, group_by, series
+from firsttouch.records.text import SECONDS, count, label, quantity
 from firsttouch.report import points
 from firsttouch.report.axes import NAMES, quantitative, time_label
 from firsttouch.report.chart import LINE_END, finish, flag_marks, numbers, panel, row, side_by_side, upright
@@ -19,7 +20,6 @@ from firsttouch.report.palette import INK
 from firsttouch.report.roles import Roles, assign, channels
 from firsttouch.report.shades import DARK, HUGE, LIGHT, ink_on
 from firsttouch.report.vega import field, layer
-from firsttouch.text import SECONDS, count, label, quantity
 
 MOST_SEGMENTS = 12
 """The most segments of one bar. All further ones are combined into one."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
-from firsttouch.errors import UsageError
+from firsttouch.base.errors import UsageError
 from firsttouch.report.embedded import embed
 from firsttouch.workers.protocol import die_with
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firsttouch.analysis.statistics import value
-from firsttouch.figures import Table
+from firsttouch.records.figures import Table
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import value
+from firsttouch.records.text import RATIO, SECONDS, compact, label, quantity
 from firsttouch.report.drawing import Drawing, DrawingContext
 from firsttouch.report.naming import heading, unit
 from firsttouch.report.points import FLAGS, finite, flag_text, select, wrong
-from firsttouch.text import RATIO, SECONDS, compact, label, quantity
 
 
 def draw(figure: Table, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:

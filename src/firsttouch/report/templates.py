@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from firsttouch.text import count, fact_title, label
+from firsttouch.records.text import count, fact_title, label
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from firsttouch.analysis.statistics import distinct
-from firsttouch.figures import Timeline
+from firsttouch.records.figures import Timeline
 from firsttouch.records.schema import Record
+from firsttouch.records.statistics import distinct
+from firsttouch.records.text import count, label, named
 from firsttouch.report.axes import byte_ticks, size_label, time_label
 from firsttouch.report.chart import finish, numbers, side_by_side
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
@@ -17,7 +18,6 @@ from firsttouch.report.palette import COLOURS, PHASES, Palette
 from firsttouch.report.points import finite
 from firsttouch.report.roles import MOST_PANELS
 from firsttouch.report.vega import field, layer
-from firsttouch.text import count, label, named
 
 if TYPE_CHECKING:
     from firsttouch.records.timeline import NamedInterval, TransferTimeline

@@ -20,8 +20,8 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from firsttouch.files import by_shell
-from firsttouch.processes import why_foreign
+from firsttouch.base.files import by_shell
+from firsttouch.base.processes import why_foreign
 from firsttouch.workers.relay import CHANNEL, NUMBER
 
 SHARED_MEMORY = Path("/dev/shm")

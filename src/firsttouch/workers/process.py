@@ -15,9 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.processes import python_module
-from firsttouch.units import format_number, format_size
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.processes import python_module
+from firsttouch.base.units import format_number, format_size
 from firsttouch.workers.protocol import Reply, Task, WorkerState, die_with, one_line, split_replies
 from firsttouch.workers.relay import STOP_TIMEOUT, resident
 
@@ -48,7 +48,7 @@ class Worker:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            python_module("firsttouch.worker", str(os.getpid())),
+            python_module("firsttouch.engine.worker", str(os.getpid())),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -194,7 +194,7 @@ def run_under(
     """
     asked, answered = folder / "task.json", folder / "replies.jsonl"
     asked.write_bytes(encode_json(task))
-    worker = python_module("firsttouch.worker", str(asked), str(answered))
+    worker = python_module("firsttouch.engine.worker", str(asked), str(answered))
     status, output = _run(list(command(worker)), timeout, environment)
     lines = answered.read_bytes().splitlines() if answered.is_file() else []
     with suppress(msgspec.DecodeError):

@@ -1,9 +1,9 @@
 """A process that carries out tasks one at a time, so that a failing task can't affect the process that sent it.
 
-``python -m firsttouch.worker PARENT_PID`` reads one task per line from stdin, and writes Reply lines to the pipe that
-was its stdout. It ends when its parent ends: the kernel kills it (PR_SET_PDEATHSIG), and stdin is closed. With the
+``python -m firsttouch.engine.worker PARENT_PID`` reads one task per line from stdin, and writes Reply lines to the pipe
+that was its stdout. It ends when its parent ends: the kernel kills it (PR_SET_PDEATHSIG), and stdin is closed. With the
 names of two files instead, it carries out the task in the first and writes its replies to the second. The table of
-tasks is in firsttouch/worker.py; each task is a subclass of Task with a unique tag, and a handler.
+tasks is in firsttouch/engine/worker.py; each task is a subclass of Task with a unique tag, and a handler.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from firsttouch.encoding import encode_json
-from firsttouch.events.log import Span
+from firsttouch.base.encoding import encode_json
+from firsttouch.base.modules import error_location
+from firsttouch.base.units import format_size
 from firsttouch.machine.processor_time import ProcessorUse
-from firsttouch.modules import error_location
+from firsttouch.profile.events.log import Span
 from firsttouch.records.schema import DeviceInfo, Record, Struct, decode_hook
 from firsttouch.records.timeline import MemoryCourse
-from firsttouch.units import format_size
 
 LONGEST_REASON = 600
 LONGEST_REPLY = 2**28

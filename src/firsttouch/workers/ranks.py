@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from firsttouch.encoding import encode_json, host_name
-from firsttouch.processes import python_module
-from firsttouch.units import format_number
+from firsttouch.base.encoding import encode_json, host_name
+from firsttouch.base.processes import python_module
+from firsttouch.base.units import format_number
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
 from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
 from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies

@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from firsttouch.processes import python_module, why_foreign
+from firsttouch.base.processes import python_module, why_foreign
 
 CHANNEL = "FIRSTTOUCH_RANKS"
 """The environment variable with host, port and token of the runner, separated by colons."""
@@ -62,7 +62,7 @@ def main() -> int:
     start = json.loads(line)
     runner.settimeout(None)
     worker = subprocess.Popen(
-        python_module("firsttouch.worker", str(os.getpid())),
+        python_module("firsttouch.engine.worker", str(os.getpid())),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Protocol
 
 from firsttouch.harness.app import Gpu
-from firsttouch.workspace.arrays import SCATTERED, Array
+from firsttouch.program.execution.arrays import SCATTERED, Array
 
 
 class Bordered(Protocol):

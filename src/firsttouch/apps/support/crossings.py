@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from firsttouch.harness.exchanging import PACKING, RECEIVES, SEND_BUFFERS
-from firsttouch.workspace.agents import Cpu, Gpu
-from firsttouch.workspace.arrays import Array, ByteRange
+from firsttouch.program.execution.agents import Cpu, Gpu
+from firsttouch.program.execution.arrays import Array, ByteRange
 
 
 def arrange(options: Mapping[str, Any], queue: Array, outgoing: Array, incoming: Array) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from firsttouch.harness.random import F32
-from firsttouch.workspace.agents import Gpu
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.agents import Gpu
+from firsttouch.program.execution.arrays import Array
 
 TEXT = Path(__file__).parents[1].joinpath("fft.c").read_text(encoding="utf-8")
 TILE, THREADS = 2048, 256  # numbers and work-items per group in fft.c

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.harness.app import View
-from firsttouch.workspace.agents import Cpu
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.agents import Cpu
+from firsttouch.program.execution.arrays import Array
 
 FILES = ("none", "used")
 """The values of an option `files`: the input is generated and the output stays in memory; or they are in files."""

@@ -11,7 +11,7 @@ import numpy as np
 from firsttouch.apps.support.staggered import FIELDS, HALO, REACH, STATE, Staggered, extra, initial
 from firsttouch.harness.app import in_pieces
 from firsttouch.harness.random import F64, I64
-from firsttouch.workspace.arrays import Array
+from firsttouch.program.execution.arrays import Array
 
 WHOLE, STEPS = 1 << 20, 64  # cells times steps that are recomputed from the beginning, and steps
 GROWTH = 1.25, 40  # of rounding errors in a step, of cells far from square, and the steps in which they grow

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from firsttouch.errors import Unsupported
+from firsttouch.base.errors import Unsupported
 from firsttouch.model.costs import Ground, Price, Time, Unmeasured
 from firsttouch.model.terms import Term
 from firsttouch.records.schema import Scalar

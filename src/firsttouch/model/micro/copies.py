@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from firsttouch.errors import NotModelled
+from firsttouch.base.errors import NotModelled
 from firsttouch.model.costs import Direction, Price, Prices, Time
 from firsttouch.model.micro.answers import Answer, optional, rate
 from firsttouch.model.named import NamedPrices

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-from firsttouch.allocators.properties import (
+from firsttouch.base.errors import NotModelled
+from firsttouch.base.units import format_size
+from firsttouch.machine.allocators.properties import (
     caches_on_cpu,
     common_allocator,
     is_common,
@@ -20,14 +22,12 @@ from firsttouch.allocators.properties import (
     memory_of,
     role,
 )
-from firsttouch.errors import NotModelled
 from firsttouch.model.costs import Ground, Price, Time
 from firsttouch.model.micro.answers import Answer, rate
 from firsttouch.model.platform import Platform
 from firsttouch.model.rule_prices import rule_price
+from firsttouch.program.least_moves import must_move
 from firsttouch.records.schema import DeviceInfo, Scalar
-from firsttouch.units import format_size
-from firsttouch.workspace.least_moves import must_move
 
 ARRAYS = {"copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1)}
 """The arrays that each kernel of STREAM reads and writes."""

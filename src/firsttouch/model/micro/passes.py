@@ -6,8 +6,9 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from firsttouch.allocators.properties import common_allocator, memory_of, moves_pages
-from firsttouch.errors import NotModelled
+from firsttouch.base.errors import NotModelled
+from firsttouch.base.units import KiB, MiB
+from firsttouch.machine.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
 from firsttouch.model.micro.answers import Answer, Sum, optional
@@ -16,13 +17,12 @@ from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
+from firsttouch.program.guidance import READ_MOSTLY, word_of
+from firsttouch.program.least_moves import IN_PLACE
 from firsttouch.records.schema import AllocatorInfo, Scalar
-from firsttouch.units import KiB, MiB
-from firsttouch.workspace.guidance import READ_MOSTLY, word_of
-from firsttouch.workspace.least_moves import IN_PLACE
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 
 @dataclass(frozen=True)

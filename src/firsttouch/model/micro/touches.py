@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import cast
 
-from firsttouch.allocators.properties import is_plain_host, memory_of, requested_pages
-from firsttouch.errors import NotModelled, Unsupported
+from firsttouch.base.errors import NotModelled, Unsupported
+from firsttouch.machine.allocators.properties import is_plain_host, memory_of, requested_pages
 from firsttouch.model.costs import Price, Prices, Time
 from firsttouch.model.managed import ManagedMemory, PageMoves
 from firsttouch.model.micro.answers import Answer, Sum
@@ -16,8 +16,8 @@ from firsttouch.model.passes import WORD
 from firsttouch.model.platform import Platform
 from firsttouch.model.rules import linux
 from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.program.least_moves import must_move
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
-from firsttouch.workspace.least_moves import must_move
 
 MIB = 1 << 20
 BY_CPU = ("cpu", "prefault+minor")

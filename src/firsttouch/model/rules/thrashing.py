@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 LAPSE_NS: Final = 500_000
 """UVM_PERF_THRASHING_LAPSE_USEC_DEFAULT: two moves of a page that are no further apart count as thrashing."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from firsttouch.workspace.declarations import Agent
+    from firsttouch.program.declarations import Agent
 
 
 BLOCK_BYTES: Final = 2 << 20

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from firsttouch.errors import UsageError
-from firsttouch.files import open_regular
+from firsttouch.base.errors import UsageError
+from firsttouch.base.files import open_regular
 
 BROKEN = (
     *(OSError, UsageError, ValueError, LookupError, ArithmeticError, MemoryError),

@@ -1,0 +1,219 @@
+"""The blocks of a traced program with their copies, partners and launches, and what of them is not needed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from firsttouch import _core
+from firsttouch.advice.port.cpu_use import CpuUse, cpu_use
+from firsttouch.advice.port.findings import MOST_PARTNERS, CopyCount, HostPartner, PortBlock
+from firsttouch.advice.port.hidden import TouchedRange, touched_by
+from firsttouch.advice.port.places import Places, largest, summed
+from firsttouch.base.units import format_size
+from firsttouch.profile.call_journal import is_of_vendor
+from firsttouch.profile.calls import HostUse
+from firsttouch.profile.cuda import CallSite
+from firsttouch.profile.touches import RangeTouches
+from firsttouch.program.partners import LifePartners, Partners, may_pair
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRun,
+    TracedUse,
+)
+
+MOST_PARTS = 8
+"""A block of which copies name more parts than this, apart from each other, is one that an allocator of the program
+divides.
+"""
+
+
+@dataclass
+class _SiteCopies:
+    """Copies in one direction: their number, and their bytes by call."""
+
+    copies: int = 0
+    bytes: Counter[CallSite] = field(default_factory=Counter)
+
+    def counted(self, places: Places) -> CopyCount:
+        by_place = summed((places.of(site), size) for site, size in self.bytes.items())
+        return CopyCount(copies=self.copies, bytes=self.bytes.total(), places=largest(by_place))
+
+
+@dataclass
+class BlockUse:
+    """What a program does with a block. copied_from: whether any copy reads it, back or to another block. launches:
+    that name it; last: the step that used it last in each life. copied: bytes that copies of single rows name. idle:
+    whether it was not used any more when blocks held most.
+    """
+
+    into: _SiteCopies = field(default_factory=_SiteCopies)
+    out: _SiteCopies = field(default_factory=_SiteCopies)
+    copied_from: bool = False
+    launches: int = 0
+    may_write: bool = False
+    last: dict[int, int] = field(default_factory=dict)
+    copied: Ranges = field(default_factory=Ranges)
+    idle: bool = False
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it is an allocator's of the program, which hands out parts of it."""
+        return sum(1 for _ in self.copied) > MOST_PARTS
+
+
+@dataclass
+class ProgramUse:
+    """blocks: by number. copies, copied: between the host and blocks that may have a partner."""
+
+    blocks: dict[int, BlockUse]
+    copies: int = 0
+    copied: int = 0
+
+
+def block_use(run: TracedRun) -> ProgramUse:
+    """What the steps of a program do with its blocks."""
+    use = ProgramUse(defaultdict(BlockUse))
+    lives = Counter[int]()
+    sets: Counter[tuple[TracedUse, ...]] = Counter()
+    latest: dict[tuple[TracedUse, ...], int] = {}
+
+    def settle() -> None:
+        for uses, number in latest.items():
+            for of in uses:
+                last = use.blocks[of.block].last
+                life = lives[of.block] - 1
+                last[life] = max(number, last.get(life, -1))
+        latest.clear()
+
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedLaunch):
+            if not step.call.captured:
+                sets[step.uses] += 1
+                latest[step.uses] = number
+        elif isinstance(step, TracedAllocation):
+            settle()
+            lives[step.block] += step.begins
+        elif isinstance(step, TracedCopy):
+            use.blocks[step.source.block].copied_from = True
+            for side in (step.source, step.target):
+                use.blocks[side.block].last[lives[side.block] - 1] = number
+            if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
+                _count(use, run, step)
+        elif isinstance(step, TracedFill):
+            use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
+    settle()
+    for uses, count in sets.items():
+        for of in uses:
+            block = use.blocks[of.block]
+            block.launches += count
+            block.may_write |= of.may_write
+    _find_idle(use, run)
+    return use
+
+
+def _find_idle(use: ProgramUse, run: TracedRun) -> None:
+    """Marks the blocks that were alive when all blocks held most, and not used from then on."""
+    held = most = at = 0
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedAllocation) and not run.blocks[step.block].on_host:
+            held += run.blocks[step.block].nbytes * (1 if step.begins else -1)
+            if held > most:
+                most, at = held, number
+    for block in run.blocks:
+        for life, of in enumerate(block.lives):
+            last = use.blocks[block.number].last.get(life)
+            if of.first < at < of.last and last is not None and last < at:
+                use.blocks[block.number].idle = True
+
+
+def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
+    block = use.blocks[copy.device.block]
+    way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
+    way.copies += 1
+    way.bytes[copy.call.site] += nbytes
+    if copy.device.rows == 1:
+        block.copied.add(copy.device.start, copy.device.end)
+    if may_pair(run.blocks[copy.device.block], copy):
+        use.copies += 1
+        use.copied += nbytes
+
+
+def port_blocks(
+    run: TracedRun, partners: Partners, use: ProgramUse, places: Places, touched: Sequence[TouchedRange]
+) -> list[PortBlock]:
+    """The blocks of the device, those that save most first."""
+    of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
+    by_address = {(of.block, of.start): of.touches for of in touched}
+    blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
+                     None if of_cpu is None else of_cpu.get(block.number, CpuUse()))
+              for block in run.blocks if not block.on_host]  # fmt: skip
+    return sorted(blocks, key=lambda block: (-block.saves, -block.bytes))
+
+
+def _block(
+    run: TracedRun,
+    block: TracedBlock,
+    lives: Sequence[LifePartners],
+    use: BlockUse,
+    places: Places,
+    touches: Mapping[tuple[int, int], RangeTouches],
+    of_cpu: CpuUse | None,
+) -> PortBlock:
+    most = max(lives, key=lambda life: life.saves, default=LifePartners())
+    partners = _partners(block.number, most, touches)
+    return PortBlock(
+        number=block.number,
+        name=_core.demangle(block.name) if block.name else "",
+        bytes=block.nbytes,
+        kind=block.kind,
+        allocations=len(block.lives),
+        place=places.of(block.site),
+        partners=partners[:MOST_PARTNERS],
+        ranges=len(partners),
+        into=use.into.counted(places),
+        out=use.out.counted(places),
+        saves=most.saves,
+        launches=None if run.unknown else use.launches,
+        may_write=use.may_write,
+        unread=of_cpu.unread if of_cpu else None,
+        read_again=of_cpu.read_again if of_cpu else None,
+        unused=_unused(run, block, use, of_cpu),
+    )
+
+
+def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]) -> list[HostPartner]:
+    """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
+    rows = []
+    for start, end, place in life.spans_with_places():
+        of = touches.get((number, start), RangeTouches())
+        for ranges, window in ((life.host, False), (life.windows, True)):
+            if nbytes := ranges.bytes_in(start, end):
+                row = HostPartner(bytes=nbytes, place=place, window=window, touched=touched_by(of), threads=of.threads)
+                rows.append(row)
+    return sorted(rows, key=lambda row: -row.bytes)
+
+
+def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
+    """What of a block is not needed, as far as the trace tells."""
+    if block.name or is_of_vendor(block.site):
+        return []
+    said = []
+    if not use.launches and not run.unknown:
+        copied = use.into.copies or use.out.copies
+        said.append("no launch names it" if copied else "nothing names it")
+    elif use.may_write and not use.out.copies and use.into.copies:
+        said.append("perhaps written, never copied back")
+    if use.idle:
+        said.append("not used any more when blocks held most")
+    if of_cpu and of_cpu.unread:
+        part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
+        said.append(f"{part}copied back and not read")
+    return said

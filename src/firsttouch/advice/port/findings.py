@@ -1,0 +1,270 @@
+"""What `firsttouch port` says of a profile, as data: schema firsttouch-port/1.
+
+Bytes and counts of copies, blocks and lives are exact: the journal has them. What kernels use within a block is
+assumed. A finding is seen, likely (one innocent reading remains, and is named), or possible, which is never counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from firsttouch.base.outputs import Output
+from firsttouch.profile.calls import HostPlace
+from firsttouch.profile.traced import CallLocation
+from firsttouch.records.text import first_few
+
+FindingCertainty: TypeAlias = Literal["seen", "likely", "possible"]
+DataCertainty: TypeAlias = Literal["exact", "assumed", "unseen"]
+HazardKind: TypeAlias = Literal["concurrent", "free-memory", "partial", "stack", "static", "hidden"]
+FindingKind: TypeAlias = Literal["restoring", HazardKind]
+HAZARDS: dict[HazardKind, str] = {
+    "concurrent": "concurrent access",
+    "free-memory": "free memory",
+    "partial": "partial transfer",
+    "stack": "stack variable",
+    "static": "static variable",
+    "hidden": "hidden allocator",
+}
+"""The six, with their names. Source: section III-C of the MI300A study (docs/porting.md)."""
+_MOST_NAMED = 4
+CERTAINTIES: dict[str, DataCertainty] = {
+    "saved": "assumed",  # at most, if both sides can share
+    "copies": "exact",
+    "copied": "exact",
+    "blocks.bytes": "exact",
+    "blocks.allocations": "exact",
+    "blocks.partners": "exact",
+    "blocks.ranges": "exact",
+    "blocks.into": "exact",
+    "blocks.out": "exact",
+    "blocks.saves": "assumed",
+    "blocks.launches": "exact",
+    "blocks.may_write": "assumed",
+    "blocks.unread": "assumed",  # of large buffers, a part is looked at
+    "blocks.read_again": "assumed",
+    "kernels": "exact",
+}
+"""Of the numbers of the output that are in no finding, which has its own."""
+MOST_PARTNERS = 100
+"""The most ranges of the host that are listed of a block: the largest ones."""
+MOST_RECORDS = 20
+"""The most steps that a finding names: the first ones."""
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Where something is in the trace: the number of the step, from 0 on, and its time since the start of the profile
+    in seconds.
+    """
+
+    step: int
+    t: float
+
+
+class CopyCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies in one direction: how many, their bytes altogether, and the calls that make them, those with most bytes
+    first.
+    """
+
+    copies: int = 0
+    bytes: int = 0
+    places: Sequence[CallLocation] = ()
+
+
+class HostPartner(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of the host that copies join with a block. place: what memory they are. window: the copies join other bytes
+    with the same part of the block in turn, so that it is the block that vanishes, not they. touched: the call that
+    touched most of them first, as page faults were sampled; None: unknown. threads: that touched them; 0: unknown.
+    """
+
+    bytes: int
+    place: HostPlace
+    window: bool
+    touched: CallLocation | None = None
+    threads: int = 0
+
+
+class PortBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory of the device that the program allocates at one call: allocations of equal size that were never alive at
+    once are one. kind: such as 'device' or 'managed'; name: of a static variable.
+
+    partners: the largest of its `ranges`. into, out: copies to it and from it. saves: bytes that vanish if the block
+    and its partners are one, at most. launches: that name it; None: not known of all. may_write: one of them may write
+    it. unread: bytes that were copied back and that the CPU did not use before the next copy or the end; read_again:
+    bytes that it read after they were copied to the device; both None if the CPU was not watched. unused: what of it
+    is not needed, in sentences.
+    """
+
+    number: int
+    name: str
+    bytes: int
+    kind: str
+    allocations: int
+    place: CallLocation
+    partners: Sequence[HostPartner]
+    ranges: int
+    into: CopyCount
+    out: CopyCount
+    saves: int
+    launches: int | None
+    may_write: bool
+    unread: int | None = None
+    read_again: int | None = None
+    unused: Sequence[str] = ()
+
+
+class SavedBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a unified version saves at most, at the time `t` (s since the start of the profile) at which that is most.
+
+    of: what the program holds then: device bytes of its blocks, and host bytes that have a living partner.
+    """
+
+    bytes: int
+    of: int
+    device: int
+    host: int
+    t: float
+
+
+class NeedlessCopies(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies of one call whose bytes the other side holds already. since: the call that brought these bytes there.
+
+    reading: the innocent reading that remains, '' of what was seen. compared, each: how many of the bytes of each copy
+    were compared with those of the earlier one, and how many it has.
+    """
+
+    certainty: FindingCertainty
+    reading: str
+    direction: Literal["h2d", "d2h"]
+    blocks: Sequence[int]
+    copies: int
+    bytes: int
+    place: CallLocation
+    since: CallLocation
+    compared: int
+    each: int
+    records: Sequence[StepRecord]
+
+
+class PortFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to solve first. text: what happens. reading: the innocent reading that remains, '' of what was seen.
+
+    strategy: what to do about it, and link, where docs/porting.md says more; both '' of what is only possible. count:
+    how often; bytes: altogether. records: the steps of the trace, the first ones.
+    """
+
+    kind: FindingKind
+    certainty: FindingCertainty
+    text: str
+    reading: str
+    strategy: str
+    link: str
+    bytes: int
+    count: int
+    blocks: Sequence[int]
+    places: Sequence[CallLocation]
+    records: Sequence[StepRecord]
+
+
+class SearchedHazard(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a hazard was looked for, and what that covers, or why it was not."""
+
+    kind: HazardKind
+    searched: bool
+    text: str
+
+
+class KernelBytes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What launches of a kernel used of a block, each as much, in whole granules of 64 KiB.
+
+    block: its number; bytes: its size. used: bytes that are read or written; read, written: bytes that are.
+    """
+
+    kernel: str
+    block: int
+    place: CallLocation
+    bytes: int
+    launches: int
+    used: int
+    read: int
+    written: int
+
+
+class KernelUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a second run told of the bytes that kernels use.
+
+    launches: of the first run; matched: those that the second run made too. recorded: those whose bytes were recorded;
+    alike, varying: those like others whose bytes were always the same, or not. outside: accesses beside all memory of
+    CUDA. elsewhere: bytes of blocks that the first run does not have. opaque: launches that copy where a tensor map
+    says; graphs: those of graphs with several kernels, which are not told apart. slowdown: the time of the second run
+    as a multiple of the first's. ended: why what follows is not known; notices: what kept the second run from telling,
+    in sentences. kernels: what each used; of those that left most out, first.
+    """
+
+    launches: int
+    matched: int
+    recorded: int
+    alike: int
+    varying: int
+    outside: int
+    elsewhere: int
+    opaque: int
+    graphs: int
+    slowdown: float | None
+    ended: str
+    notices: Sequence[str]
+    kernels: Sequence[KernelBytes]
+
+    @property
+    def told(self) -> int:
+        """The launches whose bytes are exact."""
+        return self.recorded + self.alike
+
+
+class PortFindings(Output, frozen=True, kw_only=True, tag="firsttouch-port/1"):
+    """What `firsttouch port --json` prints.
+
+    directory: the profile; pid: the process that it is about; others: those that used CUDA too; status: the target's
+    exit status, None if unknown. copies, copied: between the host and blocks that have a partner, which a unified
+    version does without. needless: copies whose bytes the other side holds, copied within `copies` too. unseen: what
+    the profile cannot tell, in sentences. incomplete: what the trace lacks, in sentences. kernels: None if there was
+    no second run. certainties: of the fields with numbers, by their names.
+    """
+
+    directory: str
+    command: Sequence[str]
+    pid: int
+    others: Sequence[int]
+    status: int | None
+    saved: SavedBytes
+    copies: int
+    copied: int
+    blocks: Sequence[PortBlock]
+    needless: Sequence[NeedlessCopies]
+    findings: Sequence[PortFinding]
+    searched: Sequence[SearchedHazard]
+    unseen: Sequence[str]
+    incomplete: Sequence[str]
+    kernels: KernelUse | None = None
+    certainties: Mapping[str, DataCertainty] = msgspec.field(default_factory=lambda: {**CERTAINTIES})
+
+    @property
+    def lacking(self) -> list[str]:
+        """What is not in the trace of the process, in sentences."""
+        others = [str(pid) for pid in self.others if pid != self.pid]
+        texts = list(self.incomplete)
+        if self.pid in self.others:
+            texts.insert(
+                0, f"another program of process {self.pid}, which called exec; the one that copies more is shown"
+            )
+        if others:
+            named = first_few(others, _MOST_NAMED)
+            texts.insert(0, f"other processes that used CUDA, {named} (--process); this is process {self.pid}")
+        return texts
+
+    @property
+    def counted(self) -> Sequence[PortFinding]:
+        """The findings that are seen or likely."""
+        return [finding for finding in self.findings if finding.certainty != "possible"]

@@ -1,1 +1,0 @@
-"""Statistics, curves and what they show, and findings as data."""

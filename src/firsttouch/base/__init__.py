@@ -1,0 +1,1 @@
+"""What every other room stands on: units, errors, files, processes, loading of modules, device code."""

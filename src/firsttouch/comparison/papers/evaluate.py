@@ -1,0 +1,400 @@
+"""Tests the papers' claims on a run's records: comparisons, the verdict over them, and what is missing."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from firsttouch.base.errors import UsageError
+from firsttouch.base.outputs import Output
+from firsttouch.base.units import format_number
+from firsttouch.comparison.papers.calls import call_of
+from firsttouch.comparison.papers.comparisons import (
+    ClaimComparison,
+    ComparedValue,
+    PointSelection,
+    compared,
+    repeated,
+    sides_of,
+    values_of,
+)
+from firsttouch.comparison.papers.memory import exceeds_memory
+from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.machine.access_counters import why_plain_memory_moves
+from firsttouch.machine.backends import HOST
+from firsttouch.machine.switches import SWITCHES, switches_of
+from firsttouch.program.strategies import STRATEGIES
+from firsttouch.records.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
+from firsttouch.records.papers.rows import APPLICATIONS, FactorValues, all_rows
+from firsttouch.records.predicted import of_prediction, predicted_for
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct
+from firsttouch.records.statistics import measured
+from firsttouch.records.text import caption, count, named
+from firsttouch.records.text import quantity as in_words
+
+MOST_LISTED = 20
+"""The most comparisons of each kind that a verdict lists."""
+ClaimOutcome: TypeAlias = Literal["holds", "does not hold", "no clear difference", "not testable"]
+
+
+class Verdict(Struct, kw_only=True):
+    """A claim and what a run says about it.
+
+    why: a sentence: the values that decide, or why the claim can't be tested here. command: the call that measures what
+    is missing, or ''. device: whose records were tested. agree, contradict, unclear: how many comparisons do.
+    predicted: 'predicted for gh200' if nothing was measured: the verdict is what would be. comparisons: of each kind
+    at most MOST_LISTED, those that decide first.
+    """
+
+    id: str
+    paper: str
+    section: str
+    rows: list[str]
+    text: str
+    verdict: ClaimOutcome
+    why: str
+    device: str = ""
+    command: str = ""
+    agree: int = 0
+    contradict: int = 0
+    unclear: int = 0
+    predicted: str = ""
+    comparisons: list[ClaimComparison] = []
+
+
+class Claims(Output, frozen=True, kw_only=True, tag="firsttouch-claims/1"):
+    """What `firsttouch claims --json` prints: every claim, those that can't be tested included."""
+
+    claims: list[Verdict]
+
+
+def claims(directories: Sequence[Path]) -> Claims:
+    """The papers' claims, tested on the runs in `directories`, which are of one machine.
+
+    Raises:
+        UsageError: as load_results and pooled, or there are no points.
+    """
+    runs = {str(directory): load_results(Path(directory)) for directory in directories}
+    if not runs:
+        raise UsageError("name a results directory, such as `firsttouch claims results/h200-standard`")
+    for name, results in runs.items():
+        if not results.records:
+            raise UsageError(f"{name} holds no measured points; name a directory that `firsttouch run` wrote")
+    return of_results(pooled(runs))
+
+
+def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> Claims:
+    """As `claims`, of results that are loaded. tested: all claims if None."""
+    run = _ClaimTests(results)
+    verdicts = [run.verdict(claim) for claim in (all_claims() if tested is None else tested)]
+    if said := predicted_for(device.name for device in results.machine.devices):
+        verdicts = [_predicted(verdict, said) for verdict in verdicts]
+    return Claims(summary=_summary(verdicts, said), claims=verdicts)
+
+
+def _predicted(verdict: Verdict, said: str) -> Verdict:
+    """A verdict on predictions, which says so in its sentence."""
+    return replace(verdict, why=f"{caption(said)}: {of_prediction(verdict.why)}", predicted=said)
+
+
+_VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
+    ("holds", "hold", "holds"), ("does not hold", "do", "does"), ("no clear difference", "show", "shows")
+)  # fmt: skip
+
+
+def _summary(verdicts: Sequence[Verdict], predicted: str = "") -> str:
+    text = _summary_here(verdicts)
+    return f"{caption(predicted)}: {text[:1].lower()}{text[1:]}" if predicted else text
+
+
+def _summary_here(verdicts: Sequence[Verdict]) -> str:
+    numbers = Counter(verdict.verdict for verdict in verdicts)
+    hold, do, show = (verb if numbers[verdict] != 1 else of_one for verdict, verb, of_one in _VERBS)
+    return (
+        f"Of {count(len(verdicts), 'claim')} of five papers, {numbers['holds']} {hold} here, "
+        f"{numbers['does not hold']} {do} not, {numbers['no clear difference']} {show} no clear difference, "
+        f"{numbers['not testable']} can't be tested with these results."
+    )
+
+
+def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
+    """The sentence about a device that lacks a property, otherwise ''."""
+    return lambda device, machine: "" if has(device) else sentence.format(device=device.name)
+
+
+def _moves_by_itself(device: DeviceInfo, machine: Machine) -> str:
+    why = why_plain_memory_moves(machine.facts, device)
+    return (
+        f"the driver migrates memory of malloc by itself, which the study had switched off ({why}; set it to 0)"
+        if why
+        else ""
+    )
+
+
+NEEDS: Mapping[Need, Callable[[DeviceInfo, Machine], str]] = {
+    "one memory": _property(
+        lambda device: device.capabilities.shares_host_memory,
+        "CPU and GPU here have separate memories (shares_host_memory of {device} is false)",
+    ),
+    "separate memories": _property(
+        lambda device: not device.capabilities.shares_host_memory,
+        "CPU and GPU here share one memory (shares_host_memory of {device} is true)",
+    ),
+    "host reaches device memory": _property(
+        lambda device: bool(device.facts.get("directManagedMemAccessFromHost")),
+        "the CPU here cannot use the memory of {device} in place (directManagedMemAccessFromHost is false)",
+    ),
+    "migration": _property(
+        lambda device: device.capabilities.page_migration,
+        "pages of {device} do not migrate (page_migration is false)",
+    ),
+    "another device": _property(
+        lambda device: device.capabilities.runs_kernels and any(peer.same_driver for peer in device.peers),
+        "the driver of {device} has no other device here",
+    ),
+    "no automatic migration": _moves_by_itself,
+}
+"""Why a claim can't be tested on a device of a machine, for lack of a property that it needs; '' if it has it."""
+
+
+class _NotTestable(Exception):
+    """Why a claim can't be tested, and the call that measures what is missing."""
+
+    def __init__(self, why: str, command: str = "") -> None:
+        super().__init__(why)
+        self.why, self.command = why, command
+
+
+class _ClaimTests:
+    """A run's records by experiment, and its devices."""
+
+    def __init__(self, results: Results) -> None:
+        self.machine = results.machine
+        devices = [device for device in self.machine.devices if device.available]
+        self.gpus = [d for d in devices if d.role == "gpu"]
+        hosts = [d for d in devices if d.role == "host"]
+        self.hosts = hosts or [DeviceInfo(name=HOST, kind=HOST, title=HOST)]
+        usable = measured(results.records)
+        self.rows = {row.name: row for row in all_rows()}
+        self.records = {experiment: rows for (experiment,), rows in _by_experiment(results.records).items()}
+        self.usable = {id(record) for record in usable}
+
+    def verdict(self, claim: PaperClaim) -> Verdict:
+        """The verdict on the first device on which the claim can be tested."""
+        first = self.rows[claim.rows[0]]
+        verdict = Verdict(
+            id=claim.id,
+            paper=first.paper,
+            section=first.section,
+            rows=claim.rows,
+            text=claim.text,
+            verdict="not testable",
+            why="",
+        )
+        if isinstance(claim.test, Untestable):
+            verdict.why = claim.test.why
+            return verdict
+        for device in self.gpus if claim.on == "gpu" else self.hosts:
+            try:
+                comparisons = self._comparisons(claim, claim.test, device)
+            except _NotTestable as reason:
+                if not verdict.why:
+                    verdict.why, verdict.command, verdict.device = reason.why, reason.command, device.name
+                continue
+            verdict.device, verdict.command = device.name, ""
+            _judge(verdict, claim, comparisons)
+            return verdict
+        verdict.why = verdict.why or "these results have no GPU"
+        return verdict
+
+    def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
+        for need in claim.needs:
+            if why := NEEDS[need](device, self.machine):
+                raise _NotTestable(why)
+        pool = self._pool(test, device)
+        sides = list(sides_of(test))
+        points = [record for record in pool if id(record) in self.usable]
+        if why := _lacking_runs(sides, points):
+            raise _NotTestable(why, self.command(claim, device))
+        if lacking := [side for side in sides if not any(side.matches(r.factors) for r in points)]:
+            whys = filter(None, (self._why_not(test, side, device) for side in lacking))
+            if why := next(whys, ""):
+                raise _NotTestable(why)
+            raise _NotTestable("not measured in this run", self.command(claim, device))
+        comparisons = list(compared(test, points))
+        if not comparisons:
+            selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
+            raise _NotTestable(_why_nothing(test, selected), self.command(claim, device))
+        asked = test.where.get("app")
+        applications = {c.points[0].factors.get("app") for c in comparisons}
+        if isinstance(asked, list) and 2 * len(applications) < len(asked):
+            why = f"only {len(applications)} of {count(len(asked), 'application')} could be compared"
+            raise _NotTestable(why, self.command(claim, device))
+        return comparisons
+
+    def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
+        """The records of a device, and those of the host about memory, since plain host memory is measured there. Those
+        of applications at a size for tests are left out, and those whose data exceed the device's memory unless the
+        claim is about them.
+        """
+        hosts = {host.name for host in self.hosts}
+        rows = self.records.get(test.experiment, [])
+        if test.experiment == APPLICATIONS:
+            rows = [r for r in rows if r.factors.get("size") != "tiny"]
+            grows = isinstance(test, Compare) and bool(test.growth)
+            rows = [r for r in rows if grows or exceeds_memory(r, device) == test.exceeds_memory]
+        return [r for r in rows if r.device == device.name or (r.device in hosts and "allocator" in r.factors)]
+
+    def _why_not(self, test: Check, side: PointSelection, device: DeviceInfo) -> str:
+        """Why no point of a side can be measured on a device: the reason in the records, or a property of the hardware;
+        '' if nobody tried.
+        """
+        pool = self._pool(test, device)
+        for record in pool:
+            if side.matches(record.factors):
+                return _reason(record)
+        if why := _impossible(side, device, self.hosts):
+            return why
+        if "allocator" in side.factors:
+            of_memory = PointSelection({"allocator": side.factors["allocator"]})
+            same = [r for r in pool if r.device == device.name and of_memory.matches(r.factors)]
+            if same and all(record.status == "skipped" for record in same):
+                return _reason(same[0])
+        return ""
+
+    def command(self, claim: PaperClaim, device: DeviceInfo) -> str:
+        """The call that measures a claim's points."""
+        return call_of(claim, device, self.gpus, self.hosts).text
+
+
+def _by_experiment(records: Iterable[Record]) -> dict[tuple[Scalar, ...], list[Record]]:
+    groups: dict[tuple[Scalar, ...], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.experiment,), []).append(record)
+    return groups
+
+
+def _why_nothing(test: Check, points: Sequence[Record]) -> str:
+    """Why points that were measured do not test a claim."""
+    if not any(record.counters.keys() >= set(test.counters) for record in points):
+        return f"not measured in this run: the points have no {test.metric}"
+    if not test.exact and not all(map(repeated, points)):
+        return "each point was measured once, so that a difference may be chance"
+    return "not measured in this run: no two of its points differ in this alone"
+
+
+def _lacking_runs(sides: Sequence[PointSelection], points: Sequence[Record]) -> str:
+    """Which runs a test of several lacks, or ''."""
+    for name in CONDITIONS:
+        asked = list(dict.fromkeys(v for s in sides if name in s.factors for v in values_of(s.factors[name])))
+        if not {record.factors.get(name) for record in points}.issuperset(asked):
+            both = " and one with ".join(named(name, value) for value in asked)
+            return f"it compares a run with {both}: measure each, and name both directories"
+    return ""
+
+
+def _reason(record: Record) -> str:
+    """Why a record is not used."""
+    if record.status == "ok":
+        return "the result of the point is wrong" if record.verified is False else "the point is suspect"
+    words = {"skipped": "", "failed": "it failed: ", "timeout": "it ran too long: ", "crashed": "it crashed: "}
+    return f"{words[record.status]}{record.reason}".rstrip(". ") or record.status
+
+
+def _impossible(side: PointSelection, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
+    """A property of the hardware for which no point of a side is possible, or ''."""
+    for name in side.factors:
+        if name in SWITCHES and name not in switches_of(device):
+            return f"the runtime of {device.name} does not read {SWITCHES[name].variable}"
+    names, agent = [str(v) for v in values_of(side.factors.get("allocator", []))], _agent(side.factors)
+    for strategy in values_of(side.factors.get("strategy", [])):
+        if (known := STRATEGIES.get(str(strategy))) is not None and not known.duplicated:
+            names, agent = [known.allocator], "both"
+    reasons = [_unusable(name, agent, device, hosts) for name in names]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def _agent(factors: Mapping[str, FactorValues]) -> str:
+    """Who must be able to use the memory of a point: "cpu", "gpu", "both", or '' if that is not said."""
+    acting = {
+        str(v) for name in ("agent", "toucher", "first_touch", "streamed_by") for v in values_of(factors.get(name, []))
+    }
+    acting |= {"gpu" for v in values_of(factors.get("scenario", [])) if v != "cpu"}
+    if "starts_on" in factors or {"cpu", "gpu"} <= acting:
+        return "both"
+    return "gpu" if "gpu" in acting else "cpu" if "cpu" in acting else ""
+
+
+def _unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
+    """Why an agent cannot use an allocator's memory, or ''."""
+    info: AllocatorInfo | None = device.allocator(name)
+    if info is None:
+        unknown = any(host.allocator(name) or not host.allocators for host in hosts)
+        return "" if unknown else f"{device.name} has no {name} memory"
+    if not info.available:
+        return info.reason or f"{name} memory is not available on {device.name}"
+    if agent in ("gpu", "both") and info.gpu == "none":
+        return info.gpu_reason or f"the GPU cannot reach {name} memory"
+    if agent in ("cpu", "both") and info.cpu == "none":
+        return f"the CPU cannot reach {name} memory of {device.name}"
+    return ""
+
+
+def _judge(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
+    """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
+    by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
+    total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
+    outcome: ClaimOutcome = "no clear difference"
+    if claim.holds_for == "all":
+        outcome = "does not hold" if no else "holds" if yes == total else outcome
+    elif claim.holds_for == "most":
+        outcome = "holds" if 2 * yes > total else "does not hold" if 2 * no >= total else outcome
+    else:
+        outcome = "holds" if yes else "does not hold" if no == total else outcome
+    decisive = {"holds": by["yes"], "does not hold": by["no"]}.get(outcome, by["unclear"])
+    alike = isinstance(claim.test, Alike) or (isinstance(claim.test, Compare) and claim.test.relation == "same")
+    extreme_first = alike or outcome == "does not hold"
+    kinds = [decisive, *(kind for kind in by.values() if kind is not decisive)]
+    ordered = [sorted(kind, key=_strength, reverse=extreme_first)[:MOST_LISTED] for kind in kinds]
+    counts = f"{yes} of {total} comparisons agree, {no} contradict" if total > 1 else ""
+    verdict.verdict, verdict.why = outcome, "; ".join(filter(None, [_words(ordered[0][0]), counts]))
+    verdict.agree, verdict.contradict, verdict.unclear = yes, no, len(by["unclear"])
+    verdict.comparisons = [comparison for kind in ordered for comparison in kind]
+
+
+def _strength(comparison: ClaimComparison) -> float:
+    """How far a ratio is from 1."""
+    ratio = comparison.ratio
+    return abs(math.log(ratio.value)) if ratio is not None and ratio.value > 0 else math.inf
+
+
+def _words(comparison: ClaimComparison) -> str:
+    """A comparison in words: '4,330 GB/s against 73.3 GB/s (59 times, 58 to 60): allocator device against pinned'."""
+    if comparison.second is None:
+        bare = comparison.first.low is None
+        return comparison.about if bare else f"{_amount(comparison.first)}: {comparison.about}"
+    ratio = comparison.ratio
+    times = f" ({_ratio(ratio)})" if ratio is not None else ""
+    return f"{_amount(comparison.first)} against {_amount(comparison.second)}{times}: {comparison.about}"
+
+
+def _amount(value: ComparedValue) -> str:
+    return in_words(value.value, value.unit)
+
+
+def _ratio(ratio: ComparedValue) -> str:
+    text = f"{format_number(ratio.value)} times"
+    if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
+        return text
+    return f"{text}, {format_number(ratio.low)} to {format_number(ratio.high)}"
+
+
+def commands(verdicts: Iterable[Verdict]) -> list[str]:
+    """The calls that measure what is missing, without repetitions."""
+    return list(dict.fromkeys(v.command for v in verdicts if v.command))

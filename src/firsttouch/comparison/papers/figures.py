@@ -1,0 +1,66 @@
+"""The papers' figures and tables by their own numbers, in data/figures.json."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from msgspec.structs import replace
+
+from firsttouch.base.errors import UsageError
+from firsttouch.base.outputs import Output
+from firsttouch.records.papers.rows import read
+from firsttouch.records.schema import Struct
+
+_PARTS = re.compile(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])")
+
+
+class PaperFigure(Struct):
+    """A figure or a table. shows: what, in a few words. measured: false for a drawing or a listing without results."""
+
+    id: str
+    shows: str
+    measured: bool = True
+    paper: str = ""
+
+
+class PaperFigures(Output, frozen=True, kw_only=True, tag="firsttouch-published-figures/1"):
+    """What `firsttouch published --figures --json` prints."""
+
+    figures: list[PaperFigure]
+
+
+@cache
+def all_figures() -> dict[str, list[PaperFigure]]:
+    """By paper, in the order of the paper."""
+    listed: dict[str, list[PaperFigure]] = read("figures.json", dict[str, list[PaperFigure]])
+    return {paper: [replace(figure, paper=paper) for figure in own] for paper, own in listed.items()}
+
+
+def figures(search: str | None = None) -> PaperFigures:
+    """The figures and tables of all papers, or those in which every word of `search` occurs.
+
+    Raises:
+        UsageError: no figure has the words.
+    """
+    words = (search or "").casefold().split()
+    chosen = [
+        figure
+        for own in all_figures().values()
+        for figure in own
+        if all(word in f"{figure.paper} {figure.id} {figure.shows}".casefold() for word in words)
+    ]
+    if not chosen:
+        raise UsageError(f"no figure or table of the papers has '{search}'; leave --search out to see all")
+    return PaperFigures(summary=f"Figures and tables of papers: {len(chosen)}.", figures=chosen)
+
+
+def named_in(text: str) -> set[str]:
+    """'Fig. 3', 'Table I' and so on, of a list such as "Table 2, Fig. 3, 6, 7"."""
+    found, kind = set(), ""
+    for part in _PARTS.findall(text):
+        if part[0].isdigit() or set(part) <= {"I", "V"}:
+            found |= {f"{kind} {part}"} if kind in ("Fig.", "Table") else set()
+        else:
+            kind = part
+    return found

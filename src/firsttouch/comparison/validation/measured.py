@@ -1,0 +1,159 @@
+"""Judges the prices of a platform by applications that were measured on a device of its kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import permutations
+from pathlib import Path
+from statistics import fmean, median
+
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_size
+from firsttouch.comparison.validation.judged import Case, Estimator, Judgement, cases, exceptions, in_order
+from firsttouch.comparison.validation.results import MeasuredJudgement, ValidatedStrategy
+from firsttouch.harness.outcomes.derive import BASELINE
+from firsttouch.model.platform import Platform, platform_names, platform_of
+from firsttouch.model.platform_prices import PlatformPrices
+from firsttouch.records.reading import Results, load_results
+from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.text import count, join_names, percent
+
+
+def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[MeasuredJudgement]:
+    """The platforms that are named, or those whose device was measured, each judged by applications in directories.
+
+    Raises:
+        UsageError: a directory has no results, or no application was measured on the device of a platform.
+    """
+    runs = {str(directory): load_results(directory) for directory in directories}
+    for name, results in runs.items():
+        if any(device.modelled for device in results.machine.devices):
+            raise UsageError(f"{name} was predicted, not measured; give what `firsttouch app` measured")
+    titles = {device.title: "" for results in runs.values() for device in _devices(results)}
+    platforms = [platform_of(name) for name in dict.fromkeys(names or platform_names())]
+    matching = [platform for platform in platforms if platform.device.title in titles]
+    if lacking := [p for p in platforms if names and p not in matching]:
+        raise UsageError(
+            f"nothing was measured on {lacking[0].device.title}, the device of {lacking[0].name}; these results are of "
+            f"{join_names([*titles]) or 'no GPU'}"
+        )
+    if not matching:
+        known = ", ".join(platform.name for platform in platforms)
+        raise UsageError(
+            f"no platform describes {join_names([*titles]) or 'a device'} of these results; name one of {known}, or "
+            "fit a file to micro-measurements with `firsttouch fit`"
+        )
+    return [judged_by_results(platform, runs) for platform in matching]
+
+
+def _devices(results: Results) -> list[DeviceInfo]:
+    return [device for device in results.machine.devices if device.available and device.role == "gpu"]
+
+
+def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> MeasuredJudgement:
+    """A platform, judged by applications in runs, which are given by name. Raises UsageError if there are none."""
+    prices = PlatformPrices(platform)
+    estimator = cache(partial(Estimator, prices))
+    used, found, visits = [], list[Case](), dict[str, list[Case]]()
+    for name, results in runs.items():
+        for device in _devices(results):
+            if device.title == platform.device.title and (own := cases(estimator(device.name), results)):
+                used.append(name)
+                found += own
+                visits[name] = own
+    judgement = Judgement(found)
+    if not judgement.errors:
+        raise UsageError(
+            f"no application was measured on {platform.device.title} under {BASELINE} and another strategy in "
+            f"{join_names([*runs])}"
+        )
+    strategies = sorted((s for case in found for s in _strategies(case)), key=lambda strategy: -strategy.error)
+    errors, pairs = judgement.errors, judgement.pairs
+    inside = [s.low_ms <= s.measured_ms <= s.high_ms for s in strategies]
+    widths = [(s.high_ms - s.low_ms) / 2 / s.whole_ms for s in strategies]
+    repeated = list(_repeated([*visits.values()]))
+    judged = MeasuredJudgement(
+        platform=platform.name,
+        directories=list(dict.fromkeys(used)),
+        cases=len(found),
+        points=len(errors),
+        median_error=median(errors),
+        most_error=_most(errors),
+        inside=fmean(inside),
+        half_width=median(widths),
+        repeated=len(repeated),
+        repeated_median=median(repeated) if repeated else None,
+        repeated_most=_most(repeated) if repeated else None,
+        pairs=len(pairs),
+        in_order=in_order(pairs) if pairs else None,
+        not_estimated=exceptions(judgement),
+        sentences=[],
+        strategies=strategies,
+    )
+    judged.sentences = [*_sentences(judged)]
+    return judged
+
+
+def _most(errors: Sequence[float]) -> float:
+    """What nine tenths of errors are at most."""
+    return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
+
+
+def _repeated(visits: Sequence[Sequence[Case]]) -> Iterator[float]:
+    """The errors of measurements in one directory as predictions of those of the same points in another."""
+    points: dict[tuple[object, ...], list[tuple[int, float, float]]] = {}
+    for visit, found in enumerate(visits):
+        for case in found:
+            for name in case.measured.keys() - {BASELINE} if BASELINE in case.measured else ():
+                whole = case.measured[name].median
+                key = (case.application, case.parameters, name)
+                points.setdefault(key, []).append((visit, whole - case.measured[BASELINE].median, whole))
+    for same in points.values():
+        for (one, predicted, _), (other, difference, whole) in permutations(same, 2):
+            if one != other:
+                yield abs(predicted - difference) / whole
+
+
+def _strategies(case: Case) -> Iterator[ValidatedStrategy]:
+    for name, error in case.errors().items():
+        low, high = case.interval(name)
+        yield ValidatedStrategy(
+            application=case.application,
+            size=format_size(case.size, 3) if isinstance(case.size, int) else str(case.size),
+            strategy=name,
+            measured_ms=case.measured[name].median - case.measured[BASELINE].median,
+            estimated_ms=case.estimated[name] - case.estimated[BASELINE],
+            whole_ms=case.measured[name].median,
+            low_ms=low,
+            high_ms=high,
+            error=error,
+        )
+
+
+def _sentences(judged: MeasuredJudgement) -> Iterator[str]:
+    assert judged.median_error is not None
+    assert judged.most_error is not None
+    yield (
+        f"The difference to {BASELINE} is off by {percent(judged.median_error)} of the measured time in the median of "
+        f"{count(judged.points, 'point')}, and by at most {percent(judged.most_error)} in nine of ten."
+    )
+    if judged.repeated_median is not None and judged.repeated_most is not None:
+        yield (
+            f"A measurement in another directory as the prediction of the same point is off by "
+            f"{percent(judged.repeated_median)} in the median of {count(judged.repeated, 'pair')}, and by at most "
+            f"{percent(judged.repeated_most)} in nine of ten."
+        )
+    if judged.inside is not None and judged.half_width is not None:
+        yield (
+            f"The ranges of the estimates hold {percent(judged.inside)} of the measured differences; half of their "
+            f"width is {percent(judged.half_width)} of the measured time in the median."
+        )
+    if judged.in_order is not None:
+        yield (
+            f"Of {count(judged.pairs, 'pair')} of strategies that differ clearly, {percent(judged.in_order)} are in "
+            "the right order."
+        )
+    if judged.not_estimated:
+        yield f"Not estimated: {judged.not_estimated}."

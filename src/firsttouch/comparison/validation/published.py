@@ -1,0 +1,246 @@
+"""Predicts what published rows and claims are about, and judges the predictions by them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from firsttouch.base.errors import NotModelled, UsageError
+from firsttouch.comparison.papers.beside import entries
+from firsttouch.comparison.papers.calls import PointsCall, call_of
+from firsttouch.comparison.papers.comparisons import sides_of, values_of
+from firsttouch.comparison.papers.evaluate import ClaimOutcome, of_results
+from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
+from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
+from firsttouch.comparison.validation.results import FAR_OFF, RowRole, ValidatedClaim, ValidatedRow, ValidationOutcome
+from firsttouch.records.papers.claims import Iterations, PaperClaim, Untestable
+from firsttouch.records.papers.rows import (
+    APPLICATIONS,
+    MEDIAN,
+    Correspondence,
+    PaperRow,
+    PublishedValue,
+    are_met,
+    is_bound,
+    is_exception,
+    stated_value,
+)
+from firsttouch.records.reading import Results
+from firsttouch.records.schema import PEER, Factors, Record, Scalar
+from firsttouch.records.text import count
+
+_AT_MOST, _AT_LEAST = ("below", "less-than"), ("more-than", "at-least")
+"""Qualifiers of a bound, on whose right side every prediction is right."""
+_OUTCOMES: Mapping[ClaimOutcome, ValidationOutcome] = {
+    "holds": "right", "does not hold": "wrong", "no clear difference": "open", "not testable": "not predicted"
+}  # fmt: skip
+_PREDICTED = re.compile(r"^Predicted for [^ ]+( and [^ ]+)*: ")
+"""What marks a sentence as that of a prediction, which all are here."""
+_DIGITS = 9
+"""Of ratios: what is beyond is the rounding of the computation."""
+COUNTERS = "driver.counters"
+"""The value of a platform that lets the driver move memory of malloc by itself."""
+GPU_TIME = "gpu_ms"
+"""The counter that a predicted application has if the times of its kernels are known."""
+_TIMES_OF_KERNELS = ("phase_compute", "gpu_", "without_initialise", "iteration", "process")
+"""How the names of an application's times begin that contain its kernels."""
+_SAMPLES = 2
+"""A prediction has one sample and no noise: in comparisons it stands as a value that was measured more than once."""
+
+
+RowRoles: TypeAlias = Mapping[str, RowRole]
+"""The roles of the rows that values name."""
+
+
+def role_of(rows: Collection[str], roles: RowRoles) -> RowRole:
+    """The role of what rests on some rows: held if no value names any of them."""
+    named = {roles[row] for row in rows if row in roles}
+    return "fitted" if "fitted" in named else "input" if named else "held"
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+
+def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> ValidatedRow:
+    """The prediction of a row."""
+    stated = stated_value(row)
+    if stated is None or row.here is None:
+        why = "it says under 'here' of no measurement" if row.here is None else "it states no number"
+        role = role_of([row.name], roles)
+        return ValidatedRow(
+            row=row.name, says=row.says, role=role, outcome="not predicted", low=0, high=0, unit="", why=why
+        )
+    result = ValidatedRow(
+        row=row.name,
+        says=row.says,
+        role=role_of([row.name], roles),
+        outcome="not predicted",
+        low=stated.low,
+        high=stated.high,
+        unit=stated.unit,
+        qualifier=stated.qualifier,
+        application=stated.experiment == APPLICATIONS,
+        experiment=stated.experiment,
+    )
+    try:
+        records = points.of(_call_of_row(row, stated, points), lambda factors: _is_of_row(row.here, factors))
+        records = [_with_kernels(record, stated.metric) for record in records]
+    except UsageError as error:
+        result.why = str(error)
+        return result
+    corresponding = [r for r in records if row.here.matches(r.factors)]
+    usable = [r for r in records if r.is_measured and r.metric_version == stated.metric_version]
+    predicted = list(entries(row, stated, row.here.relative_to, [r for r in usable if r in corresponding], usable))
+    if not predicted:
+        result.why = _why_not(corresponding or records, stated)
+        return result
+    _judge(result, [entry.value for entry in predicted])
+    best = min(predicted, key=lambda entry: abs(entry.value - (result.predicted or 0)))
+    result.predicted_low, result.predicted_high, result.point = best.low, best.high, best.point
+    return result
+
+
+def _is_of_row(here: Correspondence | None, factors: Factors) -> bool:
+    """Whether a point has a row's value, or is what its ratio is to."""
+    if here is None:
+        return False
+    others = {name: value for name, value in here.factors.items() if name not in here.relative_to}
+    return here.matches(factors) or are_met({**others, **here.relative_to}, factors)
+
+
+def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) -> PointsCall:
+    """The call that has a row's points, and those that its ratio is to."""
+    assert row.here is not None
+    values: dict[str, list[Scalar]] = {}
+    open_factors = set()
+    for name, wanted in row.here.factors.items():
+        given = values_of(wanted)
+        open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in given) else set()
+        other = [row.here.relative_to[name]] if name in row.here.relative_to else []
+        values[name] = [*dict.fromkeys(v for v in (*given, *other) if v is not None)]
+    for name, value in row.here.relative_to.items():
+        values.setdefault(name, [value])
+    for name in open_factors:
+        del values[name]
+    is_application = stated.experiment == APPLICATIONS
+    gpus = [gpu.name for gpu in points.gpus]
+    named = gpus if PEER in open_factors else gpus[:1]
+    return PointsCall(
+        kind="app" if is_application else "run",
+        names=[*map(str, values.pop("app"))] if is_application else [stated.experiment],
+        devices=named if is_application else [*(host.name for host in points.hosts), *named],
+        sets=values,
+        standard=bool(open_factors - {PEER}) or "size" not in values,
+        exceeds_memory=row.here.exceeds_memory,
+        options=row.here.options,
+    )
+
+
+def _judge(result: ValidatedRow, values: Sequence[float]) -> None:
+    """Fills in how far a prediction is off; of several applications that a row covers, the one that is furthest off."""
+    by_ratio = {round(ratio_to(result, value), _DIGITS): value for value in values}
+    result.ratio = max(by_ratio, key=lambda ratio: max(ratio, 1 / ratio) if ratio > 0 else float("inf"))
+    result.predicted = by_ratio[result.ratio]
+    result.outcome = "right" if result.factor <= FAR_OFF else "wrong"
+
+
+def ratio_to(row: ValidatedRow, value: float) -> float:
+    """A value to what a row states: 1 within its range, or on the right side of a bound."""
+    low = -float("inf") if row.qualifier in _AT_MOST else row.low
+    high = float("inf") if row.qualifier in _AT_LEAST else row.high
+    if low <= value <= high:
+        return 1.0
+    bound = high if value > high else low
+    return value / bound if bound else float("inf")
+
+
+def _why_not(records: Sequence[Record], stated: PublishedValue) -> str:
+    """Why no point has a row's value."""
+    if reason := next((r.reason for r in records if not r.is_measured and r.reason), ""):
+        return reason
+    if records:
+        return f"not modelled: {stated.metric} of {stated.experiment}"
+    return "this platform has no such point"
+
+
+# ------------------------------------------------------------------------------------------------ claims
+
+
+def validated_claim(claim: PaperClaim, points: PlatformPoints, roles: RowRoles) -> ValidatedClaim:
+    """Whether a claim is predicted to hold."""
+    test = claim.test
+    result = ValidatedClaim(
+        id=claim.id, rows=claim.rows, text=claim.text, role=role_of(claim.rows, roles), outcome="not predicted"
+    )
+    if isinstance(test, Untestable):
+        result.why = test.why
+        return result
+    result.application = test.experiment == APPLICATIONS
+    try:
+        results = _results_of(claim, points)
+    except UsageError as error:
+        result.why = str(error)
+        return result
+    verdict = of_results(results, [replace(claim, test=replace(test, exact=True))]).claims[0]
+    result.outcome, result.why = _OUTCOMES[verdict.verdict], _PREDICTED.sub("", verdict.why)
+    if result.outcome == "not predicted" and not any(r.is_measured for r in results.records):
+        result.why = next((r.reason for r in results.records if r.reason), result.why)
+    return result
+
+
+def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:
+    """The points of a claim, as one run; of a claim about several kernels, as of several runs."""
+    test = claim.test
+    assert not isinstance(test, Untestable)
+    conditions = conditions_of(side.factors for side in sides_of(test))
+    if "no automatic migration" in claim.needs and points.platform.has(COUNTERS):
+        points = points.changed({COUNTERS: "off"})
+    if not conditions:
+        return _run(claim, points)
+    if len(conditions) > 1:
+        raise UsageError(f"{count(len(conditions), 'condition')} of the machine differ")
+    ((name, values),) = conditions.items()
+    runs = {str(v): _run(claim, under_condition(points, name, v)) for v in values}
+    first = next(iter(runs.values()))
+    names = {
+        d.name: own.name
+        for run in runs.values()
+        for d, own in zip(run.machine.devices, first.machine.devices, strict=True)
+    }
+    for run in runs.values():
+        run.records = [replace(r, device=names[r.device]) for r in run.records]
+        run.machine = replace(run.machine, devices=first.machine.devices)
+    return pooled(runs)
+
+
+def _run(claim: PaperClaim, points: PlatformPoints) -> Results:
+    assert not isinstance(claim.test, Untestable)
+    gpus = points.gpus if claim.on == "gpu" else points.hosts
+    if not gpus:
+        raise UsageError("the platform has no GPU")
+    call = call_of(claim, gpus[0], points.gpus, points.hosts)
+    sides = [{n: v for n, v in side.factors.items() if n not in CONDITIONS} for side in sides_of(claim.test)]
+    records = points.of(call, lambda factors: any(are_met(side, factors) for side in sides))
+    metric = claim.test.metric if not isinstance(claim.test, Iterations) else MEDIAN
+    records = [_by_value(_with_kernels(record, metric)) for record in records]
+    return Results(points.platform.machine(), None, records)
+
+
+def _with_kernels(record: Record, metric: str) -> Record:
+    """A record of an application. One without the times of its kernels has no time that contains them."""
+    timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
+    known = record.experiment != APPLICATIONS or GPU_TIME in record.counters
+    if known or not timed or record.status != "ok":
+        return record
+    return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
+
+
+def _by_value(record: Record) -> Record:
+    """A record that is compared by its value alone."""
+    s = record.summary
+    if s is None:
+        return record
+    return replace(record, summary=replace(s, n=_SAMPLES, ci_low=s.median, ci_high=s.median))

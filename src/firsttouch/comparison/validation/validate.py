@@ -1,0 +1,205 @@
+"""Judges platforms: by published rows and claims, and by applications that were measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from firsttouch.base.errors import UsageError
+from firsttouch.base.units import format_number
+from firsttouch.comparison.validation.points import PlatformPoints
+from firsttouch.comparison.validation.published import validated_claim, validated_row
+from firsttouch.comparison.validation.results import (
+    FAR_OFF,
+    ErrorSummary,
+    Judged,
+    RowRole,
+    ValidatedPlatform,
+    ValidatedRow,
+    Validation,
+    ValidationOutcome,
+)
+from firsttouch.comparison.validation.rows_file import RowsFile
+from firsttouch.comparison.validation.targets import of_all_platforms
+from firsttouch.model.platform import Platform, platform_names, platform_of
+from firsttouch.model.values import ValueEntry
+from firsttouch.records.papers.claims import PaperClaim, all_claims
+from firsttouch.records.papers.rows import Paper, PaperRow, all_rows, models_of, papers, stated_value
+from firsttouch.records.text import count, join_names, number, percent
+
+FILE = files("firsttouch.comparison.validation") / "data" / "wrong.json"
+"""Why predictions are wrong, by platform and row or claim."""
+FREE = ("fitted", "assumed")
+"""How values are known that nothing outside of the model determines."""
+GIVEN = ("stated", "measured")
+"""How values are known that restate the rows which they name."""
+_FIRST: Mapping[ValidationOutcome, int] = {"wrong": 0, "open": 1, "right": 2, "not predicted": 3}
+
+
+def validated_platforms(names: Sequence[str], rows_file: Path | None = None) -> list[ValidatedPlatform]:
+    """The platforms that are named, or all of the program's with published rows; judged by the rows of a file, or by
+    all that the papers state.
+
+    Raises:
+        UsageError: there is no such platform, the file is wrong, or nothing is published about a platform.
+    """
+    platforms = [platform_of(name) for name in dict.fromkeys(names or platform_names())]
+    given = RowsFile(rows_file) if rows_file is not None else None
+    validated = []
+    for platform in platforms:
+        rows, claims = _of_file(given, platform, bool(names)) if given else _of_papers(platform)
+        if rows or claims:
+            validated.append(validated_platform(platform, rows, claims))
+        elif names:
+            raise UsageError(_nothing(platform, given))
+    if not validated:
+        raise UsageError(_nothing(None, given))
+    return validated
+
+
+def _of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim]]:
+    """What the papers state about a platform."""
+    about = {row.name for row in all_rows() if platform.name in models_of(papers()[row.paper], row.platform)}
+    rows = [row for row in all_rows() if row.name in about and stated_value(row) is not None]
+    return rows, [claim for claim in all_claims() if about.intersection(claim.rows)]
+
+
+def _of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:
+    """The rows of a file about a platform; those about its only machine, if the call names the platform."""
+    only = named and len(file.paper.platforms) == 1
+    return [row for row in file.rows if only or platform.name in models_of(file.paper, row.platform)], []
+
+
+def _nothing(platform: Platform | None, file: RowsFile | None) -> str:
+    """Why there is nothing to validate."""
+    name = platform.name if platform else "any platform"
+    if file is not None:
+        return f"no row of {file.name} is about {name}; its rows are about {join_names(_models([file.paper]))}"
+    return f"the papers state nothing about {name}; they do about {join_names(_models(papers().values()))}"
+
+
+def _models(some: Iterable[Paper]) -> list[str]:
+    return sorted({m for paper in some for row in paper.rows if row.here for m in models_of(paper, row.platform)})
+
+
+def validated_platform(platform: Platform, rows: Iterable[PaperRow], claims: Iterable[PaperClaim]) -> ValidatedPlatform:
+    """A platform, judged by rows and claims."""
+    entries, points = list(_entries(platform)), PlatformPoints(platform)
+    roles: dict[str, RowRole] = {row: "input" for entry in entries for row in entry.rows}
+    roles |= {row: "fitted" for entry in entries for row in entry.rows if entry.how not in GIVEN}
+    of_rows = [validated_row(each, points, roles) for each in rows]
+    of_claims = [validated_claim(claim, points, roles) for claim in claims]
+    reasons = why_wrong().get(platform.name, {}) if not platform.changes else {}
+    named = [*((row.row, row) for row in of_rows), *((claim.id, claim) for claim in of_claims)]
+    for name, entry in named:
+        if entry.outcome == "wrong":
+            entry.reason = reasons.get(name, "")
+    judged = Judged(sorted(of_rows, key=_worst_row_first), sorted(of_claims, key=lambda claim: _FIRST[claim.outcome]))
+    result = ValidatedPlatform(
+        platform="@".join([platform.name, *platform.changes]),
+        title=platform.title,
+        digest=platform.digest,
+        values=len(entries),
+        free=sum(entry.how in FREE for entry in entries),
+        fitted=len(judged.names("input", "fitted")),
+        held=len(judged.names("held")),
+        numbers=judged.numbers,
+        right=judged.count("right"),
+        wrong=judged.count("wrong"),
+        open=judged.count("open"),
+        sentences=[],
+        rows=[*judged.rows],
+        claims=[*judged.claims],
+    )
+    result.sentences = [*_sentences(result)]
+    return result
+
+
+@cache
+def why_wrong() -> Mapping[str, Mapping[str, str]]:
+    """Why predictions are wrong, by platform and row (PAPER/ID) or claim."""
+    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, dict[str, str]])
+
+
+def _entries(platform: Platform) -> Iterator[ValueEntry]:
+    """The values of a platform, also those that it has under conditions only."""
+    described = platform.description
+    for values in (described.values, *(part.values for part in described.when)):
+        yield from (value.entry for value in values.values() if value is not None)
+
+
+def _worst_row_first(row: ValidatedRow) -> tuple[int, float]:
+    return _FIRST[row.outcome], -row.factor if row.ratio is not None else 0.0
+
+
+# ------------------------------------------------------------------------------------------------ sentences
+
+_TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
+
+
+def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
+    """What the judgement is, the most important first."""
+    free, held = count(judged.free, "value"), count(judged.held, "held row")
+    if judged.free > judged.held:
+        yield f"More values of {judged.platform} are free than rows are held: {free} and {held}."
+    else:
+        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held} judge it."
+    for what, errors in judged.numbers.items():
+        if errors.numbers:
+            yield _errors(what, errors)
+    decided = judged.right + judged.wrong
+    if decided or judged.open:
+        yield (
+            f"Of {count(decided, 'held claim')} that {'is' if decided == 1 else 'are'} decided, {judged.right} "
+            f"{'is' if judged.right == 1 else 'are'} predicted right; {judged.open} "
+            f"{'is' if judged.open == 1 else 'are'} open."
+        )
+    if missing := len(judged.entries("not predicted")):
+        of = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
+        yield f"{missing} of {of} {'is' if missing == 1 else 'are'} not predicted."
+
+
+def _errors(what: str, errors: ErrorSummary) -> str:
+    title = _TITLES.get(what, f"Held numbers of {what}")
+    assert errors.median is not None
+    assert errors.worst is not None
+    assert errors.within is not None
+    worst = f"{format_number(errors.worst)} at worst" if math.isfinite(errors.worst) else "without bound at worst"
+    return (
+        f"{title}: {errors.numbers}, off by a factor of {format_number(errors.median)} in the median and {worst}, "
+        f"{percent(errors.within)} within {FAR_OFF}."
+    )
+
+
+def validation(names: Sequence[str], rows_file: Path | None, directories: Sequence[Path]) -> Validation:
+    """Judges platforms by what is published, or by applications that were measured if directories are given.
+
+    Raises:
+        UsageError: as validated_platforms and judged_by_runs.
+    """
+    if directories:
+        from firsttouch.comparison.validation.measured import judged_by_runs
+
+        if rows_file is not None:
+            raise UsageError("--rows and --measured were given; judge by one of them")
+        measured = judged_by_runs(names, directories)
+        said = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
+        return Validation(summary=said, platforms=[], measured=measured)
+    platforms = validated_platforms(names, rows_file)
+    return Validation(summary=summary_of(platforms), platforms=platforms)
+
+
+def summary_of(platforms: Collection[ValidatedPlatform]) -> str:
+    """What validation found, in a sentence."""
+    rows = [row for platform in platforms for row in platform.rows if row.ratio is not None]
+    claims = [claim for platform in platforms for claim in platform.claims if claim.outcome != "not predicted"]
+    wrong = sum(len(platform.entries("wrong")) for platform in platforms)
+    return (
+        f"{count(len(platforms), 'platform')}: {number(len(rows))} published numbers and {number(len(claims))} claims "
+        f"are predicted, {wrong} of them wrong.{of_all_platforms(platforms) if len(platforms) > 1 else ''}"
+    )

@@ -1,0 +1,1 @@
+"""Curves of measured values, and what they show."""

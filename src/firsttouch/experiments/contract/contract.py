@@ -1,0 +1,146 @@
+"""Checks what an experiment returns to the planner, since experiments outside the package may return anything.
+
+A value that does not conform to `Experiment` raises UsageError with the name of the experiment and the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from firsttouch.base.errors import UsageError
+from firsttouch.experiments.contract.base import Experiment, Factor, Preset
+from firsttouch.experiments.contract.common import switch_factors
+from firsttouch.experiments.contract.presets import PresetRule
+from firsttouch.machine import switches
+from firsttouch.records.codebook import Codebook
+from firsttouch.records.figures import Figure
+from firsttouch.records.schema import DeviceInfo, Factors, Metric
+
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "question": (str, "a text"),
+    "metric": (Metric, "a Metric"),
+    "counted": (str, "a text"),
+    "source": (str, "a text"),
+    "figures": (Sequence, "a sequence of figures"),
+    "codebook": (Codebook, "a Codebook"),
+    "order": (int, "a whole number"),
+    "share": ((int, float), "a number above 0"),
+    "setup": ((int, float, NoneType), "a number of seconds or None"),
+    "fresh_process": (bool, "True or False"),
+    "own_worker": (bool, "True or False"),
+    "timeout": ((int, float), "a number of seconds"),
+    "counters_offered": (bool, "True or False"),
+    "counted_by_marks": (bool, "True or False"),
+    "across_devices": (bool, "True or False"),
+    "switches_of": (Sequence, "a sequence of parts"),
+    "opens_device": (bool, "True or False"),
+    "ranked": (bool, "True or False"),
+    "least_ranks": (int, "a whole number"),
+    "alone": (bool, "True or False"),
+    "rules": (Sequence, "a sequence of rules"),
+    "on_each": (Sequence, "a sequence of mappings"),
+    "properties": (Mapping, "a mapping"),
+}
+"""Attributes of an experiment, with the required type of each."""
+_ITEMS: Mapping[str, Any] = {"figures": Figure, "rules": PresetRule, "on_each": Mapping}
+
+
+def flaw(experiment: type[Experiment]) -> str:
+    """Returns what is wrong with the attributes of an experiment, or ''."""
+    for name, (wanted, words) in _TYPES.items():
+        value: Any = getattr(experiment, name)
+        right = isinstance(value, wanted) and (name not in _ITEMS or all(isinstance(i, _ITEMS[name]) for i in value))
+        if not right or (name == "share" and not 0 < value < math.inf):
+            return f"{name} is {value!r:.60}, not {words}"
+    return "; ".join(f"its codebook: {text}" for text in experiment.codebook.flaws())
+
+
+def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> list[Factor]:
+    """Returns the experiment's factors, and the switches of the device's runtime that it depends on.
+
+    Raises UsageError if factors() gives no list of factors, or two of the same name.
+    """
+    factors = experiment.factors(device, preset)
+    if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
+        raise _wrong(experiment, "factors", factors, "a list of Factor")
+    names = [factor.name for factor in factors]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
+    if wrong := strange_factor(experiment, factors):
+        raise UsageError(f"the experiment {experiment.name}: {wrong}")
+    return [*factors, *(s for s in switch_factors(device, experiment.switches_of) if s.name not in names)]
+
+
+def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
+    """Returns which factor or value is not in the experiment's codebook, or ''. A codebook may have no factors."""
+    known = experiment.codebook.factors
+    if not known or experiment.codebook.open:
+        return ""
+    for factor in factors:
+        if factor.name not in known and factor.name not in switches.SWITCHES:
+            return f"it has the factor '{factor.name}', which its codebook lacks; it has {', '.join(known)}"
+        if words := known.get(factor.name):
+            strange = [word for word in (*factor.words(), *factor.known) if word not in words]
+            if strange:
+                return f"the factor '{factor.name}' has the value '{strange[0]}', which its codebook lacks"
+    return ""
+
+
+def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
+    return _reason(experiment, "supports", experiment.supports(device))
+
+
+def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
+    return _reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
+
+
+def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
+    return _reason(experiment, "skip", experiment.skip(factors, device))
+
+
+def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
+    """Returns the device of each rank of a point; an empty tuple if one process carries it out."""
+    if not experiment.ranked:
+        return ()
+    given = experiment.places(factors, device)
+    if not (isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given)):
+        raise _wrong(experiment, "places", given, "the names of devices")
+    return tuple(given)
+
+
+def is_sampled(experiment: Experiment, factors: Factors) -> bool:
+    given = experiment.sampled(factors)
+    if not isinstance(given, bool):
+        raise _wrong(experiment, "sampled", given, "True or False")
+    return given
+
+
+def why_not_counted(experiment: Experiment, factors: Factors) -> str:
+    return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
+
+
+def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
+    """Returns the experiment's environment, and that of the switches among the factors.
+
+    Raises UsageError if no process can be started with it.
+    """
+    given = experiment.environment(factors)
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
+        for name, value in given.items()
+    ):
+        raise _wrong(experiment, "environment", given, "a mapping of texts to texts")
+    return {**switches.environment(factors), **given}
+
+
+def _reason(experiment: Experiment, method: str, given: object) -> str:
+    if given and not isinstance(given, str):
+        raise _wrong(experiment, method, given, "a sentence or None")
+    return given if isinstance(given, str) else ""
+
+
+def _wrong(experiment: Experiment, method: str, given: object, wanted: str) -> UsageError:
+    return UsageError(f"the experiment {experiment.name}: {method}() gave {given!r:.60}, not {wanted}")

@@ -1,0 +1,322 @@
+"""Rules that decide which points of an experiment a preset measures.
+
+A rule applies to the points whose factors and properties meet its conditions, and says which of them are measured. The
+first rule that applies to a point decides. A point to which no rule applies is measured. `Experiment.rules` is the
+table, `Experiment.properties` adds to the properties below, and `Experiment.base_point` is the point around which
+conditions vary.
+
+    rules = (
+        leave_out("plain host memory is measured on the device cpu", measured_on_cpu=True),
+        take_only("memory that the agent cannot reach is recorded once", of={"reachable": False}, size=MiB),
+        leave_out("other allocators are measured at every third octave", QUICK, main=False, size=Not(Octave(3))),
+    )
+
+A condition is a value, a tuple of accepted values, or a test of the value such as Above(GiB). If a property is a set of
+names, a condition that is a set must be equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from firsttouch.experiments.contract import common
+from firsttouch.experiments.contract.base import Experiment, Preset
+from firsttouch.machine.allocators import properties as allocators
+from firsttouch.machine.switches import SWITCHES
+from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
+
+PRESETS: Sequence[Preset] = ("quick", "standard", "full")
+QUICK: Sequence[Preset] = ("quick",)
+SHORT: Sequence[Preset] = ("quick", "standard")
+STANDARD: Sequence[Preset] = ("standard",)
+THOROUGH: Sequence[Preset] = ("standard", "full")
+FULL: Sequence[Preset] = ("full",)
+
+PropertyValue: TypeAlias = Scalar | AbstractSet[str]
+Test: TypeAlias = Callable[[PropertyValue], bool]
+RuleCondition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
+NOTHING: AbstractSet[str] = frozenset()
+
+
+# ------------------------------------------------------------------------------------------------------------ tests
+
+
+@dataclass(frozen=True)
+class Octave:
+    """The value is 2^(every k) for a whole k."""
+
+    every: int = 1
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return common.whole_octave(value, self.every)
+
+
+@dataclass(frozen=True)
+class Above:
+    limit: float
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return isinstance(value, (int, float)) and value > self.limit
+
+
+@dataclass(frozen=True)
+class Below:
+    limit: float
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return isinstance(value, (int, float)) and value < self.limit
+
+
+@dataclass(frozen=True)
+class Contains:
+    """A set of names that includes `name`."""
+
+    name: str
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return isinstance(value, AbstractSet) and self.name in value
+
+
+@dataclass(frozen=True)
+class ContainsAll:
+    """A set of names that includes all of `names`."""
+
+    names: Collection[str]
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return isinstance(value, AbstractSet) and value >= set(self.names)
+
+
+@dataclass(frozen=True)
+class Count:
+    """A set of names whose number, without those in `uncounted`, meets the condition `number`."""
+
+    number: RuleCondition
+    uncounted: Collection[str] = ()
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return isinstance(value, AbstractSet) and holds(self.number, len(value - set(self.uncounted)))
+
+
+@dataclass(frozen=True)
+class Not:
+    """The condition does not hold."""
+
+    condition: RuleCondition
+
+    def __call__(self, value: PropertyValue) -> bool:
+        return not holds(self.condition, value)
+
+
+def holds(condition: RuleCondition, value: PropertyValue) -> bool:
+    if isinstance(condition, tuple):
+        return any(holds(alternative, value) for alternative in condition)
+    return bool(condition(value)) if callable(condition) else condition == value
+
+
+# ------------------------------------------------------------------------------------------------------------ rules
+
+
+@dataclass(frozen=True, eq=False)
+class PresetRule:
+    """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
+
+    measured: None means that none of them is. why: the reason for which the others are left out, in words. strict: the
+    others are left out also if all points of a value that --set names are among them.
+    """
+
+    why: str
+    presets: Sequence[Preset]
+    of: Mapping[str, RuleCondition]
+    measured: Mapping[str, RuleCondition] | None
+    strict: bool = False
+
+
+def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+    """Leaves out the points that meet the conditions."""
+    return PresetRule(why, presets, of, None)
+
+
+def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+    """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
+    values. The property `chosen` has the factors that --set names.
+    """
+    return PresetRule(why, presets, of, None, strict=True)
+
+
+def take(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+    """Measures the points that meet the conditions, regardless of later rules."""
+    return PresetRule(why, presets, of, {})
+
+
+def take_only(
+    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
+) -> PresetRule:
+    """Of the points that meet `of`, measures those that meet `measured` and leaves out the others."""
+    return PresetRule(why, presets, of, measured)
+
+
+# ------------------------------------------------------------------------------------------------------- properties
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
+    given with --set.
+    """
+
+    experiment: Experiment
+    factors: Factors
+    device: DeviceInfo
+    preset: Preset
+    chosen: AbstractSet[str] = NOTHING
+
+    @property
+    def allocator(self) -> AllocatorInfo | None:
+        """What the device states about the point's allocator."""
+        return self.device.allocator(self.factors.text("allocator"))
+
+
+Property: TypeAlias = Callable[[Candidate], PropertyValue]
+
+
+def varied(candidate: Candidate) -> AbstractSet[str]:
+    """The factors in which the candidate differs from the experiment's base point on this device."""
+    base = candidate.experiment.base_point(candidate.device)
+    return frozenset(name for name, value in base.items() if candidate.factors.get(name) != value)
+
+
+def _of_allocator(ask: Callable[[str], PropertyValue]) -> Property:
+    return lambda candidate: ask(candidate.factors.text("allocator"))
+
+
+def _reachable(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    return common.unreachable(candidate.device, factors.text("allocator"), factors.text("agent")) is None
+
+
+def _coherent(candidate: Candidate) -> bool:
+    return candidate.allocator is not None and candidate.allocator.concurrent is True
+
+
+def _sdma_as_here(candidate: Candidate) -> bool:
+    """True if copies use the DMA engines as they do in this environment. The runtime uses them unless told not to."""
+    current = SWITCHES["sdma"].current
+    return candidate.factors.get("sdma") in (None, current, "0" if current == "0" else "1")
+
+
+def _main(candidate: Candidate) -> bool:
+    return candidate.factors["allocator"] == allocators.main_allocator(candidate.device)
+
+
+def _first_agent(candidate: Candidate) -> bool:
+    return candidate.factors["agent"] == common.agents(candidate.device)[0]
+
+
+def _measured_on_cpu(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    device, allocator = candidate.device, factors.text("allocator")
+    if factors.get("first_touch") == "other" and common.unreachable(device, allocator, "gpu") is None:
+        return False  # the device cpu has no memory that a GPU touched first
+    return common.measured_on_cpu(device, allocator, factors.text("agent"))
+
+
+def _same_memory(candidate: Candidate) -> bool:
+    factors = candidate.factors
+    return common.measured_under_another_name(candidate.device, factors.text("allocator"), factors.text("agent"))
+
+
+def _is_largest(candidate: Candidate) -> bool:
+    """True if the preset measures no larger size."""
+    factors = candidate.experiment.factors(candidate.device, candidate.preset)
+    return candidate.factors["size"] == next(max(f.values) for f in factors if f.name == "size")  # type: ignore[type-var]
+
+
+def _skipped(candidate: Candidate) -> bool:
+    return candidate.experiment.skip(candidate.factors, candidate.device) is not None
+
+
+PROPERTIES: Mapping[str, Property] = {
+    "runs_on": lambda candidate: candidate.device.role,
+    "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
+    "varied": varied,
+    "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
+    "skipped": _skipped,  # it cannot be measured here; its record says why
+    "sdma_as_here": _sdma_as_here,
+    "largest": _is_largest,  # its size is the largest of the preset
+    # Properties of the factor `allocator`:
+    "main": _main,  # the main allocator of the device
+    "role": _of_allocator(allocators.role),
+    "plain_host": _of_allocator(allocators.is_plain_host),
+    "common": _of_allocator(allocators.is_common),
+    "variant": _of_allocator(allocators.variant),
+    "migrating": lambda candidate: candidate.allocator is not None and candidate.allocator.managed,
+    "coherent": _coherent,  # each agent sees the other's stores while a kernel runs
+    # Properties of the factors `agent` and `allocator`:
+    "reachable": _reachable,
+    "first_agent": _first_agent,
+    "main_curve": lambda candidate: _main(candidate) and _first_agent(candidate),
+    "measured_on_cpu": _measured_on_cpu,
+    "same_memory": _same_memory,
+}
+"""Properties of points that any rule may use in addition to factors."""
+
+
+# ----------------------------------------------------------------------------------------------------------- engine
+
+
+def excluded(candidate: Candidate) -> str:
+    """Returns why a strict rule leaves out the candidate, or '' if none does."""
+    return _first_reason(candidate, strict=True)
+
+
+def not_measured(candidate: Candidate) -> str:
+    """Returns why the preset does not measure the candidate, which no strict rule leaves out, or '' if it does."""
+    return _first_reason(candidate, strict=False)
+
+
+def left_out(candidate: Candidate) -> str:
+    """Returns why the preset does not measure the candidate, or '' if it does."""
+    return excluded(candidate) or not_measured(candidate)
+
+
+def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool:
+    """Whether the candidate meets all conditions."""
+    return _Matcher(candidate).meets(conditions)
+
+
+def _first_reason(candidate: Candidate, *, strict: bool) -> str:
+    """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
+    matcher = _Matcher(candidate)
+    for rule in _rules(tuple(candidate.experiment.rules), candidate.preset, strict):
+        if matcher.meets(rule.of):
+            return "" if rule.measured is not None and matcher.meets(rule.measured) else rule.why
+    return ""
+
+
+@cache
+def _rules(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
+    """Those of a preset that are strict, or not."""
+    return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
+
+
+class _Matcher:
+    """The factors of a candidate, and its properties as far as they were asked for."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self._candidate = candidate
+        self._known: dict[str, PropertyValue] = {**candidate.factors}
+
+    def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
+        known = self._known
+        for name, condition in conditions.items():
+            if name not in known:
+                own = self._candidate.experiment.properties
+                known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
+            if not holds(condition, known[name]):
+                return False
+        return True

@@ -1,0 +1,1 @@
+"""Allocators: what each is, and who can use it."""

@@ -1,0 +1,308 @@
+"""Which bytes the kernels of a traced program use: from a second run under the Sanitizer API, matched with the first.
+
+Launches are matched by their order; their kernels, grids and blocks of threads must be the same, and so must the sizes
+of the allocations and copies before each. From the first that differs on, nothing is exact. Blocks are matched by their
+kind, size and order, since their addresses may differ.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from firsttouch.profile.calls import Arguments, LaunchShape
+from firsttouch.profile.cuda import MemoryKind
+from firsttouch.profile.exact import ExactBlock, ExactCalls, ExactLaunch, ExactMove
+from firsttouch.program.program import Access, Certainty
+from firsttouch.program.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
+
+MOST_PIECES = 64
+"""Of a block that a launch uses in more, the nearest are joined: the driver moves such bytes together in part."""
+_KINDS: Mapping[MemoryKind, str] = {
+    "device": "device", "managed": "managed", "pinned": "pinned", "device_static": "static", "managed_static": "static"
+}  # fmt: skip
+_Event: TypeAlias = tuple[str, int]
+"""An allocation or a copy: its kind and its bytes."""
+_Instance: TypeAlias = tuple[str, int, int]
+"""An allocation: kind, bytes, and its place among those alike."""
+
+
+class UsedPiece(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """Bytes [start, end) of a block, and how they are used. least: how many certainly are; None: all."""
+
+    start: int
+    end: int
+    reads: bool
+    writes: bool
+    least: int | None = None
+
+    def access(self, block: int, start: int, end: int) -> Access:
+        """The access to a part of its bytes, which are [start, end) of a block of the program."""
+        least = None if self.least is None else max(0, self.least - (self.end - self.start - (end - start)))
+        certainty: Certainty = "exact" if least is None else "assumed"
+        return Access(block, start, end, self.reads, self.writes, certainty=certainty, least=least)
+
+
+class UsedBlock(msgspec.Struct, frozen=True):
+    """What a launch uses of a block, by number. read, written, used: bytes that are read, written, or either.
+
+    scattered: its pieces are joined, with bytes between them that are not used. assumed: it is a static variable, whose
+    address the second run does not tell; the launch used memory outside all other blocks.
+    """
+
+    block: int
+    pieces: tuple[UsedPiece, ...]
+    read: int = 0
+    written: int = 0
+    used: int = 0
+    scattered: bool = False
+    assumed: bool = False
+
+
+class ExactRun(msgspec.Struct):
+    """uses: what launches use, by the numbers of their steps. matched: of `launches`. recorded: those that were looked
+    at; alike: others with the kernel, grid and blocks of such, all of which used the same bytes; varying: others with
+    the kernel, grid and blocks of such that did not; their bytes are not exact.
+
+    outside: accesses beside all blocks. elsewhere: bytes of blocks that the first run does not have. opaque: launches
+    that were left out because a tensor map says where they copy; graphs: those left out because the kernels of a graph
+    are not told apart. ended: why the rest is not exact, and notices: what
+    kept the second run from telling, in sentences.
+    """
+
+    launches: int
+    uses: dict[int, tuple[UsedBlock, ...]] = {}
+    matched: int = 0
+    recorded: int = 0
+    alike: int = 0
+    varying: int = 0
+    outside: int = 0
+    elsewhere: int = 0
+    opaque: int = 0
+    graphs: int = 0
+    ended: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def told(run: TracedRun, exact: ExactRun) -> TracedRun:
+    """The run in which launches name just the blocks that they used, from the first byte on, and whether they wrote."""
+    same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+
+    def used(step: TracedLaunch, blocks: tuple[UsedBlock, ...]) -> TracedLaunch:
+        named = {use.block: use for use in step.uses}
+        uses = tuple(
+            replace(
+                named.get(block.block, TracedUse(block.block, 0, "pointer")),
+                start=block.pieces[0].start,
+                may_write=any(piece.writes for piece in block.pieces),
+            )
+            for block in blocks
+            if block.pieces
+        )
+        return replace(step, uses=same.setdefault(uses, uses))
+
+    steps = list(run.steps)
+    for number, blocks in exact.uses.items():
+        if isinstance(step := steps[number], TracedLaunch):
+            steps[number] = used(step, blocks)
+    return replace(run, steps=steps, exact=exact)
+
+
+class _Place(msgspec.Struct, gc=False):
+    """A launch, and the allocations and copies since the last one."""
+
+    step: int
+    kernel: str
+    shape: LaunchShape | None
+    before: list[_Event]
+    launch: TracedLaunch
+
+
+def match(run: TracedRun, processes: Sequence[ExactCalls]) -> ExactRun | None:
+    """What the launches of a process use, from that process of the second run which did the same for the longest. None
+    if there was no second run.
+    """
+    first = list(_places(run))
+    matched = [_Match(run, first, calls).run() for calls in processes]
+    return max(matched, key=lambda each: (each.matched, each.recorded), default=None)
+
+
+def _places(run: TracedRun) -> Iterator[_Place]:
+    before: list[_Event] = []
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedAllocation):
+            if step.begins and (kind := _KINDS.get(step.call.kind)) in ("device", "managed"):
+                before.append((kind, step.call.bytes))
+        elif isinstance(step, TracedCopy):
+            if step.way in ("h2d", "d2h") and not step.call.captured:
+                before.append((step.way, step.device.total))
+        elif isinstance(step, TracedLaunch) and not step.call.captured:
+            shape = None if step.call.graph else run.shapes.get(step.call.correlation)
+            yield _Place(number, step.kernel, shape, before, step)
+            before = []
+
+
+class _Match:
+    """Goes through both runs once."""
+
+    def __init__(self, run: TracedRun, first: Sequence[_Place], calls: ExactCalls) -> None:
+        self._run, self._first, self._calls = run, first, calls
+        self._blocks = _instances(run)
+        lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
+        self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
+        self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
+        self._numbers: dict[Arguments | None, int] = {}
+        self._known: dict[int, int] = {}
+        """The numbers of arguments by their identity, as equal ones are mostly the same object."""
+        self._rest: list[tuple[int, object, bool]] = []
+        """Launches that were not looked at, what they have in common with others, and whether a graph made them."""
+
+    def run(self) -> ExactRun:
+        exact, counts = self._exact, Counter[tuple[str, int]]()
+        alive: dict[int, _Instance] = {}
+        before: list[_Event] = []
+        for step in self._calls.steps:
+            if isinstance(step, ExactBlock):
+                if not step.begins:
+                    alive.pop(step.address, None)
+                    continue
+                alive[step.address] = (step.kind, step.bytes, counts[step.kind, step.bytes])
+                counts[step.kind, step.bytes] += 1
+                before.append((step.kind, step.bytes))
+            elif isinstance(step, ExactMove):
+                before.append((step.way, step.bytes))
+            elif exact.matched == len(self._first):
+                exact.ended = f"the second run went on after the {exact.matched} launches of the first"
+                break
+            elif why := self._differs(self._first[exact.matched], step, before):
+                exact.ended = f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {why}"
+                break
+            else:
+                self._add(self._first[exact.matched], step, alive)
+                exact.matched, before = exact.matched + 1, []
+        if not exact.ended and exact.matched < exact.launches:
+            exact.ended = f"the second run ended after {exact.matched} of {exact.launches} launches"
+        self._settle()
+        return exact
+
+    def _differs(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
+        """What of a launch is not as in the first run; '' if nothing is. Between may be what CUDA allocates itself."""
+        if first.kernel and first.kernel != second.kernel:
+            return f"it launched {second.kernel}, the first run {first.kernel}"
+        if first.shape is not None and first.shape != (second.grid, second.block):
+            return f"the grid of {second.kernel} is {second.grid} of {second.block} threads"
+        rest = iter(before)
+        missing = next((event for event in first.before if event not in rest), None)
+        if missing is None:
+            return ""
+        what = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
+        return f"{what} of {missing[1]} bytes is not there before {second.kernel}"
+
+    def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
+        self._exact.outside += launch.outside
+        common = (launch.kernel, launch.grid, launch.block, self._number(place.launch.call.arguments))
+        if launch.used is None or launch.opaque:
+            self._exact.opaque += launch.opaque
+            self._rest.append((place.step, common, launch.of_graph))
+            return
+        uses = []
+        for use in launch.used:
+            instance = alive.get(use.address)
+            number = self._blocks.get(instance) if instance and instance[1] == use.bytes else None
+            if number is None:
+                self._exact.elsewhere += sum(end - start for start, end in (*use.reads, *use.writes))
+            else:
+                uses.append(_used(number, use.reads, use.writes))
+        if launch.outside:
+            uses += self._static(place.launch, {used.block for used in uses})
+        self._exact.recorded += 1
+        self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
+        self._recorded[common].append(found)
+
+    def _number(self, arguments: Arguments | None) -> int:
+        """The same for equal arguments."""
+        number = self._known.get(id(arguments))
+        if number is None:
+            number = self._known[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
+        return number
+
+    def _static(self, launch: TracedLaunch, known: set[int]) -> list[UsedBlock]:
+        """The static variables that a launch may use."""
+        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
+        return [
+            UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write, 0),), assumed=True)
+            for use, block in blocks
+            if block.kind in STATIC_KINDS
+        ]
+
+    def _settle(self) -> None:
+        """Launches that were not looked at use what those alike use, if that is always the same."""
+        always: dict[object, bool] = {}
+        for step, common, of_graph in self._rest:
+            known = self._recorded.get(common, [])
+            if common not in always:
+                always[common] = bool(known) and all(uses == known[0] for uses in known)
+            if always[common]:
+                self._exact.alike += 1
+                self._exact.uses[step] = known[0]
+            elif known:
+                self._exact.varying += 1
+            else:
+                self._exact.graphs += of_graph
+
+
+def _instances(run: TracedRun) -> dict[_Instance, int]:
+    """The numbers of blocks by their allocations."""
+    counts, blocks = Counter[tuple[str, int]](), dict[_Instance, int]()
+    for step in run.steps:
+        if isinstance(step, TracedAllocation) and step.begins and (kind := _KINDS.get(step.call.kind)):
+            blocks[kind, step.call.bytes, counts[kind, step.call.bytes]] = step.block
+            counts[kind, step.call.bytes] += 1
+    return blocks
+
+
+def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[int, int]]) -> UsedBlock:
+    """Pieces that are read, written or both, in order; no more than MOST_PIECES."""
+    edges = sorted({edge for piece in (*reads, *writes) for edge in piece})
+    pieces: list[UsedPiece] = []
+    r = w = 0
+    for start, end in pairwise(edges):
+        while r < len(reads) and reads[r][1] <= start:
+            r += 1
+        while w < len(writes) and writes[w][1] <= start:
+            w += 1
+        is_read = r < len(reads) and reads[r][0] <= start
+        is_written = w < len(writes) and writes[w][0] <= start
+        if not (is_read or is_written):
+            continue
+        last = pieces[-1] if pieces else None
+        if last and last.end == start and (last.reads, last.writes) == (is_read, is_written):
+            pieces[-1] = UsedPiece(last.start, end, is_read, is_written)
+        else:
+            pieces.append(UsedPiece(start, end, is_read, is_written))
+    read, written = (sum(end - start for start, end in way) for way in (reads, writes))
+    used = sum(piece.end - piece.start for piece in pieces)
+    is_scattered = len(pieces) > MOST_PIECES
+    return UsedBlock(block, _joined(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
+
+
+def _joined(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
+    """Fewer pieces: those with the least between them are one, with what is between them."""
+    between = sorted(range(1, len(pieces)), key=lambda i: pieces[i - 1].end - pieces[i].start)
+    cuts = [0, *sorted(between[: MOST_PIECES - 1]), len(pieces)]
+    groups = [pieces[first:last] for first, last in pairwise(cuts)]
+    return tuple(
+        UsedPiece(
+            group[0].start,
+            group[-1].end,
+            any(piece.reads for piece in group),
+            any(piece.writes for piece in group),
+            sum(piece.end - piece.start for piece in group),
+        )
+        for group in groups
+    )

@@ -1,0 +1,162 @@
+"""Copies whose bytes the other side holds already, and those that restore what one buffer would have lost.
+
+The pages of a copy are compared by a hash of them (`CudaMove.sample`) with those of the copy that last joined exactly
+these bytes of host and device. Copies of other bytes between the two, or of parts of them, end the comparison.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from firsttouch.profile.calls import HostUse
+from firsttouch.program.partners import joined, may_pair
+from firsttouch.program.range_map import RangeMap
+from firsttouch.program.trace import (
+    NO_BLOCK,
+    TracedAllocation,
+    TracedCopy,
+    TracedFill,
+    TracedLaunch,
+    TracedRange,
+    TracedRun,
+)
+from firsttouch.program.watched import PAGE_BYTES
+
+NEVER = -1
+
+
+@dataclass(frozen=True)
+class RepeatedCopy:
+    """A copy, the step `copy`, of the bytes that step `since` brought to the other side.
+
+    why: 'needless' if the other side holds them still. 'restoring' if it was overwritten in between: the device by step
+    `writer`, surely if `surely`, for a launch that names the block may; or, of a copy to the host, the host by the CPU.
+    """
+
+    why: Literal["needless", "restoring"]
+    copy: int
+    since: int
+    writer: int = NEVER
+    surely: bool = False
+
+
+@dataclass
+class _HeldBytes:
+    """Bytes that host and device both had after the copy of step `since`. overwritten: the step that did it surely."""
+
+    start: int
+    end: int
+    host: int
+    sample: int | None
+    since: int
+    overwritten: int = NEVER
+
+
+@dataclass
+class _BlockBytes:
+    """What is known of the bytes of a block. written, unknown: the last launches that may have written it, for they
+    name it, or for nothing is known of them.
+    """
+
+    held: RangeMap[_HeldBytes] = field(default_factory=RangeMap)
+    written: int = NEVER
+
+
+@dataclass
+class RepeatedCopies:
+    """copies: in program order. not_compared: how many copies join the same bytes as the one before, of which one has
+    no sample, or with a launch in between of which nothing is known, or of which the CPU was seen to write pages that
+    were not all compared.
+    """
+
+    copies: list[RepeatedCopy] = field(default_factory=list)
+    not_compared: int = 0
+
+
+def repeated_copies(run: TracedRun) -> RepeatedCopies:
+    """All copies of bytes that were copied before and have not changed on the side that they come from."""
+    result, blocks = RepeatedCopies(), defaultdict[int, _BlockBytes](_BlockBytes)
+    seen: RangeMap[int] = RangeMap()
+    """The last steps that tell of pages of the host that the CPU wrote."""
+    unknown = NEVER
+    for number, step in enumerate(run.steps):
+        if isinstance(step, TracedLaunch):
+            if step.call.captured:
+                continue
+            if step.call.arguments is None:
+                unknown = number
+            for use in step.uses:
+                if use.may_write:
+                    blocks[use.block].written = number
+        elif isinstance(step, TracedCopy):
+            if step.way == "d2d":
+                _overwrite(blocks[step.target.block], step.target, number)
+            elif step.way != "h2h" and step.device.block != NO_BLOCK:
+                _take(run, blocks[step.device.block], step, number, max(unknown, _seen_writes(seen, step)), result)
+        elif isinstance(step, TracedFill):
+            _overwrite(blocks[step.target.block], step.target, number)
+        elif isinstance(step, TracedAllocation):
+            blocks.pop(step.block, None)
+        elif isinstance(step, HostUse):
+            for start, end in step.writes:
+                seen.assign(start, end, number)
+    return result
+
+
+def _seen_writes(seen: RangeMap[int], copy: TracedCopy) -> int:
+    """The last step that tells of whole pages of a copy to the device that the CPU wrote, if not all were compared."""
+    if copy.way != "h2d" or copy.call.sampled_bytes >= copy.device.total:
+        return NEVER
+    last = NEVER
+    for start, end, host in joined(copy):
+        low, high = -(-host // PAGE_BYTES) * PAGE_BYTES, (host + end - start) // PAGE_BYTES * PAGE_BYTES
+        last = max([last, *(number for _, _, number in seen.overlapping(low, high))] if low < high else [last])
+    return last
+
+
+def _overwrite(block: _BlockBytes, target: TracedRange, number: int) -> None:
+    for start, end in target.pieces:
+        for _, _, held in block.held.overlapping(start, end):
+            held.overwritten = number
+
+
+def _take(
+    run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies
+) -> None:
+    """Judges a copy by what its bytes were, and notes what they are now."""
+    parts = list(joined(copy))
+    only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
+    if only is not None and (held := _same(block, *only)) is not None:
+        if held.sample is None or copy.call.sample is None or unknown > held.since:
+            result.not_compared += 1
+        else:
+            result.copies += _judged(block, held, copy, number)
+    for start, end, _ in parts:
+        block.held.remove(start, end)
+    if only is not None:
+        held = _HeldBytes(*only, copy.call.sample, number)
+        block.held.assign(only.start, only.end, held)
+
+
+def _same(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
+    """What was known of exactly these bytes, and no other copy has joined with anything since."""
+    match block.held.overlapping(start, end):
+        case [(first, last, held)] if (first, last, held.start, held.end, held.host) == (start, end, start, end, host):
+            return held
+    return None
+
+
+def _judged(block: _BlockBytes, held: _HeldBytes, copy: TracedCopy, number: int) -> Iterator[RepeatedCopy]:
+    if copy.call.sample != held.sample:
+        return
+    writer = max(held.overwritten, block.written if block.written > held.since else NEVER)
+    surely = held.overwritten != NEVER
+    if copy.way == "h2d":
+        why: Literal["needless", "restoring"] = "needless" if writer == NEVER else "restoring"
+        yield RepeatedCopy(why, number, held.since, writer, surely)
+    elif writer == NEVER and copy.call.before is not None:
+        why = "needless" if copy.call.before == copy.call.sample else "restoring"
+        yield RepeatedCopy(why, number, held.since, surely=True)

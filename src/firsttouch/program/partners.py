@@ -1,0 +1,159 @@
+"""Which bytes of the host are copies of which bytes of the device: what copies join, for each life of each block."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from firsttouch.profile.call_journal import is_of_vendor
+from firsttouch.profile.calls import HostPlace
+from firsttouch.program.ranges import Ranges
+from firsttouch.program.trace import (
+    MANAGED_KINDS,
+    NO_BLOCK,
+    STATIC_KINDS,
+    TracedAllocation,
+    TracedBlock,
+    TracedCopy,
+    TracedRun,
+)
+
+_NO_PAIR = STATIC_KINDS | MANAGED_KINDS | {"array"}
+"""Kinds of blocks that cannot be one with memory of the host: static variables are, if declared otherwise."""
+
+
+class JoinedBytes(NamedTuple):
+    """Bytes [start, end) of a block that a copy joins with those of the host from address `host` on."""
+
+    start: int
+    end: int
+    host: int
+
+
+def joined(copy: TracedCopy) -> Iterator[JoinedBytes]:
+    """The parts of a copy between host and device of which both sides are contiguous, in order."""
+    address = copy.call.target if copy.way == "d2h" else copy.call.source
+    if copy.device.rows == copy.host.rows == 1:
+        yield JoinedBytes(copy.device.start, copy.device.end, address)
+        return
+    shift = address - copy.host.start
+    device, host = iter(copy.device.pieces), iter(copy.host.pieces)
+    (start, end), (first, last) = next(device), next(host)
+    while True:
+        size = min(end - start, last - first)
+        yield JoinedBytes(start, start + size, first + shift)
+        start, first = start + size, first + size
+        try:
+            if start == end:
+                start, end = next(device)
+            if first == last:
+                first, last = next(host)
+        except StopIteration:
+            return
+
+
+def may_pair(block: TracedBlock, copy: TracedCopy) -> bool:
+    """Whether a copy makes its host side a partner. A variable of the stack is none: it lives as long as its call. Nor
+    is what belongs to a block that a library of the vendor allocates, which the program cannot change.
+    """
+    return block.kind not in _NO_PAIR and copy.call.host != "stack" and not is_of_vendor(block.site)
+
+
+@dataclass
+class LifePartners:
+    """The partners of a block in one of its lives. host: addresses of the bytes that vanish in a unified version.
+
+    window: bytes of the block that copies of one direction join with several parts of the host in turn, of about as
+    many bytes each; there the block's bytes vanish, and those of the host, `windows`, stay. spans: the host's sides of
+    copies, with what lies between rows; places: what memory they are, by the first address of each copy.
+    """
+
+    host: Ranges = field(default_factory=Ranges)
+    window: Ranges = field(default_factory=Ranges)
+    windows: Ranges = field(default_factory=Ranges)
+    spans: Ranges = field(default_factory=Ranges)
+    places: dict[int, HostPlace] = field(default_factory=dict)
+
+    @property
+    def saves(self) -> int:
+        """Bytes that vanish if this block and its partners are one, at most."""
+        return self.host.total() + self.window.total()
+
+    def all_host(self) -> Ranges:
+        """All bytes of the host that copies join with the block."""
+        whole = Ranges()
+        for start, end in (*self.host, *self.windows):
+            whole.add(start, end)
+        return whole
+
+    def spans_with_places(self) -> Iterator[tuple[int, int, HostPlace]]:
+        """The spans in order, each with the place of its first copy."""
+        addresses = sorted(self.places)
+        for start, end in self.spans:
+            yield start, end, self.places[addresses[bisect_left(addresses, start)]]
+
+
+Partners = Sequence[Sequence[LifePartners]]
+"""By the number of a block, and that of its life."""
+
+
+def partners(run: TracedRun) -> Partners:
+    """The partners of all blocks. Copies that are alike are looked at once."""
+    alike: dict[tuple[int, int], dict[tuple[object, ...], TracedCopy]] = defaultdict(dict)
+    life = Counter[int]()
+    for step in run.steps:
+        if isinstance(step, TracedAllocation):
+            life[step.block] += step.begins
+        elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
+            block = step.device.block
+            if block != NO_BLOCK and may_pair(run.blocks[block], step):
+                key = (step.way, step.device, step.host, step.call.source if step.way == "h2d" else step.call.target)
+                alike[block, life[block] - 1].setdefault(key, step)
+    return [
+        [_of_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]
+        for block in run.blocks
+    ]
+
+
+def _of_life(copies: Sequence[TracedCopy]) -> LifePartners:
+    into = LifePartners()
+    parts = [(copy, list(joined(copy))) for copy in copies]
+    for way in ("h2d", "d2h"):
+        _find_windows([part for copy, of in parts if copy.way == way for part in of], into.window)
+    for copy, of in parts:
+        first_address = min(part.host for part in of)
+        into.places.setdefault(first_address, copy.call.host)
+        into.spans.add(first_address, max(part.host + part.end - part.start for part in of))
+        for start, end, address in of:
+            for first, last in into.window.missing(start, end):
+                into.host.add(address + first - start, address + last - start)
+            for first, last in into.window.common(start, end):
+                into.windows.add(address + first - start, address + last - start)
+    for start, end in into.host:
+        into.windows.remove(start, end)
+    return into
+
+
+def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
+    """Adds the bytes of a block that are joined with several parts of the host, each of about as many bytes: one part
+    is not the place of a single number of another.
+    """
+    by_shift: dict[int, Ranges] = defaultdict(Ranges)
+    for start, end, address in parts:
+        by_shift[address - start].add(start, end)
+    if len(by_shift) < 2:
+        return
+    before, earlier = Ranges(), dict[tuple[tuple[int, int], ...], Ranges]()
+    for ranges in by_shift.values():
+        for start, end in ranges:
+            for known in earlier.values() if before.overlaps(start, end) else ():
+                for first, last in known.overlapping(start, end):
+                    low, high = max(start, first), min(end, last)
+                    if 2 * (high - low) >= max(end - start, last - first):
+                        window.add(low, high)
+        for start, end in ranges:
+            before.add(start, end)
+        earlier.setdefault(tuple(ranges), ranges)

@@ -1,0 +1,166 @@
+"""Replays a program through the ledger of a strategy: the steps that its memory takes, without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeAlias
+
+from firsttouch.program.ledger import Ledger
+from firsttouch.program.program import Access, AwaitAll, Launch, LoopMark, Move, Program, Renew, Repeat, Swap
+from firsttouch.program.program import Item as ProgramItem
+from firsttouch.program.steps import Step, Use
+
+Prepared: TypeAlias = "tuple[Access, list[Step]]"
+"""An access of a launch, and its steps, of which the use is the last."""
+
+
+class Replay:
+    """Goes through a program. A subclass says what each step means to it.
+
+    ledger: of the program's strategy and device, without buffers. in_turns: a kernel of the CPU begins only when all
+    queued work of the GPU has ended. done: how much of the program was replayed, rounds that are like one before
+    included; watch: called when that has changed.
+    """
+
+    def __init__(self, program: Program, ledger: Ledger, *, in_turns: bool = False) -> None:
+        self.program, self.ledger, self._in_turns = program, ledger, in_turns
+        self.phase = "allocate"
+        self.done = 0
+        self.watch: Callable[[Replay], None] | None = None
+
+    def run(self) -> None:
+        """Replay the whole program, from the first allocation to the last free.
+
+        Raises Unsupported if it needs what the strategy's memory cannot do.
+        """
+        ledger, blocks = self.ledger, self.program.blocks
+        for block in blocks:
+            self._played(ledger.allocate(block.declaration))
+        self.phase = "initialise"
+        self._items(self.program.initialise)
+        self._played([*ledger.wait(), *ledger.after_initialise()])
+        self.phase = "compute"
+        self._played(ledger.before_compute())
+        self._items(self.program.compute)
+        self._played([*ledger.join_prefetches(), *ledger.wait()])
+        self.phase = "readback"
+        self._played(ledger.read_back([number for number, block in enumerate(blocks) if block.ends_on == "cpu"]))
+        self.phase = "free"
+        self._played(ledger.free())
+
+    def _played(self, steps: Iterable[Step]) -> None:
+        self.play(steps)
+        self._did(1)
+
+    def _did(self, more: int) -> None:
+        """Counts what is done of the program: steps that belong together, and launches."""
+        self.done += more
+        if self.watch is not None:
+            self.watch(self)
+
+    def _items(self, items: Sequence[ProgramItem]) -> None:
+        for item in items:
+            if isinstance(item, Repeat):
+                self._repeat(item)
+            elif isinstance(item, Launch):
+                self._launch(item)
+            elif isinstance(item, Swap):
+                if steps := self.ledger.swap(item.first, item.second):
+                    self._played(steps)
+                else:
+                    self.swap(item.first, item.second)
+            elif isinstance(item, AwaitAll):
+                self._played(self.ledger.wait())
+            elif isinstance(item, LoopMark):
+                self.mark(item)
+            elif isinstance(item, Renew):
+                freed, obtained = self.ledger.renew(item.block)
+                self._played(freed)
+                self.forget(item.block)
+                self._played(obtained)
+            elif isinstance(item, Move):
+                self.move(item)
+
+    def _repeat(self, repeat: Repeat) -> None:
+        """Replay rounds until one ends in the state in which it, or the round before it, began. All later ones are like
+        it, or like these two in turn.
+        """
+        states: list[Hashable] = [None, None]
+        began = self.done
+        for number in range(repeat.count):
+            state = (self.ledger.state(), self.state())
+            if state == states[-1]:
+                self._again(self.done - began, repeat.count - number)
+                return
+            if state == states[-2]:
+                self._in_pairs(repeat, repeat.count - number)
+                return
+            states.append(state)
+            began = self.done
+            self.begin_round()
+            self._items(repeat.body)
+            self.end_round()
+
+    def _again(self, done: int, times: int) -> None:
+        """So many more rounds are like the last one, in which so much was done."""
+        self.add_again(times)
+        self._did(done * times)
+
+    def _in_pairs(self, repeat: Repeat, rounds: int) -> None:
+        """Replay so many rounds, of which two in turn recur."""
+        if rounds >= 2:
+            began = self.done
+            self.begin_round()
+            self._items((*repeat.body, *repeat.body))
+            self.end_round()
+            self._again(self.done - began, rounds // 2 - 1)
+        if rounds % 2:
+            self._items(repeat.body)
+
+    def _launch(self, launch: Launch) -> None:
+        if self._in_turns and launch.agent == "cpu" and launch.by == "kernel":
+            self._played(self.ledger.wait())
+        prepared = [(access, self._steps(launch, access)) for access in launch.accesses]
+        self.launch(launch, prepared)
+        self._did(1)
+
+    def _steps(self, launch: Launch, a: Access) -> list[Step]:
+        if launch.at_once:
+            return self.ledger.touch_at_once(a.block)
+        if launch.by == "file":
+            loading = self.ledger.load(a.block)
+            return loading or [Use(a.block, "cpu", a.start, a.end, reads=False, writes=True)]
+        return self.ledger.touch(launch.agent, a.block, a.start, a.end, reads=a.reads, writes=a.writes)
+
+    # ------------------------------------------------------------------------------------------------ to be overridden
+
+    def play(self, steps: Iterable[Step]) -> None:
+        """Steps that belong to no launch."""
+
+    def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
+        """A launch and the steps of each of its accesses."""
+
+    def mark(self, mark: LoopMark) -> None:
+        """An iteration that is timed ends, or the loop begins."""
+
+    def swap(self, first: int, second: int) -> None:
+        """Two buffers exchanged their memory."""
+
+    def forget(self, buffer: int) -> None:
+        """The memory of a buffer was given back; it is obtained again next."""
+
+    def move(self, move: Move) -> None:
+        """A traced program copies as it does itself, which no strategy does."""
+
+    def state(self) -> Hashable:
+        """What the meaning of later steps depends on."""
+        return None
+
+    def begin_round(self) -> None:
+        """A round of a Repeat begins."""
+
+    def end_round(self) -> None:
+        """It has ended."""
+
+    def add_again(self, times: int) -> None:
+        """So many more rounds are like the last one."""

@@ -1,0 +1,494 @@
+"""What a traced program did with its memory: blocks with their lives, and steps that name them, in program order.
+
+A run is made of the calls of one process (`profile/calls.py`). Steps name a block by its number and bytes by their
+offset in it. The host's memory that CUDA did not allocate has addresses only. Times are seconds of CLOCK_MONOTONIC.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from firsttouch import _core
+from firsttouch.profile.calls import (
+    Arguments,
+    CudaBlock,
+    CudaCall,
+    CudaLaunch,
+    CudaMove,
+    CudaPointers,
+    CudaQuery,
+    CudaWait,
+    HostUse,
+    LaunchShape,
+    TracedCalls,
+)
+from firsttouch.profile.cuda import CallSite, MemoryKind
+
+if TYPE_CHECKING:
+    from firsttouch.program.exact import ExactRun
+
+HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
+STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))
+MANAGED_KINDS: frozenset[MemoryKind] = frozenset(("managed", "managed_static"))
+NO_BLOCK = -1
+_MOST_ROWS = 1 << 20
+"""More rows than these are taken to be adjacent."""
+_MOST_SEARCHED = 64 << 10
+"""Bytes of a copy to the device up to which the injected library looks for addresses of blocks in it."""
+CopyWay: TypeAlias = Literal["h2d", "d2h", "d2d", "h2h"]
+"""Between which sides bytes are copied. Managed blocks count as the device's; their kind tells."""
+NamedBy: TypeAlias = Literal["argument", "pointer", "symbol"]
+"""How a launch names a block: in its parameters, by a pointer in a block that these name, or by a static variable of
+the device, or a pointer in one, which any kernel of the program may use."""
+
+
+class Life(msgspec.Struct, gc=False):
+    """One allocation. end: None if it was not given back. first, last: numbers of the steps at which it begins and
+    ends; last is the number of steps if it was not given back.
+    """
+
+    address: int
+    begin: float
+    first: int
+    end: float | None = None
+    last: int = 0
+
+
+class TracedBlock(msgspec.Struct):
+    """Memory of CUDA: the allocations of one call, size and kind of which no two were alive at once.
+
+    number: its place among the blocks; site: of its first allocation; name: of a static variable.
+    """
+
+    number: int
+    nbytes: int
+    kind: MemoryKind
+    device: int
+    site: CallSite
+    name: str
+    lives: list[Life] = []
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it is memory of the host alone, such as pinned memory."""
+        return self.kind in HOST_KINDS
+
+
+class TracedRange(msgspec.Struct, frozen=True, gc=False):
+    """One side of a copy: bytes of a block, or of the host's memory by address, if block is NO_BLOCK.
+
+    start: of the first row; nbytes: of a row; pitch: from row to row. Adjacent rows are one.
+    """
+
+    block: int
+    start: int
+    nbytes: int
+    rows: int = 1
+    pitch: int = 0
+
+    @property
+    def pieces(self) -> list[tuple[int, int]]:
+        """The pieces [start, end), in order."""
+        if self.rows == 1:
+            return [(self.start, self.start + self.nbytes)]
+        return [(a, a + self.nbytes) for a in (self.start + row * self.pitch for row in range(self.rows))]
+
+    @property
+    def end(self) -> int:
+        return self.start + (self.rows - 1) * self.pitch + self.nbytes
+
+    @property
+    def total(self) -> int:
+        """The bytes of all rows."""
+        return self.rows * self.nbytes
+
+
+class TracedUse(msgspec.Struct, frozen=True, gc=False):
+    """A launch names a block. start: the first byte that it names. may_write: the parameter is not a pointer to const.
+
+    parameter: the number of the first that names it, -1 if none does; word: the offset of the pointer in it.
+    """
+
+    block: int
+    start: int
+    by: NamedBy = "argument"
+    may_write: bool = True
+    parameter: int = -1
+    word: int = 0
+
+
+class TracedAllocation(msgspec.Struct, frozen=True, gc=False):
+    """A block begins or ends. Its bytes are then valid nowhere."""
+
+    call: CudaBlock
+    block: int
+
+    @property
+    def begins(self) -> bool:
+        return self.call.begins
+
+
+class TracedCopy(msgspec.Struct, frozen=True, gc=False):
+    call: CudaMove
+    way: CopyWay
+    source: TracedRange
+    target: TracedRange
+
+    @property
+    def host(self) -> TracedRange:
+        """The host's side of a copy between host and device."""
+        return self.target if self.way == "d2h" else self.source
+
+    @property
+    def device(self) -> TracedRange:
+        return self.source if self.way == "d2h" else self.target
+
+
+class TracedFill(msgspec.Struct, frozen=True, gc=False):
+    call: CudaMove
+    target: TracedRange
+
+
+class TracedHint(msgspec.Struct, frozen=True, gc=False):
+    """A prefetch or an advice."""
+
+    call: CudaMove
+    target: TracedRange
+
+
+class TracedLaunch(msgspec.Struct, frozen=True, gc=False):
+    """uses: the blocks that it names, by number; equal ones are the same object. strangers: words of its parameters
+    that are addresses of the device but in no block.
+    """
+
+    call: CudaLaunch
+    uses: tuple[TracedUse, ...]
+    strangers: int = 0
+
+    @property
+    def kernel(self) -> str:
+        """As the compiler mangled it; '' if unknown."""
+        return self.call.arguments.kernel if self.call.arguments else ""
+
+
+TracedStep: TypeAlias = (
+    TracedAllocation | TracedCopy | TracedFill | TracedHint | TracedLaunch | CudaWait | CudaQuery | HostUse
+)
+
+
+class TracedRun(msgspec.Struct):
+    """What a process did. blocks: by number; steps: in program order; durations: seconds on the GPU by correlation, as
+    are shapes, the grids and blocks of launches. exact: what a second run told of kernels, which launches then name.
+
+    launches, unknown: how many there are, and of how many the arguments are not known. outside: copies and fills that
+    were left out because no block has their bytes on the device. incomplete: what the journal lacks, in sentences.
+    others: processes of the same profile that used CUDA too; this one's number if it ran several programs (exec).
+    """
+
+    pid: int
+    blocks: list[TracedBlock]
+    steps: list[TracedStep]
+    durations: dict[int, float]
+    launches: int = 0
+    unknown: int = 0
+    outside: int = 0
+    incomplete: tuple[str, ...] = ()
+    shapes: dict[int, LaunchShape] = {}
+    exact: ExactRun | None = None
+    others: tuple[int, ...] = ()
+
+    def seconds(self, step: TracedCopy | TracedFill | TracedHint | TracedLaunch) -> float | None:
+        """How long a step took on the GPU; None if that is not known."""
+        return self.durations.get(step.call.correlation) if step.call.correlation else None
+
+
+def trace(calls: TracedCalls, call_of: Callable[[CallSite], Hashable] = lambda site: site) -> TracedRun:
+    """What the calls of a process did. call_of: what of a site tells the call apart in which a block is allocated."""
+    return _Tracer(calls, call_of).run()
+
+
+def traced_process(processes: Sequence[TracedCalls], pid: int | None = None) -> TracedCalls | None:
+    """The process that a view shows: the one with this number, or the one with the most bytes copied, and then the most
+    launches. None if there is none.
+    """
+
+    def size(calls: TracedCalls) -> tuple[int, int]:
+        moves = (c for c in calls.calls if isinstance(c, CudaMove) and c.what == "copy")
+        launches = sum(isinstance(c, CudaLaunch) for c in calls.calls)
+        return sum(m.bytes * m.rows for m in moves), launches
+
+    chosen = [p for p in processes if pid is None or p.pid == pid]
+    return max(chosen, key=size, default=None)
+
+
+@lru_cache(maxsize=4096)
+def writable_parameters(kernel: str) -> tuple[bool, ...] | None:
+    """Which parameters of a kernel are no pointers or references to const; None if its name does not tell."""
+    text = _core.demangle(kernel)
+    if text == kernel or not text.endswith(")"):
+        return None
+    depth, parts, end = 0, list[str](), len(text) - 1
+    for at in range(len(text) - 1, -1, -1):
+        letter = text[at]
+        depth += (letter in ")>]}") - (letter in "(<[{")
+        if (letter == "," and depth == 1) or not depth:
+            parts.append(text[at + 1 : end].strip())
+            end = at
+        if not depth:
+            break
+    return tuple(not part.endswith((" const*", " const&", " const* restrict")) for part in reversed(parts))
+
+
+class _Pointers(msgspec.Struct):
+    """Addresses that were copied to a place of a block, by the copy with this correlation."""
+
+    correlation: int
+    addresses: tuple[int, ...]
+
+
+class _Live:
+    """The blocks that are alive, by address."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self.at: dict[int, TracedBlock] = {}
+
+    def add(self, address: int, block: TracedBlock) -> None:
+        insort(self._begins, address)
+        self.at[address] = block
+
+    def remove(self, address: int) -> TracedBlock | None:
+        block = self.at.pop(address, None)
+        if block is not None:
+            del self._begins[bisect_right(self._begins, address) - 1]
+        return block
+
+    def find(self, address: int) -> tuple[TracedBlock, int] | None:
+        """The block that has an address, and the offset in it."""
+        index = bisect_right(self._begins, address) - 1
+        if index < 0:
+            return None
+        block = self.at[self._begins[index]]
+        offset = address - self._begins[index]
+        return (block, offset) if offset < block.nbytes else None
+
+    def within(self, address: int, nbytes: int) -> list[int]:
+        """The addresses of blocks that have any of some bytes."""
+        index = bisect_right(self._begins, address) - 1
+        begins = []
+        if index >= 0 and self._begins[index] + self.at[self._begins[index]].nbytes > address:
+            begins.append(self._begins[index])
+        return begins + self._begins[index + 1 : bisect_right(self._begins, address + nbytes - 1)]
+
+
+class _Tracer:
+    """Goes through the calls of a process once."""
+
+    def __init__(self, calls: TracedCalls, call_of: Callable[[CallSite], Hashable]) -> None:
+        self._calls, self._call_of = calls, call_of
+        self.traced = TracedRun(calls.pid, [], [], calls.durations, incomplete=calls.incomplete, shapes=calls.shapes)
+        self._live = _Live()
+        self._free: dict[Hashable, list[int]] = defaultdict(list)
+        """The numbers of blocks of each kind of allocation that are not alive."""
+        self._keys: list[Hashable] = []
+        self._pointers: dict[int, dict[int, _Pointers]] = defaultdict(dict)
+        """What is known of the pointers in each block, by offset."""
+        self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
+        """What arguments name, by their identity, while neither blocks nor pointers change."""
+        self._same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+
+    def run(self) -> TracedRun:
+        run = self.traced
+        for call in self._calls.calls:
+            for step in self._steps(call):
+                run.steps.append(step)
+        for block in run.blocks:
+            for life in block.lives:
+                if life.end is None:
+                    life.last = len(run.steps)
+        return run
+
+    def _steps(self, call: CudaCall) -> Iterator[TracedStep]:
+        if isinstance(call, CudaLaunch):
+            yield self._launch(call)
+        elif isinstance(call, CudaMove):
+            if step := self._move(call):
+                yield step
+        elif isinstance(call, CudaBlock):
+            yield from self._begin(call) if call.begins else self._end(call)
+        elif isinstance(call, CudaPointers):
+            self._hold(call)
+        else:
+            yield call
+
+    # ------------------------------------------------------------------------------------------------ blocks
+
+    def _begin(self, call: CudaBlock) -> Iterator[TracedStep]:
+        """A block begins. What has any of its bytes has ended, unseen."""
+        if not call.bytes:
+            return
+        for address in self._live.within(call.address, call.bytes):
+            yield from self._end(CudaBlock(
+                t=call.t, correlation=0, address=address, bytes=0, begins=False, kind=call.kind, device=call.device
+            ))  # fmt: skip
+        self._uses.clear()
+        key = (self._call_of(call.site), call.bytes, call.kind, call.device, call.name)
+        if self._free[key]:
+            block = self.traced.blocks[heapq.heappop(self._free[key])]
+        else:
+            block = TracedBlock(len(self.traced.blocks), call.bytes, call.kind, call.device, call.site, call.name)
+            self.traced.blocks.append(block)
+            self._keys.append(key)
+        block.lives.append(Life(call.address, call.t, len(self.traced.steps)))
+        self._live.add(call.address, block)
+        yield TracedAllocation(call, block.number)
+
+    def _end(self, call: CudaBlock) -> Iterator[TracedStep]:
+        block = self._live.remove(call.address)
+        if block is None:
+            return
+        self._uses.clear()
+        self._pointers.pop(block.number, None)
+        life = block.lives[-1]
+        life.end, life.last = call.t, len(self.traced.steps)
+        heapq.heappush(self._free[self._keys[block.number]], block.number)
+        yield TracedAllocation(call, block.number)
+
+    # ------------------------------------------------------------------------------------------------ copies
+
+    def _rows(self, call: CudaMove) -> int:
+        """The rows of a call, no more than the blocks of both sides have."""
+        rows = max(1, call.rows)
+        for address, pitch in ((call.target, call.target_pitch), (call.source, call.source_pitch)):
+            if rows > 1 and pitch and (found := self._live.find(address)):
+                rows = min(rows, 1 + max(0, found[0].nbytes - found[1] - call.bytes) // pitch)
+        return rows
+
+    def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
+        """The bytes of one side of a call, no more than the block at their address has."""
+        nbytes, rows = call.bytes, self._rows(call)
+        if rows > 1 and (pitch in (0, nbytes) or rows > _MOST_ROWS):
+            nbytes, rows = nbytes * rows, 1
+        found = self._live.find(address)
+        block, start = (found[0].number, found[1]) if found else (NO_BLOCK, address)
+        if found:
+            left = found[0].nbytes - start
+            nbytes = min(nbytes, left)
+            rows = min(rows, 1 + (left - nbytes) // pitch) if pitch else rows
+        return TracedRange(block, start, nbytes, rows, pitch if rows > 1 else 0)
+
+    def _on_host(self, side: TracedRange) -> bool:
+        return side.block == NO_BLOCK or self.traced.blocks[side.block].on_host
+
+    def _move(self, call: CudaMove) -> TracedStep | None:
+        if not call.bytes or call.captured:  # which a graph does, when it is launched
+            return None
+        target = self._range(call, call.target, call.target_pitch)
+        if call.what in ("prefetch", "advice"):
+            return TracedHint(call, target) if target.block != NO_BLOCK else None
+        if call.what == "fill":
+            self._forget_pointers(call, target)
+            if target.block == NO_BLOCK:
+                self.traced.outside += 1
+                return None
+            return TracedFill(call, target)
+        source = self._range(call, call.source, call.source_pitch)
+        if source.block == NO_BLOCK and target.block == NO_BLOCK:
+            self.traced.outside += 1
+            return None
+        ways: dict[tuple[bool, bool], CopyWay] = {
+            (True, False): "h2d", (False, True): "d2h", (False, False): "d2d", (True, True): "h2h"
+        }  # fmt: skip
+        way = ways[self._on_host(source), self._on_host(target)]
+        self._forget_pointers(call, target, searched=way == "h2d" and target.total <= _MOST_SEARCHED)
+        if way == "d2d":
+            self._copy_pointers(call, source, target)
+        return TracedCopy(call, way, source, target)
+
+    # ------------------------------------------------------------------------------------------------ pointers
+
+    def _hold(self, call: CudaPointers) -> None:
+        if found := self._live.find(call.target):
+            block, offset = found
+            self._pointers[block.number][offset] = _Pointers(call.correlation, call.addresses)
+            self._uses.clear()
+
+    def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
+        """What a copy or a fill overwrites holds no pointers but those of this copy.
+
+        searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
+        """
+        held = self._pointers.get(target.block)
+        if not held:
+            return
+        if gone := [
+            at
+            for at, p in held.items()
+            if target.start <= at < target.end
+            and p.correlation != call.correlation
+            and not (searched and at == target.start)
+        ]:
+            for at in gone:
+                del held[at]
+            self._uses.clear()
+
+    def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
+        for at, pointers in list(self._pointers.get(source.block, {}).items()):
+            if source.start <= at < source.end:
+                moved = _Pointers(call.correlation, pointers.addresses)
+                self._pointers[target.block][at - source.start + target.start] = moved
+                self._uses.clear()
+
+    # ------------------------------------------------------------------------------------------------ launches
+
+    def _launch(self, call: CudaLaunch) -> TracedLaunch:
+        self.traced.launches += not call.captured
+        self.traced.unknown += call.arguments is None and not call.captured
+        known = self._uses.get(id(call.arguments))
+        if known is None:
+            uses, strangers = self._named(call.arguments)
+            known = self._same.setdefault(uses, uses), strangers
+            self._uses[id(call.arguments)] = known
+        return TracedLaunch(call, *known)
+
+    def _named(self, arguments: Arguments | None) -> tuple[tuple[TracedUse, ...], int]:
+        """What arguments name, by number of the block, and how many of their words are in no block."""
+        uses, strangers = dict[int, TracedUse](), 0
+        for word in arguments.words if arguments else ():
+            if (found := self._live.find(word.address)) is None:
+                strangers += 1
+                continue
+            assert arguments is not None
+            block, offset = found
+            writes = word.offset > 0 or self._may_write(arguments.kernel, word.parameter)
+            if (had := uses.get(block.number)) is not None:
+                offset, writes = min(offset, had.start), writes or had.may_write
+            place = (had.parameter, had.word) if had else (word.parameter, word.offset)
+            uses[block.number] = TracedUse(block.number, offset, "argument", writes, *place)
+        self._reach(uses, [*uses], "pointer")
+        symbols = [block.number for block in self._live.at.values() if block.kind in STATIC_KINDS]
+        uses |= {number: TracedUse(number, 0, "symbol") for number in symbols if number not in uses}
+        self._reach(uses, symbols, "symbol")
+        return tuple(uses[number] for number in sorted(uses)), strangers
+
+    def _reach(self, uses: dict[int, TracedUse], blocks: Sequence[int], by: NamedBy) -> None:
+        """Add what pointers in blocks lead to, and pointers in that."""
+        waiting = [*blocks]
+        while waiting:
+            for pointers in self._pointers.get(waiting.pop(), {}).values():
+                for address in pointers.addresses:
+                    if (found := self._live.find(address)) and found[0].number not in uses:
+                        number = found[0].number
+                        uses[number] = TracedUse(number, 0, by)
+                        waiting.append(number)
+
+    def _may_write(self, kernel: str, parameter: int) -> bool:
+        known = writable_parameters(kernel)
+        return known is None or parameter >= len(known) or known[parameter]

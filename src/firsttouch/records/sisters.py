@@ -1,0 +1,106 @@
+"""Equal devices in records: which of them stands for which others, and which differ from their sisters.
+
+A call that names nothing measures most points on one of several equal devices, or of several equal pairs of them
+(`stands_for` of a record), and some on each (`on_each` of an experiment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firsttouch.records.findings import compare
+from firsttouch.records.reading import point_key
+from firsttouch.records.schema import PEER, Record
+from firsttouch.records.statistics import median_of
+
+APART = 1.1
+"""From this ratio on, a device whose interval lies apart differs from its sisters."""
+
+
+def groups(records: Sequence[Record]) -> list[list[str]]:
+    """The devices of which one stands for others, with these: the one that stands for most of them first."""
+    found: list[list[str]] = []
+    for names in sorted({(r.device, *_others(r)) for r in records}, key=len, reverse=True):
+        if len(names) > 1 and not any(set(names) <= set(group) for group in found):
+            found.append(list(names))
+    return found
+
+
+def measured_on(records: Sequence[Record]) -> str:
+    """What they hold for besides their devices: 'measured on cuda:0, for 8 equal GPUs'; '' if nothing. If others hold
+    for their own devices alone, the sentence begins with how many do not.
+    """
+    points, standing = [r for r in records if r.status == "ok"], dict[tuple[str, str], list[Record]]()
+    for record in points:
+        if record.stands_for:
+            peer = str(record.factors.get(PEER, "")) if record.stands_for[0].peer else ""
+            standing.setdefault((record.device, peer), []).append(record)
+    parts = []
+    for (device, peer), rows in standing.items():
+        numbers = {1 + len(r.stands_for) for r in rows}
+        most = f"{'up to ' if len(numbers) > 1 else ''}{max(numbers)}"
+        back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
+        pairs = "both directions" if back else f"{most} equal pairs"
+        where = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
+        parts.append(f"{len(rows):,} of {len(points):,} points measured {where}")
+    if len(parts) == 1 and len(next(iter(standing.values()))) == len(points):
+        return parts[0].partition(" points ")[2]
+    return "; ".join(parts)
+
+
+def for_device(records: Sequence[Record], name: str) -> list[Record]:
+    """The records that hold for a device: its own, and of other points the last that stands for it."""
+    held = {_point(r): r for r in records if name in _others(r)} | {_point(r): r for r in records if r.device == name}
+    return [r for r in records if r is held.get(_point(r))]
+
+
+def unlike(records: Sequence[Record]) -> list[list[str]]:
+    """The devices that differ from the one that stands for them in what was measured on each: those that are alike
+    together.
+    """
+    return [devices for group in groups(records) for devices in _alike(group, records)[1:]]
+
+
+def differing(records: Sequence[Record], first: str, other: str) -> list[tuple[Record, Record]]:
+    """The points in which a device clearly differs from another, with the records of both."""
+    of_first, of_other = ({_point(r): r for r in records if r.device == name and _is_own(r)} for name in (first, other))
+    both = [(of_first[point], of_other[point]) for point in of_first if point in of_other]
+    return [(a, b) for a, b in both if _are_apart(a, b)]
+
+
+def _alike(group: Sequence[str], records: Sequence[Record]) -> list[list[str]]:
+    """The devices of a group, divided into those that are alike; the one that stands for the others is in the first."""
+    classes: list[list[str]] = []
+    for name in group:
+        same = next((known for known in classes if not differing(records, known[0], name)), None)
+        if same is None:
+            classes.append([name])
+        else:
+            same.append(name)
+    return classes
+
+
+def _are_apart(a: Record, b: Record) -> bool:
+    low, high = sorted(map(median_of, (a, b)))
+    return compare(a, b).is_clear and high >= APART * low > 0
+
+
+def _is_own(record: Record) -> bool:
+    """Whether it was measured on a device alone, and has a value."""
+    return record.is_measured and not record.parties and PEER not in record.factors and record.better != "neither"
+
+
+def _point(record: Record) -> str:
+    return point_key(record.experiment, "", record.factors)
+
+
+def with_headlines_alone(records: Sequence[Record]) -> set[tuple[str, str]]:
+    """The experiments and devices for which only what is measured on each of equal devices was measured."""
+    held = {(r.experiment, name, _point(r)) for r in records for name in _others(r)}
+    own = {(r.experiment, r.device) for r in records if (r.experiment, r.device, _point(r)) in held}
+    return {(experiment, name) for experiment, name, _ in held} - own
+
+
+def _others(record: Record) -> list[str]:
+    """The other devices that a record of one device stands for."""
+    return [place.device for place in record.stands_for if not place.peer]

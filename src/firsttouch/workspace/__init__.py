@@ -1,1 +1,0 @@
-"""Strategies, and what they do with the buffers of an application."""
