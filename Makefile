@@ -34,6 +34,7 @@ run: $(VENV)/.installed  ## measure this machine and print what was found: make 
 
 # Each process has one thread of numpy, as there are as many processes as cores.
 test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/machine -x"
+	@echo "Running the tests: all of them take about six minutes on two cores"
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
 
 docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
@@ -61,18 +62,22 @@ clean:  ## remove .venv and all build output
 $(VENV)/.tools: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "firsttouch needs Python 3.10 or newer; this is " \
 	  + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 ...")'
+	@echo "Making $(VENV) with the tools that build the package: half a minute"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q 'scikit-build-core>=0.10' 'nanobind>=2.2' 'setuptools-scm>=8' 'hatch-fancy-pypi-readme>=23.1' cmake ninja
 	@touch $@
 
 # Build with the tools above, not in an isolated environment, which would invalidate CMake's cache each time.
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
+	@echo "Compiling the C++ core and packing the wheel: one to two minutes on two cores, without output"
 	rm -rf $(WHEELS)
 	$(PIP) wheel -q --no-deps --no-build-isolation -w $(WHEELS) $(SOURCE)
 	$(PIP) install -q --force-reinstall --no-deps $(WHEELS)/*.whl
+	@echo "Installing what it needs"
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[pocl,codegen]"
 	@touch $@
 
 $(VENV)/.installed-$(EXTRAS): $(VENV)/.installed
+	@echo "Installing what the tests need"
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[$(EXTRAS)]"
 	@touch $@

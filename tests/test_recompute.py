@@ -104,7 +104,3 @@ def test_a_prediction_is_printed_as_the_readme_says(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("skipped")) == (0, 0)
     for line in printed.splitlines():
         assert " ".join(line.split()) in " ".join(done.stdout.split())
-
-
-def test_the_readme_can_be_read_in_two_minutes() -> None:
-    assert len(README.read_text(encoding="utf-8").split()) <= 1200

@@ -89,11 +89,10 @@ def test_nan_results_are_detected(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @every_app
-def test_application_is_short_and_names_no_strategy_or_vendor(name: str) -> None:
+def test_an_application_names_no_strategy_or_vendor(name: str) -> None:
     kernels = APPS[name].kernel_path()
     for path in (kernels, kernels.with_suffix(".py")):
         text = path.read_text()
-        assert len(text.splitlines()) < 150
         words = {w for s in STRATEGIES for w in (f'"{s}"', f"'{s}'")} - {'"buffer"', "'buffer'"}
         assert not [w for w in words if w in text]
         assert not re.findall(r"\b(cuda|nvidia|hip|amd|rocm|opencl|pocl)\w*", text, re.IGNORECASE)

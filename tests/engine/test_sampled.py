@@ -67,8 +67,7 @@ def test_a_run_on_the_hosts_processor_has_the_memory_of_the_host_and_is_resumed(
     parts = [phase for phase in profile.phases if phase.depth == 1]
     compute = next(phase for phase in profile.phases if phase.name == "compute")
     assert len(parts) == sum(name.startswith("iteration_") for name in record.counters)
-    assert parts[-1].end == pytest.approx(compute.end, abs=1e-3)
-    assert compute.start <= parts[0].start
+    assert all(compute.start <= part.start and part.end <= compute.end for part in parts)
 
     again = call("app", "--resume", "--out", "o", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
