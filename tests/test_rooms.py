@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from collections import defaultdict
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +25,29 @@ def test_the_picture_and_the_page_match_the_import_contract() -> None:
         name for layer in rooms.layers() for name in layer if f"{name}/" not in page and f"{name}.py" not in page
     ]
     assert missing == []
+
+
+def imported_by(path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of the package that a module imports, wherever in its text."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in modules else node.module for name in inner}
+    return found & modules.keys()
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Neither when they are loaded, nor in functions, nor for types alone. The package itself has the commands."""
+    package = ROOT / "src/firsttouch"
+    modules = {
+        ".".join(["firsttouch", *path.relative_to(package).with_suffix("").parts]).removesuffix(".__init__"): path
+        for path in package.rglob("*.py")
+    }
+    del modules["firsttouch"]
+    TopologicalSorter({name: imported_by(path, modules) for name, path in modules.items()}).prepare()
 
 
 def test_no_two_types_share_a_name() -> None:

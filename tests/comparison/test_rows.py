@@ -19,9 +19,12 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.codebook import codebook_of
+from firsttouch.records.papers.files import (
+    MEDIAN,
+    read,
+)
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
-    MEDIAN,
     Paper,
     PaperRow,
     all_rows,
@@ -29,7 +32,6 @@ from firsttouch.records.papers.rows import (
     numbers,
     papers,
     published,
-    read,
     side_names,
     sides,
     stated_value,

@@ -14,7 +14,7 @@ import pytest
 from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
 from firsttouch.harness.app import solve
-from firsttouch.model import kernels
+from firsttouch.model import kernel_records, kernels
 from firsttouch.model.kernels import KernelProfiles, Kernels, NoProfile, known_profiles
 from firsttouch.model.platform import Platform, load_platform
 from firsttouch.model.what_if import with_kernels
@@ -39,7 +39,7 @@ def kernels_of(name: str, size: int, platform: Platform, profiles: KernelProfile
     app = all_apps()[name]
     if profiles is not None:
         return kernels.kernels_at(app, size, platform, profiles)
-    return kernels.kernels_for(app, size, platform)
+    return kernel_records.kernels_for(app, size, platform)
 
 
 def without(profiles: KernelProfiles, *sources: str) -> KernelProfiles:
@@ -108,18 +108,18 @@ def test_kernels_that_memory_limits_are_scaled_by_it_and_others_by_the_processor
 
 def test_an_application_that_has_changed_has_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     app, platform = all_apps()["hotspot"], load_platform("h200-pcie")
-    kernels.kernels_for(app, GIB, platform)
+    kernel_records.kernels_for(app, GIB, platform)
     fft = all_apps()["fft_conv_fused"]
     with pytest.raises(NoProfile, match="not measured with library=own"):
-        kernels.kernels_for(fft, GIB, platform, {"library": "own"})
+        kernel_records.kernels_for(fft, GIB, platform, {"library": "own"})
     kernels.digest_of.cache_clear()
     monkeypatch.setattr(app, "kernel_files", lambda self: [self.kernels, self.kernels])
     with pytest.raises(NoProfile, match="hotspot has changed since its kernels were measured"):
-        kernels.kernels_for(app, GIB, platform)
+        kernel_records.kernels_for(app, GIB, platform)
     kernels.digest_of.cache_clear()
     monkeypatch.setattr(app, "name", "mine")
     with pytest.raises(NoProfile, match="the kernels of mine were not measured"):
-        kernels.kernels_for(app, GIB, platform)
+        kernel_records.kernels_for(app, GIB, platform)
 
 
 def test_kernels_of_ones_own_runs_take_the_place_of_the_program_s() -> None:
@@ -183,6 +183,6 @@ def test_what_the_cpu_computes_at_the_beginning_is_measured_in_memory_that_is_th
     """bfs counts and connects nodes, which takes many times as long as streaming through their bytes."""
     bfs = all_apps()["bfs"]
     program = program_of(bfs, solve(bfs, 256 * 2**20))
-    known = kernels.kernels_for(bfs, program.nbytes, load_platform("h200-pcie"))
+    known = kernel_records.kernels_for(bfs, program.nbytes, load_platform("h200-pcie"))
     times = [known.cpu_time(launch, "initialise").value for launch in program.initialise if isinstance(launch, Launch)]
     assert 20e6 < sum(times) < 40e6  # ns; 29.5 ms were measured in page-locked memory

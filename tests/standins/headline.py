@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 
 from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
-from firsttouch.experiments.contract.base import Preset
+from firsttouch.experiments.contract.rules import (
+    Preset,
+)
 from firsttouch.records.findings import Finding
 from firsttouch.records.schema import DeviceInfo, Record
 

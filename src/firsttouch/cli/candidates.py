@@ -194,7 +194,7 @@ def _assigned(known: Mapping[str, Candidates], given: Given, text: str) -> Candi
 
 
 def shells(given: Given, text: str) -> Candidates:
-    from firsttouch.cli.completion import SCRIPTS
+    from firsttouch.cli.shells import SCRIPTS
 
     return dict.fromkeys(SCRIPTS, "")
 

@@ -11,12 +11,11 @@ import typer
 
 from firsttouch.base.errors import unknown
 from firsttouch.cli.output import print_stdout
+from firsttouch.cli.shells import SCRIPTS
 
 VARIABLE = "_FIRSTTOUCH_COMPLETE"
 """The environment variable with which the scripts call: the last word of the call is the one to complete."""
 _FOLDER = Path(__file__).parent / "shells"
-SCRIPTS = {"bash": "firsttouch", "zsh": "_firsttouch", "fish": "firsttouch.fish"}
-"""By shell: the name by which it finds the script in the folder of such scripts."""
 _LONGEST = 70
 """The characters of what is said about a candidate."""
 

@@ -20,7 +20,13 @@ from firsttouch.comparison.runs import (
     Interval,
     factors_of,
 )
-from firsttouch.records.papers.rows import MEDIAN, PublishedValue, are_met
+from firsttouch.records.papers.files import (
+    MEDIAN,
+)
+from firsttouch.records.papers.rows import (
+    PublishedValue,
+    are_met,
+)
 from firsttouch.records.schema import PEER, Factors
 from firsttouch.records.text import join_names
 

@@ -9,7 +9,13 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     allocator_factor,
@@ -24,12 +30,14 @@ from firsttouch.experiments.contract.presets import (
     QUICK,
     SHORT,
     Above,
-    Candidate,
     Not,
     leave_out,
     take,
     take_only,
     varied,
+)
+from firsttouch.experiments.contract.rules import (
+    Preset,
 )
 from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.machine.hosts import usable_processors

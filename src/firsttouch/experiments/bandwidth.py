@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_number
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     MIN_STREAM_BYTES,
     GiB,
@@ -28,11 +34,9 @@ from firsttouch.experiments.contract.meanings import AGENTS, SELF_OR_OTHER, STRE
 from firsttouch.experiments.contract.modelled import device_of, predicted, usual_only
 from firsttouch.experiments.contract.presets import (
     FULL,
-    NOTHING,
     QUICK,
     SHORT,
     STANDARD,
-    Candidate,
     Contains,
     ContainsAll,
     Not,
@@ -41,6 +45,10 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take,
     take_only,
+)
+from firsttouch.experiments.contract.rules import (
+    NOTHING,
+    Preset,
 )
 from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 from firsttouch.machine.hosts import usable_processors

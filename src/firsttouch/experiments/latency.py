@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.levels import levels
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     GiB,
@@ -31,12 +37,14 @@ from firsttouch.experiments.contract.presets import (
     SHORT,
     STANDARD,
     Above,
-    Candidate,
     Not,
     Octave,
     leave_out,
     take,
     take_only,
+)
+from firsttouch.experiments.contract.rules import (
+    Preset,
 )
 from firsttouch.experiments.views.latencies import may_be_cached
 from firsttouch.experiments.views.ranking import comparable, names_in, rivals, tied

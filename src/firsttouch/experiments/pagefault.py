@@ -12,7 +12,13 @@ import msgspec
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_seconds
-from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, Preset
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Measurement,
+    Point,
+)
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -28,11 +34,13 @@ from firsttouch.experiments.contract.presets import (
     QUICK,
     STANDARD,
     Above,
-    Candidate,
     Not,
     exclude,
     leave_out,
     take,
+)
+from firsttouch.experiments.contract.rules import (
+    Preset,
 )
 from firsttouch.machine.allocators.properties import is_common, is_plain_host, requested_pages, role
 from firsttouch.machine.hosts import usable_processors

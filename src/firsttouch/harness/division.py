@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.experiments.contract.shares import CPU_THREADS, GPU_SHARE, ShareSearch, search, share_of
+from firsttouch.harness.divided import Division
 from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar
 
@@ -22,17 +23,6 @@ FACTORS: Mapping[str, Factor] = {
     "schedule": Factor("schedule", (AT_ONCE, IN_TURNS), doc="both agents at once, or the GPU's part, then the CPU's"),
 }
 """Further factors of an application that divides its work."""
-
-
-@dataclass(frozen=True)
-class Division:
-    """gpu_share: part of the work that the GPU does. cpu_threads: of the CPU's part; 0: all. in_turns: the CPU's part
-    of each step begins when the GPU's has ended.
-    """
-
-    gpu_share: float = 0.5
-    cpu_threads: int = 0
-    in_turns: bool = False
 
 
 def why_skipped(app: type[App], factors: Factors, strategy: Strategy, device: DeviceInfo) -> str:

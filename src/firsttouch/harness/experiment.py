@@ -17,14 +17,17 @@ from firsttouch.experiments.contract.base import (
     Factor,
     Measurement,
     Point,
-    Preset,
     ReportSection,
     describe_factors,
 )
 from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
+from firsttouch.experiments.contract.rules import (
+    Preset,
+)
 from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
+from firsttouch.harness.divided import Division
 from firsttouch.harness.fitting import (
     memory_sizes,
     requested_budget,
@@ -370,7 +373,7 @@ class _AppRunner:
         *,
         seed: int | None = None,
         known: Collection[str] | None = None,
-        divided: division.Division | None = None,
+        divided: Division | None = None,
         timer: _core.KernelTimer | None = None,
         strategy: Strategy | None = None,
         marks: counting.Marks | None = None,

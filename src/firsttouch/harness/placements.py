@@ -13,7 +13,9 @@ from firsttouch.base.errors import UsageError
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness.app import App
 from firsttouch.harness.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
-from firsttouch.program.declarations import Declaration, placement
+from firsttouch.program.declarations import (
+    Declaration,
+)
 from firsttouch.program.guidance import (
     ADVICE,
     ADVICE_OF,
@@ -25,6 +27,9 @@ from firsttouch.program.guidance import (
     Placement,
     memory_words,
     settings_of,
+)
+from firsttouch.program.placement import (
+    placement,
 )
 from firsttouch.program.strategies import STRATEGIES, Strategy, why_unguided
 from firsttouch.records.codebook import FormerFactor

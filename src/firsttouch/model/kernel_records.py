@@ -23,6 +23,7 @@ from firsttouch.model.kernels import (
     KernelPoint,
     KernelProfile,
     KernelProfiles,
+    Kernels,
     NoProfile,
     ProfiledDevice,
     RateSpread,
@@ -30,6 +31,7 @@ from firsttouch.model.kernels import (
     cycles_of,
     digest_of,
     kernel_bytes,
+    kernels_at,
     known_profiles,
     link_bytes,
     nearest_two,
@@ -38,6 +40,7 @@ from firsttouch.model.kernels import (
     tiny_of,
 )
 from firsttouch.model.measured import MeasuredPrices
+from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import Platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.program.declarations import Params
@@ -320,3 +323,25 @@ def _factor(changes: Sequence[float]) -> float:
 def _short(number: float) -> float:
     """Five significant digits."""
     return float(f"{number:.5g}")
+
+
+def kernels_for(
+    app: type[Declares], nbytes: int, platform: Platform, options: Mapping[str, str] | None = None
+) -> Kernels:
+    """What the kernels of an application of so many bytes take on a platform: by the runs in the directory that the
+    platform's value `kernels` names, or by the records of this program. options: those of the application that are set.
+
+    Raises:
+        NoProfile: they were not measured, not with these options, or the application has changed since.
+        MissingValue: the platform lacks the bandwidth of the device or the host's processors, which scale times.
+    """
+    usual: Mapping[str, Sequence[str]] = getattr(app, "options", {})
+    for name, value in (options or {}).items():
+        if name in usual and value != usual[name][0]:
+            raise NoProfile(
+                f"the kernels of {app.name} were not measured with {name}={value}, and are not in the times"
+            )
+    profiles = known_profiles()
+    if platform.has(KERNELS):
+        profiles = profiles_of(platform.word(KERNELS), app, platform)
+    return kernels_at(app, nbytes, platform, profiles)

@@ -24,7 +24,6 @@ import msgspec
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import Unsupported
 from firsttouch.model.costs import Assumption, Ground, Price, Time
-from firsttouch.model.parameters import KERNELS
 from firsttouch.model.platform import Platform
 from firsttouch.program.declarations import Params
 from firsttouch.program.dry_run import Declares, program_of
@@ -228,30 +227,6 @@ def digest_of(app: Callable[[Params], Declares]) -> str:
 def known_profiles() -> KernelProfiles:
     """The profiles of this program's applications (data/kernels.json, made by docs/recompute/kernels.py)."""
     return msgspec.json.decode(FILE.read_bytes(), type=KernelProfiles)
-
-
-def kernels_for(
-    app: type[Declares], nbytes: int, platform: Platform, options: Mapping[str, str] | None = None
-) -> Kernels:
-    """What the kernels of an application of so many bytes take on a platform: by the runs in the directory that the
-    platform's value `kernels` names, or by the records of this program. options: those of the application that are set.
-
-    Raises:
-        NoProfile: they were not measured, not with these options, or the application has changed since.
-        MissingValue: the platform lacks the bandwidth of the device or the host's processors, which scale times.
-    """
-    usual: Mapping[str, Sequence[str]] = getattr(app, "options", {})
-    for name, value in (options or {}).items():
-        if name in usual and value != usual[name][0]:
-            raise NoProfile(
-                f"the kernels of {app.name} were not measured with {name}={value}, and are not in the times"
-            )
-    profiles = known_profiles()
-    if platform.has(KERNELS):
-        from firsttouch.model.kernel_records import profiles_of
-
-        profiles = profiles_of(platform.word(KERNELS), app, platform)
-    return kernels_at(app, nbytes, platform, profiles)
 
 
 def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: KernelProfiles) -> Kernels:

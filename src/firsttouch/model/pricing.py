@@ -11,9 +11,11 @@ from firsttouch.model.costs import Direction, Ground, Prices, Time, Unmeasured
 from firsttouch.model.iterations import IterationTimes
 from firsttouch.model.terms import Terms
 from firsttouch.program import steps
-from firsttouch.program.declarations import placement
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
+from firsttouch.program.placement import (
+    placement,
+)
 from firsttouch.program.program import Access, Launch, LoopMark, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared, Replay

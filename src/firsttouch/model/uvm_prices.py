@@ -10,12 +10,14 @@ from functools import lru_cache
 from firsttouch.machine.allocators.properties import memory_of
 from firsttouch.model.costs import PlatformValue, Price, Time
 from firsttouch.model.managed import PageMoves
-from firsttouch.model.micro.passes import TOUCHES
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, moves_by_step
 from firsttouch.model.platform import Magnitude, MissingValue, Platform
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
+from firsttouch.model.touches import (
+    TOUCHES,
+)
 from firsttouch.model.values import ALWAYS
 from firsttouch.program.guidance import NONE
 from firsttouch.records.schema import DeviceInfo

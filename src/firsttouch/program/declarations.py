@@ -1,23 +1,21 @@
-"""Buffers as an application declares them, and where a strategy places each."""
+"""Buffers as an application declares them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from firsttouch.machine.allocators.properties import common_allocator
-from firsttouch.program.guidance import BY_ITSELF, Placement
-from firsttouch.program.strategies import Strategy
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Params: TypeAlias = Mapping[str, int]
 """Parameters of an application by name."""
 Agent = Literal["cpu", "gpu"]
 Role = Literal["input", "output", "inout", "constant", "control", "scratch", "exchange"]
-Place = Literal["cpu", "gpu", "copies", "strategy", "exchange"]
 ArraySides: TypeAlias = Literal["both", "host", "device"]
 """The arrays that a buffer has where it would have a host array and a device array."""
 PLAIN = common_allocator("host")
@@ -61,24 +59,6 @@ class Declaration:
             other.sides,
             other.advice,
         )
-
-
-def placement(
-    declared: Declaration, strategy: Strategy, guidance: Placement = BY_ITSELF, *, copy_control: bool = False
-) -> Place:
-    """Where a buffer is: plain memory of one side, a host array and a device array, memory of the strategy, or that of
-    messages. Arguments are those of Ledger. One that both sides may use, and whose memory is `device`, has a host array
-    too, for the CPU to read.
-    """
-    if declared.role == "exchange":
-        return "exchange"
-    if declared.sides == "cpu":
-        return "cpu"
-    copied = strategy.duplicated or guidance.on_device(declared)
-    if declared.sides == "gpu" and copied:
-        return "gpu"
-    copied = copied or (declared.role == "control" and copy_control)
-    return "copies" if copied else "strategy"
 
 
 def opposite(agent: Agent) -> Agent:

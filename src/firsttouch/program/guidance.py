@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from firsttouch.program.declarations import Agent, Declaration, Role
 from firsttouch.program.strategies import Strategy
-
-if TYPE_CHECKING:
-    from firsttouch.program.declarations import Agent, Declaration, Role
 
 NONE = "none"
 READ_MOSTLY = "read-mostly"

@@ -32,7 +32,7 @@ from firsttouch.profile.calls import (
 from firsttouch.profile.cuda import CallSite, MemoryKind
 
 if TYPE_CHECKING:
-    from firsttouch.program.exact import ExactRun
+    from firsttouch.program.exact_run import ExactRun
 
 HOST_KINDS: frozenset[MemoryKind] = frozenset(("pageable", "pinned"))
 STATIC_KINDS: frozenset[MemoryKind] = frozenset(("device_static", "managed_static"))

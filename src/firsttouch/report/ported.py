@@ -18,7 +18,9 @@ from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
-from firsttouch.profile.reading import Profile
+from firsttouch.profile.content import (
+    Profile,
+)
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines

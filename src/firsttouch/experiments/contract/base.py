@@ -7,28 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
 from firsttouch.base.errors import NotModelled
 from firsttouch.base.units import format_size
+from firsttouch.experiments.contract.rules import NOTHING, Preset, PresetRule, PropertyValue, RuleCondition
 from firsttouch.records.codebook import Codebook
 from firsttouch.records.figures import Figure
 from firsttouch.records.findings import Finding
-from firsttouch.records.schema import RANKS, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
+from firsttouch.records.schema import RANKS, AllocatorInfo, BufferFact, DeviceInfo, Factors, Metric, Record, Scalar
 from firsttouch.records.schema import Point as Point
 
 if TYPE_CHECKING:
     from firsttouch import _core
-    from firsttouch.experiments.contract.presets import PresetRule, Property, RuleCondition
     from firsttouch.machine.switches import Part
     from firsttouch.model.platform import Platform
     from firsttouch.model.terms import Term
     from firsttouch.records.timeline import MemoryCourse
     from firsttouch.workers.session import Session
 
-Preset = Literal["quick", "standard", "full"]
 FactorKind = Literal["size", "count", "ratio", "fraction", "extent", "name", "choice"]
 ONE_AT_A_TIME = "a profiler stops the GPU around each kernel, so CPU and GPU would not work at once"
 """Why a profiler cannot count an experiment in which they do."""
@@ -375,3 +375,24 @@ class Experiment:
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         """Returns the report's sections on one device. Each derived record is in one section other than an overview."""
         return [ReportSection(self.question, records, self.figures, counted=self.counted, source=self.source)]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
+    given with --set.
+    """
+
+    experiment: Experiment
+    factors: Factors
+    device: DeviceInfo
+    preset: Preset
+    chosen: AbstractSet[str] = NOTHING
+
+    @property
+    def allocator(self) -> AllocatorInfo | None:
+        """What the device states about the point's allocator."""
+        return self.device.allocator(self.factors.text("allocator"))
+
+
+Property: TypeAlias = Callable[[Candidate], PropertyValue]

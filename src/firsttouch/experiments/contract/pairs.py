@@ -11,21 +11,29 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import Experiment, Factor, Point, Preset, ReportSection
+from firsttouch.experiments.contract.base import (
+    Candidate,
+    Experiment,
+    Factor,
+    Point,
+    ReportSection,
+)
 from firsttouch.experiments.contract.common import allocator_names, peer, unreachable, unreachable_peer
 from firsttouch.experiments.contract.pair_figures import pair_figures
 from firsttouch.experiments.contract.presets import (
     FULL,
     QUICK,
     STANDARD,
-    Candidate,
     Contains,
     Not,
     Octave,
-    PresetRule,
     exclude,
     leave_out,
     take,
+)
+from firsttouch.experiments.contract.rules import (
+    Preset,
+    PresetRule,
 )
 from firsttouch.experiments.views.pairs import (
     BETWEEN,

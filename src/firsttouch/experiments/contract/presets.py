@@ -21,13 +21,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
 
 from firsttouch.experiments.contract import common
-from firsttouch.experiments.contract.base import Experiment, Preset
+from firsttouch.experiments.contract.base import Candidate, Property
+from firsttouch.experiments.contract.rules import Preset, PresetRule, PropertyValue, RuleCondition
 from firsttouch.machine.allocators import properties as allocators
 from firsttouch.machine.switches import SWITCHES
-from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Factors, Scalar
 
 PRESETS: Sequence[Preset] = ("quick", "standard", "full")
 QUICK: Sequence[Preset] = ("quick",)
@@ -35,11 +34,6 @@ SHORT: Sequence[Preset] = ("quick", "standard")
 STANDARD: Sequence[Preset] = ("standard",)
 THOROUGH: Sequence[Preset] = ("standard", "full")
 FULL: Sequence[Preset] = ("full",)
-
-PropertyValue: TypeAlias = Scalar | AbstractSet[str]
-Test: TypeAlias = Callable[[PropertyValue], bool]
-RuleCondition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
-NOTHING: AbstractSet[str] = frozenset()
 
 
 # ------------------------------------------------------------------------------------------------------------ tests
@@ -121,21 +115,6 @@ def holds(condition: RuleCondition, value: PropertyValue) -> bool:
 # ------------------------------------------------------------------------------------------------------------ rules
 
 
-@dataclass(frozen=True, eq=False)
-class PresetRule:
-    """A rule for the points that meet all conditions in `of`: those that also meet all in `measured` are measured.
-
-    measured: None means that none of them is. why: the reason for which the others are left out, in words. strict: the
-    others are left out also if all points of a value that --set names are among them.
-    """
-
-    why: str
-    presets: Sequence[Preset]
-    of: Mapping[str, RuleCondition]
-    measured: Mapping[str, RuleCondition] | None
-    strict: bool = False
-
-
 def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions."""
     return PresetRule(why, presets, of, None)
@@ -161,27 +140,6 @@ def take_only(
 
 
 # ------------------------------------------------------------------------------------------------------- properties
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A combination of factors that may become a point of a preset on a device. chosen: the factors whose values were
-    given with --set.
-    """
-
-    experiment: Experiment
-    factors: Factors
-    device: DeviceInfo
-    preset: Preset
-    chosen: AbstractSet[str] = NOTHING
-
-    @property
-    def allocator(self) -> AllocatorInfo | None:
-        """What the device states about the point's allocator."""
-        return self.device.allocator(self.factors.text("allocator"))
-
-
-Property: TypeAlias = Callable[[Candidate], PropertyValue]
 
 
 def varied(candidate: Candidate) -> AbstractSet[str]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from firsttouch.base.errors import NotModelled
-from firsttouch.base.units import KiB, MiB
 from firsttouch.machine.allocators.properties import common_allocator, memory_of, moves_pages
 from firsttouch.model.costs import Price, Time
 from firsttouch.model.managed import PageMoves
@@ -17,36 +16,13 @@ from firsttouch.model.named import NamedPrices
 from firsttouch.model.pages import Counts, Kind
 from firsttouch.model.passes import BufferPasses, event_counters, moves_by_step
 from firsttouch.model.platform import Platform
+from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.program.guidance import READ_MOSTLY, word_of
 from firsttouch.program.least_moves import IN_PLACE
 from firsttouch.records.schema import AllocatorInfo, Scalar
 
 if TYPE_CHECKING:
     from firsttouch.program.declarations import Agent
-
-
-@dataclass(frozen=True)
-class Touch:
-    """A pass touches the first `run` bytes of every `stride` bytes."""
-
-    run: int
-    stride: int
-    shuffled: bool = False
-
-    def places(self, size: int) -> int:
-        return size // self.stride
-
-
-LINE = 128
-"""Bytes of a line of a GPU's memory: what a touch of a few bytes reads and writes."""
-TOUCHES = {
-    "dense": Touch(LINE, LINE),
-    "eighth": Touch(LINE, 8 * LINE),
-    "random": Touch(LINE, LINE, shuffled=True),
-    "per-4KiB": Touch(8, 4 * KiB),
-    "per-64KiB": Touch(8, 64 * KiB),
-    "per-2MiB": Touch(8, 2 * MiB),
-}
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
-from typing import Any, Literal, TypeAlias
-
-import msgspec
+from typing import Literal, TypeAlias
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.errors import UsageError, did_you_mean
 from firsttouch.base.outputs import Output
+from firsttouch.records.papers.claims import claims_by_row
+from firsttouch.records.papers.files import DATA, MEDIAN, FactorValues, read
 from firsttouch.records.schema import Scalar, Struct
 from firsttouch.records.text import count
 
@@ -26,17 +25,12 @@ configuration: a setting of the study or a fact of its machine. ordering: which 
 """
 RowValue: TypeAlias = bool | int | float | str | list[int | float | str]
 """A number, the two ends of a range, text, or a list (of an ordering: the best first)."""
-FactorValues: TypeAlias = Scalar | list[Scalar]
-"""The value of a factor, or several that a row covers."""
-MEDIAN = "median"
-"""The metric that is the median of a record's samples. Every other metric is the name of a counter."""
 APPLICATIONS = "app"
 """The experiment of records of applications."""
 NONE = "none"
 """The unit of text."""
 _OPPOSITES = {"more-than": "below", "below": "more-than", "up-to": "at-least", "at-least": "up-to"}
 """What hedges a value does so for what remains of it in the other direction: a loss of more than half leaves less."""
-_DATA = files("firsttouch.records.papers") / "data"
 _OTHER_FILES = ("reasons.json", "claims.json", "figures.json")
 
 
@@ -199,15 +193,10 @@ class _Reason(Struct):
         )
 
 
-def read(name: str, kind: type[Any]) -> Any:
-    """A file of data/, decoded strictly."""
-    return msgspec.json.decode((_DATA / name).read_bytes(), type=kind)
-
-
 @cache
 def papers() -> Mapping[str, Paper]:
     """The papers by name, such as 'mi300a-upm'."""
-    names = sorted(path.name for path in _DATA.iterdir() if path.name.endswith(".json"))
+    names = sorted(path.name for path in DATA.iterdir() if path.name.endswith(".json"))
     return {name.removesuffix(".json"): read(name, Paper) for name in names if name not in _OTHER_FILES}
 
 
@@ -219,8 +208,6 @@ def all_rows() -> Sequence[PaperRow]:
 
 
 def _with_paper(name: str, paper: Paper, row: Stated, reasons: Iterable[_Reason]) -> PaperRow:
-    from firsttouch.records.papers.claims import claims_by_row
-
     fields = {field: getattr(row, field) for field in row.__struct_fields__}
     not_here = "" if row.here else next(rule.reason for rule in reasons if rule.covers(name, row))
     machine = paper.platforms[row.platform].name
