@@ -1,4 +1,4 @@
-"""The papers' figures and tables by their own numbers, in data/figures.json."""
+"""The papers' figures and tables by their own numbers, in records/papers/data/figures.json."""
 
 from __future__ import annotations
 
