@@ -230,7 +230,8 @@ void bind_device(nb::module_& m) {
         nb::sig("def group_folders(controller: str, process: str = \"self\", root: str = \"\") -> "
                 "list[tuple[int, bytes]]"),
         "Returns (version, folder) of a process's control group and of each parent group, innermost first.");
-    m.def("kernel_file", &kernel_file, "name"_a, "Returns the text of an embedded file of src/firsttouch/base/kernels.");
+    m.def("kernel_file", &kernel_file, "name"_a,
+          "Returns the text of an embedded file of src/firsttouch/base/kernels.");
     m.def(
         "host_kernel_code",
         [](const std::string& name) {

@@ -48,6 +48,19 @@ def test_of_experiments_the_points_that_differ_most_stand_there() -> None:
     assert table.notes[-1].endswith("12 others are left out.")
 
 
+def test_the_factors_of_a_row_stand_in_one_order() -> None:
+    """Those of a point are a set, whose order differs from process to process."""
+    records = [
+        record(platform, 10.0 + (size if platform is LINK else 0), "transfer", size=size, engine=engine, pages=pages)
+        for size, engine, pages in ((1, "kernel", "small"), (2, "dma", "huge"))
+        for platform in (GH200, LINK)
+    ]
+    table = machines_table(records, devices(GH200, LINK))
+    assert table is not None
+    for row in table.rows:
+        assert [word.split()[0] for word in row[0].split(", ")] == ["transfer", "engine", "pages", "size"]
+
+
 def test_one_machine_has_no_such_table_and_several_are_not_counted_as_gpus() -> None:
     node = load_platform("mi300a-node")
     assert machines_table([record(node, 1.0, app="lud")], devices(node)) is None

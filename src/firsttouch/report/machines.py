@@ -92,7 +92,7 @@ def _row(
 ) -> list[str]:
     """The point by the factors in which it differs from others of its kind, and its value on each machine."""
     common = frozenset.intersection(*points)
-    differing = sorted((key - common), key=lambda item: item[0] != "strategy")
+    differing = sorted((key - common), key=lambda item: (item[0] != "strategy", item[0]))
     words = [str(value) if factor == "strategy" else named(factor, value) for factor, value in differing]
     found = points[key]
     first = next((_median(found[device]) for device in machines if device in found), 0.0)
