@@ -5,7 +5,8 @@
 namespace firsttouch {
 namespace {
 
-// The kernel polls the first word of the flag and sets the second when it times out (src/firsttouch/base/kernels/gate.c).
+// The kernel polls the first word of the flag and sets the second when it times out
+// (src/firsttouch/base/kernels/gate.c).
 class SpinGate : public Gate {
   public:
     SpinGate(Device& device, Stream& stream, Kernel& kernel, std::chrono::nanoseconds limit)
