@@ -28,12 +28,8 @@ from firsttouch.model.platform import platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaBlock, CudaCall, CudaLaunch, CudaQuery, TracedCalls
-from firsttouch.profile.content import (
-    Profile,
-)
-from firsttouch.profile.reading import (
-    read,
-)
+from firsttouch.profile.content import Profile
+from firsttouch.profile.reading import read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.dry_run import program_of
 from firsttouch.program.trace import TracedCopy, TracedRun, TracedStep, trace

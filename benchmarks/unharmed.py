@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,6 +117,7 @@ def gpus() -> int:
     return listed.stdout.count("GPU ")
 
 
+@cache  # several programs need the same package, and importing it takes seconds
 def has(package: str) -> bool:
     return not package or subprocess.run(["python3", "-c", f"import {package}"], capture_output=True).returncode == 0
 
@@ -132,7 +134,7 @@ def main() -> None:
         folder = Path(name)
         build(folder)
         count, only = gpus(), set(filter(None, options.only.split(",")))
-        chosen = [p for p in programs(folder) if p.gpus <= count and has(p.needs) and (not only or p.name in only)]
+        chosen = [p for p in programs(folder) if p.gpus <= count and (not only or p.name in only) and has(p.needs)]
         order = [(p, m, r) for r in range(options.rounds) for p in chosen for m in ("bare", *MODES)]
         many = MANY if options.many else {}
         order += [(p, "trace", options.rounds + r) for p in chosen for r in range(many.get(p.name, 0))]

@@ -9,13 +9,7 @@ from firsttouch import _core as probes
 from firsttouch._core import GuardRefused, Unavailable, VendorError
 from firsttouch.base.errors import Unsupported, UsageError
 from firsttouch.base.units import format_seconds, format_size, parse_size
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-    ReportSection,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -34,9 +28,7 @@ from firsttouch.experiments.contract.common import (
     unreachable_peer,
 )
 from firsttouch.experiments.contract.presets import Above, Below, Not, Octave, leave_out, take, take_only
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.harness.app import (
     App,
     Cpu,

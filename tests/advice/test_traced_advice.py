@@ -23,11 +23,7 @@ from firsttouch.cli.advised_trace import MOST_LINES, lines
 from firsttouch.cli.output import WIDTH
 from firsttouch.model.costs import Prices
 from firsttouch.profile import schema
-from firsttouch.program.exact_run import (
-    ExactRun,
-    UsedBlock,
-    UsedPiece,
-)
+from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch, TracedRun
 from firsttouch.program.traced import program_of_trace
 from firsttouch.records.predicted import is_predicted

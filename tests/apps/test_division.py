@@ -15,13 +15,8 @@ from tests.matrix import matrix
 from firsttouch.apps import all_apps
 from firsttouch.apps.kmeans import PIECES, KmeansConcurrent
 from firsttouch.harness.app import App
-from firsttouch.harness.divided import (
-    Division,
-)
-from firsttouch.harness.division import (
-    divide,
-    why_not_at_once,
-)
+from firsttouch.harness.divided import Division
+from firsttouch.harness.division import divide, why_not_at_once
 from firsttouch.harness.experiment import Application
 from firsttouch.program.strategies import STRATEGIES, unavailable
 from firsttouch.records.reading import load_results

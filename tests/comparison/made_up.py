@@ -28,14 +28,8 @@ from firsttouch.records.papers.claims import (
     Word,
     all_claims,
 )
-from firsttouch.records.papers.files import (
-    MEDIAN,
-)
-from firsttouch.records.papers.rows import (
-    PaperRow,
-    all_rows,
-    numbers,
-)
+from firsttouch.records.papers.files import MEDIAN
+from firsttouch.records.papers.rows import PaperRow, all_rows, numbers
 from firsttouch.records.reading import Results
 from firsttouch.records.schema import SCHEMA, Machine, Metric, Record, Scalar, Summary
 

@@ -19,10 +19,7 @@ from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.codebook import codebook_of
-from firsttouch.records.papers.files import (
-    MEDIAN,
-    read,
-)
+from firsttouch.records.papers.files import MEDIAN, read
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
     Paper,

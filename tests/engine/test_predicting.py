@@ -9,12 +9,8 @@ import pytest
 
 from firsttouch.engine import predicting
 from firsttouch.engine.filling import blank_record
-from firsttouch.engine.job import (
-    Job,
-)
-from firsttouch.engine.job_handler import (
-    JobHandler,
-)
+from firsttouch.engine.job import Job
+from firsttouch.engine.job_handler import JobHandler
 from firsttouch.engine.planned import Planned
 from firsttouch.experiments.contract.base import Experiment, Measurement
 from firsttouch.model.costs import Assumption, PlatformValue

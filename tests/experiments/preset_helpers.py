@@ -9,16 +9,9 @@ from fake_devices import DISCRETE
 from firsttouch.engine.plan import make_plan
 from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-)
-from firsttouch.experiments.contract.presets import (
-    left_out,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment
+from firsttouch.experiments.contract.presets import left_out
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Request
 
 

@@ -14,12 +14,8 @@ from firsttouch import _core
 from firsttouch.engine.plan import make_plan
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.allocation import Allocation
-from firsttouch.experiments.contract.base import (
-    Point,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.base import Point
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.findings import Quantity
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import SCHEMA, DeviceInfo, Factors, Record, Request

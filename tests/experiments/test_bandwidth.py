@@ -17,9 +17,7 @@ from firsttouch.engine.planned import Planned
 from firsttouch.experiments import bandwidth
 from firsttouch.experiments.bandwidth import ARRAYS, Bandwidth, search_threads, thread_counts
 from firsttouch.experiments.contract.common import MiB, last_level_bytes
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo, Factors, Scalar
 
 

@@ -15,14 +15,9 @@ from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.papers.pooled import CONDITIONS
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor
 from firsttouch.experiments.contract.contract import factors_of, flaw, strange_factor
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.transfer import Transfer
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.records.codebook import FILE, Codebook, codebook_of, codebooks

@@ -8,13 +8,9 @@ from fake_records import MIB, a_record, sentences_of
 from preset_helpers import plan
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Point,
-)
+from firsttouch.experiments.contract.base import Point
 from firsttouch.experiments.contract.common import BASE_PAGE
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.faultcount import FaultCount
 from firsttouch.records.schema import DeviceInfo, Factors, Record, Scalar
 from firsttouch.workers.session import Session

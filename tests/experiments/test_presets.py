@@ -12,9 +12,7 @@ from tests.matrix import matrix
 from firsttouch.engine.planned import Planned
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.contract.pairs import PairExperiment
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.schema import DeviceInfo
 
 

@@ -16,12 +16,8 @@ from firsttouch import _core
 from firsttouch.base.units import parse_size
 from firsttouch.harness import measure
 from firsttouch.harness.app import App, solve
-from firsttouch.harness.divided import (
-    Division,
-)
-from firsttouch.harness.division import (
-    why_not_at_once,
-)
+from firsttouch.harness.divided import Division
+from firsttouch.harness.division import why_not_at_once
 from firsttouch.machine.devices import describe_devices, open_device
 from firsttouch.program.execution.agents import Gpu, KernelFile
 from firsttouch.program.execution.workspace import Workspace

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "journals.hpp"
 #include "profile/inject/calls.hpp"
 #include "support.hpp"
 
@@ -45,29 +46,11 @@ class DriverCalls : public testing::Test {
     }
 
     // The contents of the records of a kind.
-    std::vector<std::string> records(Kind kind) const {
-        std::vector<std::string> contents;
-        for (const auto& entry : std::filesystem::directory_iterator(folder_.path)) {
-            std::ifstream file(entry.path(), std::ios::binary);
-            const std::string all(std::istreambuf_iterator<char>(file), {});
-            FileHeader header;
-            std::memcpy(&header, all.data(), sizeof header);
-            for (std::size_t at = header.header_bytes; at + sizeof(RecordHeader) <= all.size();) {
-                RecordHeader record;
-                std::memcpy(&record, all.data() + at, sizeof record);
-                if (record.size == 0) break;
-                if (record.kind == kind)
-                    contents.push_back(all.substr(at + sizeof record, record.size - sizeof record));
-                at += record.size;
-            }
-        }
-        return contents;
-    }
+    std::vector<std::string> records(Kind kind) const { return records_of(folder_.path, kind); }
     template <class Fixed>
     std::vector<Fixed> all(Kind kind) const {
         std::vector<Fixed> read;
-        for (const std::string& content : records(kind))
-            std::memcpy(&read.emplace_back(), content.data(), sizeof(Fixed));
+        for (const std::string& content : records(kind)) read.push_back(start_of<Fixed>(content));
         return read;
     }
     std::vector<MoveRecord> moves() const { return all<MoveRecord>(Kind::move); }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "journals.hpp"
 #include "profile/inject/exact.hpp"
 #include "support.hpp"
 
@@ -123,21 +124,8 @@ class ExactThreads : public testing::Test {
     // Numbers of the launches of which it is known what they use.
     std::set<std::uint32_t> fetched() const {
         std::set<std::uint32_t> numbers;
-        for (const auto& entry : std::filesystem::directory_iterator(kept_.folder.path)) {
-            std::ifstream file(entry.path(), std::ios::binary);
-            const std::string all(std::istreambuf_iterator<char>(file), {});
-            FileHeader header;
-            std::memcpy(&header, all.data(), sizeof header);
-            for (std::size_t at = header.header_bytes; at + sizeof(RecordHeader) <= all.size();) {
-                RecordHeader record;
-                std::memcpy(&record, all.data() + at, sizeof record);
-                if (record.size == 0) break;
-                FetchedRecord read;
-                std::memcpy(&read, all.data() + at + sizeof record, sizeof read);
-                if (record.kind == Kind::fetched) numbers.insert(read.launch);
-                at += record.size;
-            }
-        }
+        for (const std::string& content : records_of(kept_.folder.path, Kind::fetched))
+            numbers.insert(start_of<FetchedRecord>(content).launch);
         return numbers;
     }
 

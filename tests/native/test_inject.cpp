@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cupti_standin.hpp"
+#include "journals.hpp"
 #include "profile/inject/journal.hpp"
 #include "profile/inject/nvtx_api.hpp"
 #include "profile/inject/trace.hpp"
@@ -51,43 +52,11 @@ class Inject : public testing::Test {
     fs::path folder_;
 };
 
-struct Read {
-    FileHeader header{};
-    std::vector<std::pair<Kind, std::string>> records;
-};
-
-Read read_journal(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string all(std::istreambuf_iterator<char>(file), {});
-    Read read;
-    if (all.size() < sizeof read.header) return read;
-    std::memcpy(&read.header, all.data(), sizeof read.header);
-    EXPECT_EQ(read.header.magic, magic);
-    for (std::size_t at = read.header.header_bytes; at + sizeof(RecordHeader) <= all.size();) {
-        RecordHeader record;
-        std::memcpy(&record, all.data() + at, sizeof record);
-        if (record.size == 0) break;
-        const std::size_t in_chunk = (at - read.header.header_bytes) % read.header.chunk_bytes;
-        EXPECT_LE(in_chunk + record.size, read.header.chunk_bytes);
-        if (record.kind != Kind::padding)
-            read.records.emplace_back(record.kind, all.substr(at + sizeof record, record.size - sizeof record));
-        at += record.size;
-    }
-    return read;
-}
-
 std::vector<fs::path> files_of(const fs::path& folder) {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
     std::ranges::sort(files);
     return files;
-}
-
-template <class Fixed>
-Fixed start_of(const std::string& content) {
-    Fixed fixed;
-    std::memcpy(&fixed, content.data(), sizeof fixed);
-    return fixed;
 }
 
 bool add(Journal& journal, std::uint64_t stamp, std::uint64_t time, std::string_view more = {}) {

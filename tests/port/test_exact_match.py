@@ -8,15 +8,8 @@ from hypothesis import strategies as st
 from tests.port.traces import Calls
 
 from firsttouch.profile.exact import GRANULE, ExactBlock, ExactCalls, ExactLaunch, ExactMove, ExactStep, ExactUse
-from firsttouch.program.exact import (
-    MOST_PIECES,
-    match,
-)
-from firsttouch.program.exact_run import (
-    ExactRun,
-    UsedBlock,
-    UsedPiece,
-)
+from firsttouch.program.exact import MOST_PIECES, match
+from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.program import Launch
 from firsttouch.program.trace import TracedLaunch, TracedRun
 from firsttouch.program.traced import program_of_trace

@@ -15,14 +15,8 @@ from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import function_name
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
-from firsttouch.program.exact import (
-    told,
-)
-from firsttouch.program.exact_run import (
-    ExactRun,
-    UsedBlock,
-    UsedPiece,
-)
+from firsttouch.program.exact import told
+from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import TracedLaunch
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -14,12 +14,8 @@ from tests.port.played import FIXTURES, TOP, MakeOnce, PlayedCuda
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.exact import read_exact
 from firsttouch.profile.reading import read
-from firsttouch.program.exact import (
-    match,
-)
-from firsttouch.program.exact_run import (
-    ExactRun,
-)
+from firsttouch.program.exact import match
+from firsttouch.program.exact_run import ExactRun
 from firsttouch.program.trace import TracedLaunch, trace
 from firsttouch.report.ported import ported_page
 

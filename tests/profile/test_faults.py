@@ -23,14 +23,7 @@ from firsttouch.profile.faults import (
     read_maps,
     seen_share,
 )
-from firsttouch.profile.perf import (
-    FaultSample,
-    NameChange,
-    NewMapping,
-    PerfBatch,
-    ProcessEnd,
-    ProcessStart,
-)
+from firsttouch.profile.perf import FaultSample, NameChange, NewMapping, PerfBatch, ProcessEnd, ProcessStart
 from firsttouch.profile.schema import AnyLine, Faults, Site, Symbol
 from firsttouch.profile.symbols import elf
 

@@ -20,13 +20,9 @@ from tests.profile.targets import build
 from tests.schemas import assert_valid
 
 from firsttouch.profile import profiler
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.profiler import ProfileCall, directory_of
-from firsttouch.profile.reading import (
-    read,
-)
+from firsttouch.profile.reading import read
 
 MiB = 1 << 20
 

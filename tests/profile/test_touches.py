@@ -11,14 +11,9 @@ from tests.profile.profiles import header, write
 from tests.profile.targets import build, held, opened, readable
 
 from firsttouch.profile import touches
-from firsttouch.profile.content import (
-    Profile,
-    ProfiledProcess,
-)
+from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.faults import FaultRecorder
-from firsttouch.profile.reading import (
-    read,
-)
+from firsttouch.profile.reading import read
 from firsttouch.profile.schema import TOUCH_GRANULE, Site, Started, Symbol, TouchSamples
 from firsttouch.profile.touches import RangeTouches, TouchIndex, TouchRecorder
 

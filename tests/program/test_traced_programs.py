@@ -13,11 +13,7 @@ from firsttouch.model.estimate import estimate
 from firsttouch.model.platform import platform_of
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.profile.events.log import MemoryEvent
-from firsttouch.program.exact_run import (
-    ExactRun,
-    UsedBlock,
-    UsedPiece,
-)
+from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.program import Access, Item, Launch, Move, Obtained, Program, Renew, Repeat, decode, encode
 from firsttouch.program.program_text import program_lines
 from firsttouch.program.strategies import STRATEGIES

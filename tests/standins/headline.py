@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 
 from firsttouch.api import Experiment, Factor, Measurement, Metric, Point, Session
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.findings import Finding
 from firsttouch.records.schema import DeviceInfo, Record
 

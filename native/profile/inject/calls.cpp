@@ -158,7 +158,7 @@ void Calls::begin_block(std::uint64_t address, const Block& block, const Call& c
                 return;  // a variable that was looked up before
         blocks_.add(address, block);
     }
-    if (std::ranges::count(cupti::allocating_calls, call.id) == 0) write_place(call);
+    if (std::ranges::count(cupti::allocating_calls, call.id) == 0) write_place(call.correlation);  // others have one
     const BlockRecord record{.time = monotonic_ns(),
                              .address = address,
                              .bytes = block.bytes,
@@ -171,10 +171,8 @@ void Calls::begin_block(std::uint64_t address, const Block& block, const Call& c
     journal_.append(Kind::block, {Journal::bytes_of(record)});
 }
 
-// Where blocks come from whose calls have no record of their place yet, and where blocks are freed.
-void Calls::write_place(const Call& call) {
-    const CallRecord record{
-        .time = monotonic_ns(), .correlation = call.correlation, .site = places_.of_this_call().number};
+void Calls::write_place(std::uint32_t correlation) {
+    const CallRecord record{.time = monotonic_ns(), .correlation = correlation, .site = places_.of_this_call().number};
     journal_.append(Kind::call, {Journal::bytes_of(record)});
 }
 
@@ -189,7 +187,7 @@ void Calls::end_block(std::uint64_t address, const Call& call) {
         block = *known;
         if (!blocks_.remove(address)) return;
     }
-    write_place(call);
+    write_place(call.correlation);
     const BlockRecord record{.time = monotonic_ns(),
                              .address = address,
                              .bytes = 0,

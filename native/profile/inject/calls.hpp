@@ -54,6 +54,9 @@ class Calls {
     void entering(std::uint32_t id, const cupti::CallData& data) noexcept;
     void leaving(std::uint32_t id, const cupti::CallData& data) noexcept;
 
+    // Records where in the program a call is. Throws std::bad_alloc.
+    void write_place(std::uint32_t correlation);
+
   private:
     struct Call {
         std::uint32_t id = 0, correlation = 0;
@@ -141,7 +144,6 @@ class Calls {
                     const Call& call);
     void write_fill(const Transfer& fill, std::pair<std::uint16_t, std::uint8_t> stream, CallPlace place,
                     const Call& call);
-    void write_place(const Call& call);
     void keep_graph(cupti::Handle executable, cupti::Handle graph);
     void add_nodes(cupti::Handle graph, std::vector<GraphStep>& steps, int depth);
     void waited(std::uint8_t what, const Call& call);

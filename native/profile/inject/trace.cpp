@@ -93,9 +93,7 @@ void Trace::on_callback(void* user, int domain, std::uint32_t id, const void* da
 void Trace::write_place(std::uint32_t id, std::uint32_t correlation) noexcept {
     if (std::ranges::count(cupti::allocating_calls, id) == 0) return;
     try {
-        const CallRecord record{
-            .time = monotonic_ns(), .correlation = correlation, .site = places_.of_this_call().number};
-        journal_.append(Kind::call, {Journal::bytes_of(record)});
+        calls_.write_place(correlation);
     } catch (...) {
         return;  // the allocation is recorded without its place
     }

@@ -12,14 +12,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli import commands
 from firsttouch.cli.options import AsJsonOption, path, process_of
 from firsttouch.cli.output import print_json, print_stderr, print_stdout
-from firsttouch.cli.profile import (
-    ProfileCommand,
-    carry_out,
-    every,
-    interval,
-    signals_for_this_thread,
-    write_views,
-)
+from firsttouch.cli.profile import ProfileCommand, carry_out, every, interval, signals_for_this_thread, write_views
 
 if TYPE_CHECKING:
     from firsttouch.profile.profiler import ProfileCall

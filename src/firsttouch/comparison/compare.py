@@ -11,10 +11,7 @@ from typing import TypeAlias
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.between_runs import LEAST_FREEDOM
 from firsttouch.comparison.differences import CANNOT_TELL, FLEET, Difference, Differences, ExperimentDifference, find
-from firsttouch.comparison.differing import (
-    DifferingCondition,
-    differing,
-)
+from firsttouch.comparison.differing import DifferingCondition, differing
 from firsttouch.comparison.missing import MissingDevices, missing_devices, unusable
 from firsttouch.comparison.places import PlaceDifference, pairs_of_one, places_of
 from firsttouch.comparison.pooled_pairs import pairs_as_a_whole

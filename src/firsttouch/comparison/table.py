@@ -20,13 +20,8 @@ from firsttouch.comparison.runs import (
     Interval,
     factors_of,
 )
-from firsttouch.records.papers.files import (
-    MEDIAN,
-)
-from firsttouch.records.papers.rows import (
-    PublishedValue,
-    are_met,
-)
+from firsttouch.records.papers.files import MEDIAN
+from firsttouch.records.papers.rows import PublishedValue, are_met
 from firsttouch.records.schema import PEER, Factors
 from firsttouch.records.text import join_names
 

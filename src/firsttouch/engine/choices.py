@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from firsttouch.base.errors import UsageError, unknown
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.backends import kind_of
 from firsttouch.records.schema import DeviceInfo, TimeClass
 

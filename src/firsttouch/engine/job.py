@@ -1,22 +1,14 @@
-"""The task of measuring one point: what the runner sends to a worker, and how the worker fills in the record."""
+"""The task of measuring one point: what the runner sends to a worker."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from firsttouch.engine.planned import Planned
-from firsttouch.records.schema import (
-    DeviceInfo,
-    Point,
-    Scalar,
-)
+from firsttouch.records.schema import DeviceInfo, Point, Scalar
 from firsttouch.workers.protocol import Task
-
-if TYPE_CHECKING:
-    pass
 
 
 class Job(Task, tag="job"):

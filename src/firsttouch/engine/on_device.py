@@ -18,11 +18,7 @@ from firsttouch.engine.modelled import device_under
 from firsttouch.engine.planned import LIMIT, Planned
 from firsttouch.engine.sisters import MOST_PAIRS, Sisters, on_each, values_on_each
 from firsttouch.engine.values import valid_values
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor
 from firsttouch.experiments.contract.contract import (
     environment_of,
     factors_of,
@@ -32,14 +28,8 @@ from firsttouch.experiments.contract.contract import (
     why_skipped,
     why_unsupported,
 )
-from firsttouch.experiments.contract.presets import (
-    excluded,
-    left_out,
-    not_measured,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import excluded, left_out, not_measured
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.switches import SWITCHES, optimistic_device
 from firsttouch.records.schema import PEER, RANKS, DeviceInfo, Factors, Location, Point, Request, Scalar
 from firsttouch.records.text import join_names

@@ -16,14 +16,8 @@ from firsttouch.engine.planned import Planned, PointGroup
 from firsttouch.engine.sisters import Sisters
 from firsttouch.engine.values import parse_value, valid_values
 from firsttouch.engine.work import DEFAULT_FACTS, PlanningFacts
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    describe_factors,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, describe_factors
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.profile.events import log as events
 from firsttouch.records.schema import DeviceInfo, Request, Scalar, TimeClass
 from firsttouch.records.text import first_few

@@ -8,15 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-)
-from firsttouch.experiments.contract.presets import (
-    holds,
-    meets,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor
+from firsttouch.experiments.contract.presets import holds, meets
 from firsttouch.records.schema import PEER, DeviceInfo, Factors, Location, Peer, Scalar
 
 _Names: TypeAlias = tuple[str, str]

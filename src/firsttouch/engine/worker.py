@@ -14,12 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from firsttouch.engine.discover import Discover, describe_kind
-from firsttouch.engine.job import (
-    Job,
-)
-from firsttouch.engine.job_handler import (
-    JobHandler,
-)
+from firsttouch.engine.job import Job
+from firsttouch.engine.job_handler import JobHandler
 from firsttouch.engine.trials import TrialTask, carry_out_trial
 from firsttouch.workers.protocol import Handler, Task, carry_out, serve
 

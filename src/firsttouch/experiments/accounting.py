@@ -10,12 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MMAP_EVERY_BLOCK,
@@ -29,9 +24,7 @@ from firsttouch.experiments.contract.common import (
 from firsttouch.experiments.contract.meanings import AGENTS
 from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.presets import leave_out
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine import usage
 from firsttouch.machine.tree import Tree
 from firsttouch.model.micro import touches

@@ -6,28 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import KiB, MiB, agents, allocator_factor, unavailable, unreachable
 from firsttouch.experiments.contract.modelled import known_prices, predicted
-from firsttouch.experiments.contract.presets import (
-    SHORT,
-    STANDARD,
-    Below,
-    Contains,
-    Not,
-    exclude,
-    leave_out,
-    take_only,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import SHORT, STANDARD, Below, Contains, Not, exclude, leave_out, take_only
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import comparable, compare_groups, groups_apart_from, names_in, rivals, tied
 from firsttouch.machine.allocators.properties import is_common, is_plain_host
 from firsttouch.model.micro import copies

@@ -9,13 +9,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     allocator_factor,
@@ -25,20 +19,8 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import HARDWARE
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    SHORT,
-    Above,
-    Not,
-    leave_out,
-    take,
-    take_only,
-    varied,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, Above, Not, leave_out, take, take_only, varied
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import caches_on_cpu, main_allocator
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry

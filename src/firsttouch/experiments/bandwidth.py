@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_number
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     MIN_STREAM_BYTES,
     GiB,
@@ -46,10 +40,7 @@ from firsttouch.experiments.contract.presets import (
     take,
     take_only,
 )
-from firsttouch.experiments.contract.rules import (
-    NOTHING,
-    Preset,
-)
+from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, tied
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import loads

@@ -10,13 +10,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.caching import is_cached
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MiB,
@@ -28,18 +22,8 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import AGENTS, HARDWARE
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    STANDARD,
-    Not,
-    leave_out,
-    take,
-    take_only,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, STANDARD, Not, leave_out, take, take_only
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_main_of_device
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry

@@ -15,16 +15,8 @@ from msgspec.structs import replace
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-    ReportSection,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.backends import HOST
 from firsttouch.machine.compilers import TARGETS, compile_for, llvm_tools
 from firsttouch.machine.tools import ask

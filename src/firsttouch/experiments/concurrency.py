@@ -9,26 +9,11 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.experiments.contract import shares
-from firsttouch.experiments.contract.base import (
-    ONE_AT_A_TIME,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
-from firsttouch.experiments.contract.common import (
-    KiB,
-    MiB,
-    allocator_factor,
-    allocator_names,
-    buffer_fact,
-    unreachable,
-)
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point
+from firsttouch.experiments.contract.common import KiB, MiB, allocator_factor, allocator_names, buffer_fact, unreachable
 from firsttouch.experiments.contract.meanings import SHARES
 from firsttouch.experiments.contract.presets import QUICK, SHORT, STANDARD, exclude, leave_out
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import not_told_apart
 from firsttouch.machine.allocators.properties import allows_concurrent_parts, common_allocator, needs_mapping
 from firsttouch.records.codebook import Codebook, CounterEntry

@@ -12,16 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from firsttouch.base.processes import python_module
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.presets import QUICK, leave_out
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Bar
 from firsttouch.records.findings import Claim, Finding, Quantity, finding, quantity

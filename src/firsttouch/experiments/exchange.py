@@ -5,25 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import KiB, MiB, allocator_names, unreachable
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    THOROUGH,
-    Count,
-    leave_out,
-    take,
-)
-from firsttouch.experiments.contract.rules import (
-    NOTHING,
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, THOROUGH, Count, leave_out, take
+from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.migration import measured_allocators
 from firsttouch.machine.allocators.properties import (
     is_common,

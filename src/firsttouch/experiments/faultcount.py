@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     MIN_STREAM_BYTES,
@@ -32,9 +27,7 @@ from firsttouch.experiments.contract.common import (
 from firsttouch.experiments.contract.meanings import AGENTS
 from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, leave_out, take
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import comparable, groups_apart_from, names_in, rivals, tied
 from firsttouch.model.micro import touches
 from firsttouch.records.codebook import Codebook, CounterEntry, PriceSource

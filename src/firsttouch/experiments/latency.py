@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.analysis.levels import levels
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     GiB,
@@ -43,9 +37,7 @@ from firsttouch.experiments.contract.presets import (
     take,
     take_only,
 )
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.latencies import may_be_cached
 from firsttouch.experiments.views.ranking import comparable, names_in, rivals, tied
 from firsttouch.machine.allocators.properties import is_common, is_plain_host

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    ONE_AT_A_TIME,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import ONE_AT_A_TIME, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import BASE_PAGE, allocator_factor, buffer_fact, size_fact, unreachable
 from firsttouch.experiments.contract.presets import (
     FULL,
@@ -26,10 +20,7 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take_only,
 )
-from firsttouch.experiments.contract.rules import (
-    NOTHING,
-    Preset,
-)
+from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.machine.allocators.properties import allows_concurrent_parts
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.records.codebook import Codebook, CounterEntry

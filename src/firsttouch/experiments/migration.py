@@ -9,32 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.units import format_size
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-    ReportSection,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point, ReportSection
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, allocator_names, unreachable
 from firsttouch.experiments.contract.meanings import AGENTS, EVENTS, HARDWARE
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    SHORT,
-    THOROUGH,
-    Count,
-    Not,
-    leave_out,
-    take,
-    take_only,
-)
-from firsttouch.experiments.contract.rules import (
-    NOTHING,
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, SHORT, THOROUGH, Count, Not, leave_out, take, take_only
+from firsttouch.experiments.contract.rules import NOTHING, Preset
 from firsttouch.experiments.views.migration import RATIO, migration_findings, ratio_findings
 from firsttouch.machine.allocators.properties import (
     is_charged_to_device,
@@ -44,17 +24,9 @@ from firsttouch.machine.allocators.properties import (
     shared_or_main_allocator,
     variant,
 )
-from firsttouch.model.micro.passes import (
-    MigrationPasses,
-    managed_kind,
-    passes,
-    recorded_moves,
-)
+from firsttouch.model.micro.passes import MigrationPasses, managed_kind, passes, recorded_moves
 from firsttouch.model.platform_prices import PlatformPrices
-from firsttouch.model.touches import (
-    LINE,
-    TOUCHES,
-)
+from firsttouch.model.touches import LINE, TOUCHES
 from firsttouch.profile.counters.tool import COUNTED_ELSEWHERE
 from firsttouch.profile.events import unseen
 from firsttouch.profile.events.log import VARIABLE

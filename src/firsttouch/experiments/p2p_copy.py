@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
 from firsttouch.base.errors import NotModelled
-from firsttouch.experiments.contract.base import (
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -42,9 +38,7 @@ from firsttouch.experiments.contract.pairs import (
     ways,
 )
 from firsttouch.experiments.contract.presets import QUICK, STANDARD, Contains, Not, leave_out
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BY,
     OWN,

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.bandwidth import sweep_passes
-from firsttouch.experiments.contract.base import (
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Factor, Measurement, Point
 from firsttouch.experiments.contract.common import GiB, MiB, buffer_fact, memory_bytes, octaves
 from firsttouch.experiments.contract.meanings import STREAM, WAYS
 from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.pairs import PairExperiment, open_pair, ways
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BY,
     OWN,

@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Factor, Measurement, Point
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact, last_level_bytes, line_bytes, octaves
 from firsttouch.experiments.contract.meanings import AGENTS, CHASE
 from firsttouch.experiments.contract.modelled import device_of, predicted
 from firsttouch.experiments.contract.pairs import PairExperiment, open_pair, reached_by_cpu
 from firsttouch.experiments.contract.presets import Not
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.equals import are_alike_but_few, compare_equals
 from firsttouch.experiments.views.pairs import (
     BY,

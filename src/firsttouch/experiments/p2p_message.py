@@ -9,11 +9,7 @@ from statistics import median
 from typing import ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Factor, Measurement, Point
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
 from firsttouch.experiments.contract.interfaces import (
     MPI,
@@ -38,9 +34,7 @@ from firsttouch.experiments.contract.pairs import (
     ways,
 )
 from firsttouch.experiments.contract.presets import leave_out
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BETWEEN,
     BY,

@@ -12,13 +12,7 @@ import msgspec
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.units import format_seconds
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -29,19 +23,8 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    STANDARD,
-    Above,
-    Not,
-    exclude,
-    leave_out,
-    take,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, STANDARD, Above, Not, exclude, leave_out, take
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_common, is_plain_host, requested_pages, role
 from firsttouch.machine.hosts import usable_processors
 from firsttouch.model.micro import touches

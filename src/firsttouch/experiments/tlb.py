@@ -8,13 +8,7 @@ from typing import ClassVar
 
 from firsttouch import _core
 from firsttouch.experiments.analysis.tlb import EffectivePage, Knee, effective_page, find_knees, knee_name
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     BASE_PAGE,
     HUGE_PAGE,
@@ -29,18 +23,8 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.meanings import AGENTS, CHASE
-from firsttouch.experiments.contract.presets import (
-    FULL,
-    QUICK,
-    Not,
-    Octave,
-    leave_out,
-    take,
-    take_only,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import FULL, QUICK, Not, Octave, leave_out, take, take_only
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import main_allocator, requested_pages
 from firsttouch.records.codebook import Codebook, CounterEntry
 from firsttouch.records.figures import Bar, Line

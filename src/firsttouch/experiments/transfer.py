@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from firsttouch import _core
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import (
     GiB,
     KiB,
@@ -27,19 +21,8 @@ from firsttouch.experiments.contract.common import (
     unreachable,
 )
 from firsttouch.experiments.contract.modelled import device_of, known_prices, predicted, usual_only
-from firsttouch.experiments.contract.presets import (
-    QUICK,
-    SHORT,
-    Above,
-    Below,
-    Contains,
-    Not,
-    leave_out,
-    take_only,
-)
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.presets import QUICK, SHORT, Above, Below, Contains, Not, leave_out, take_only
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import best_over_worst, groups_apart_from, names_in, rivals, tied
 from firsttouch.machine.allocators.properties import is_common, is_device_side, main_allocator, role
 from firsttouch.model.micro import copies

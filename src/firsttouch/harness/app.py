@@ -23,9 +23,7 @@ import numpy as np
 from firsttouch import _core
 from firsttouch.base import modules
 from firsttouch.experiments.contract.common import BASE_PAGE, MMAP_EVERY_BLOCK
-from firsttouch.harness.divided import (
-    Division,
-)
+from firsttouch.harness.divided import Division
 from firsttouch.harness.random import key_of
 from firsttouch.harness.shapes import items, number_type
 from firsttouch.program.declarations import Agent, ArraySides, Declaration, Params, Role

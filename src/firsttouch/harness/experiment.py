@@ -12,29 +12,14 @@ from typing import TYPE_CHECKING
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
 from firsttouch.base.outputs import Output
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-    ReportSection,
-    describe_factors,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point, ReportSection, describe_factors
 from firsttouch.experiments.contract.common import MMAP_EVERY_BLOCK
 from firsttouch.experiments.contract.meanings import EVENTS, HARDWARE, SHARES
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.harness import counting, division, exchanging, kernel_times, placements, timelines
 from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.divided import Division
-from firsttouch.harness.fitting import (
-    memory_sizes,
-    requested_budget,
-    why_does_not_fit,
-    why_too_small,
-    window_rows,
-)
+from firsttouch.harness.fitting import memory_sizes, requested_budget, why_does_not_fit, why_too_small, window_rows
 from firsttouch.harness.measure import PHASES, Run, phases_before_work, process_seconds, run
 from firsttouch.harness.memory import memory_counters, over_runs
 from firsttouch.harness.outcomes import findings, report

@@ -13,9 +13,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.harness.app import App
 from firsttouch.harness.outcomes.placements import AS_IS, PLACEMENT, is_of_buffers, parse
-from firsttouch.program.declarations import (
-    Declaration,
-)
+from firsttouch.program.declarations import Declaration
 from firsttouch.program.guidance import (
     ADVICE,
     ADVICE_OF,
@@ -28,9 +26,7 @@ from firsttouch.program.guidance import (
     memory_words,
     settings_of,
 )
-from firsttouch.program.placement import (
-    placement,
-)
+from firsttouch.program.placement import placement
 from firsttouch.program.strategies import STRATEGIES, Strategy, why_unguided
 from firsttouch.records.codebook import FormerFactor
 from firsttouch.records.schema import DeviceInfo, Factors, Scalar

@@ -83,12 +83,8 @@ def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
 
 def _kernels(app: type[App], nbytes: int, platform: Platform, options: Mapping[str, str]) -> tuple[Kernels | None, str]:
     """What its kernels take, or why that is not known."""
-    from firsttouch.model.kernel_records import (
-        kernels_for,
-    )
-    from firsttouch.model.kernels import (
-        NoProfile,
-    )
+    from firsttouch.model.kernel_records import kernels_for
+    from firsttouch.model.kernels import NoProfile
 
     try:
         return kernels_for(app, nbytes, platform, options), ""

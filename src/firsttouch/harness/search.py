@@ -15,13 +15,9 @@ from firsttouch.harness.app import App, Params
 from firsttouch.harness.outcomes.derive import application, strategy
 from firsttouch.harness.outcomes.placements import PLACEMENT, conditions_of, finalists_of, searches, word_of
 from firsttouch.harness.placements import BEST, placement_of
-from firsttouch.program.declarations import (
-    Declaration,
-)
+from firsttouch.program.declarations import Declaration
 from firsttouch.program.guidance import BY_ITSELF, NONE, Guidance, Placement
-from firsttouch.program.placement import (
-    placement,
-)
+from firsttouch.program.placement import placement
 from firsttouch.program.strategies import STRATEGIES, Strategy
 from firsttouch.records.schema import Factors, Record, Request, Scalar
 

@@ -19,15 +19,7 @@ from itertools import chain
 from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.machine import amd, cgroup, cores
-from firsttouch.machine.tree import (
-    Facts,
-    Tree,
-    drop_missing,
-    format_ids,
-    named,
-    parse_ids,
-    parse_int,
-)
+from firsttouch.machine.tree import Facts, Tree, drop_missing, format_ids, named, parse_ids, parse_int
 
 _THP = "sys/kernel/mm/transparent_hugepage"
 

@@ -13,9 +13,7 @@ from firsttouch.model.terms import Terms
 from firsttouch.program import steps
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
-from firsttouch.program.placement import (
-    placement,
-)
+from firsttouch.program.placement import placement
 from firsttouch.program.program import Access, Launch, LoopMark, Program
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.replay import Prepared, Replay

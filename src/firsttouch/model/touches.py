@@ -22,7 +22,6 @@ class Touch:
 LINE = 128
 """Bytes of a line of a GPU's memory: what a touch of a few bytes reads and writes."""
 
-
 TOUCHES = {
     "dense": Touch(LINE, LINE),
     "eighth": Touch(LINE, 8 * LINE),

@@ -15,9 +15,7 @@ from firsttouch.model.passes import BufferPasses, moves_by_step
 from firsttouch.model.platform import Magnitude, MissingValue, Platform
 from firsttouch.model.rules.releases import parse_release
 from firsttouch.model.rules.uvm import BLOCK_BYTES
-from firsttouch.model.touches import (
-    TOUCHES,
-)
+from firsttouch.model.touches import TOUCHES
 from firsttouch.model.values import ALWAYS
 from firsttouch.program.guidance import NONE
 from firsttouch.records.schema import DeviceInfo

@@ -5,9 +5,7 @@ from __future__ import annotations
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.machine.tree import parse_int
 from firsttouch.profile import schema
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 
 

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 from firsttouch.profile.curves import Curve
 
 if TYPE_CHECKING:
-    from firsttouch.profile.content import (
-        Profile,
-        ProfiledProcess,
-    )
+    from firsttouch.profile.content import Profile, ProfiledProcess
 
 SOURCE = "mark"
 _NAME = "firsttouch"

@@ -14,10 +14,7 @@ from pathlib import Path
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.files import write_atomically
-from firsttouch.profile.content import (
-    Profile,
-    ProfiledProcess,
-)
+from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.events.trace import TraceEvent
 from firsttouch.profile.phases import TargetPhase

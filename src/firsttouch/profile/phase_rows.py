@@ -5,9 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.readings import integer, whole

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
-from firsttouch.profile.content import (
-    Profile,
-    ProfiledProcess,
-)
+from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.readings import integer, last, near, whole
 from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess, MappingRow, PageSizes, ProcessRow
 

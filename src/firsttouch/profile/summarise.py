@@ -9,9 +9,7 @@ import msgspec
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.faults import estimated, fault_table, seen_share
 from firsttouch.profile.gpu_curves import gpu_curves, in_host_memory, own_of, rise_of, rise_of_all, why_not_added

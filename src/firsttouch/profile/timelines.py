@@ -14,15 +14,11 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.files import read_regular, write_atomically
 from firsttouch.machine.links import pci_address
 from firsttouch.profile import schema
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import why_not_added
 from firsttouch.profile.phases import TargetPhase
-from firsttouch.profile.reading import (
-    read,
-)
+from firsttouch.profile.reading import read
 from firsttouch.records.schema import LARGEST, DeviceInfo, Record, reason_in
 from firsttouch.records.timeline import MemoryCourse, Phase, Readings
 

@@ -18,9 +18,7 @@ from firsttouch.profile.callers import plain_name
 from firsttouch.profile.schema import TOUCH_GRANULE, TouchSamples
 
 if TYPE_CHECKING:
-    from firsttouch.profile.content import (
-        Profile,
-    )
+    from firsttouch.profile.content import Profile
 
 MOST_ROWS = 200_000
 """Of a profile; later touches are only counted."""

@@ -42,18 +42,10 @@ from firsttouch.machine.allocators.properties import (
     needs_idle_device,
     needs_mapping,
 )
-from firsttouch.program.declarations import (
-    PLAIN,
-    Agent,
-    Declaration,
-    opposite,
-)
+from firsttouch.program.declarations import PLAIN, Agent, Declaration, opposite
 from firsttouch.program.guidance import BY_ITSELF, Guidance, Placement
 from firsttouch.program.least_moves import LeastMoves, must_move
-from firsttouch.program.placement import (
-    Place,
-    placement,
-)
+from firsttouch.program.placement import Place, placement
 from firsttouch.program.ranges import Ranges
 from firsttouch.program.steps import (
     Advise,

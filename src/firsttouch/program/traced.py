@@ -31,10 +31,7 @@ from firsttouch.profile.calls import CudaWait, HostUse
 from firsttouch.profile.events.log import MemoryEvent
 from firsttouch.program.ahead import look_ahead
 from firsttouch.program.declarations import Agent, Role
-from firsttouch.program.exact_run import (
-    ExactRun,
-    UsedBlock,
-)
+from firsttouch.program.exact_run import ExactRun, UsedBlock
 from firsttouch.program.folding import FoldedPhase
 from firsttouch.program.layout import Layout, NameOf, UnifiedPiece, name_of, unique, used_blocks
 from firsttouch.program.migrated import ManagedUse, managed_uses

@@ -24,16 +24,7 @@ from firsttouch.base.files import (
     write_atomically,
 )
 from firsttouch.records.plausibility import mark
-from firsttouch.records.reading import (
-    MACHINE,
-    RESULTS,
-    RUN,
-    key_of,
-    latest,
-    read_document,
-    read_file,
-    read_lines,
-)
+from firsttouch.records.reading import MACHINE, RESULTS, RUN, key_of, latest, read_document, read_file, read_lines
 from firsttouch.records.schema import FAILURES, Machine, Record, Request, Stored, encode
 
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.port.findings import (
-    HAZARDS,
-    CopyCount,
-    PortBlock,
-    PortFinding,
-    PortFindings,
-    StepRecord,
-)
+from firsttouch.advice.port.findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.places import named_places, where
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines

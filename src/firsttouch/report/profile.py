@@ -12,13 +12,9 @@ from typing import Any
 from firsttouch.base.encoding import encode_text
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically, write_output
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.headline import headline, how_long, title
-from firsttouch.profile.reading import (
-    read,
-)
+from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
 from firsttouch.profile.summary import ProfileSummary
 from firsttouch.records.text import count

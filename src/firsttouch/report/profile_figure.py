@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from firsttouch.base.units import format_seconds, format_size
 from firsttouch.profile import schema
-from firsttouch.profile.content import (
-    Profile,
-    ProfiledProcess,
-)
+from firsttouch.profile.content import Profile, ProfiledProcess
 from firsttouch.profile.curves import Curve
 from firsttouch.profile.gpu_curves import own_of, rise_of, rise_of_all
 from firsttouch.profile.phase_rows import phases_of

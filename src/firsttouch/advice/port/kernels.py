@@ -9,16 +9,10 @@ from contextlib import suppress
 from firsttouch.advice.port.findings import KernelBytes, KernelUse
 from firsttouch.advice.port.places import Places
 from firsttouch.base.errors import UsageError
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER
-from firsttouch.profile.reading import (
-    read,
-)
-from firsttouch.program.exact_run import (
-    ExactRun,
-)
+from firsttouch.profile.reading import read
+from firsttouch.program.exact_run import ExactRun
 from firsttouch.program.trace import TracedLaunch, TracedRun
 from firsttouch.program.traced import kernel_name
 

@@ -16,16 +16,10 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.profile.calls import CudaLaunch, CudaMove, TracedCalls
-from firsttouch.profile.content import (
-    Profile,
-)
+from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER, read_exact
 from firsttouch.profile.headline import LONGEST_COMMAND, short
-from firsttouch.profile.reading import (
-    is_profile,
-    profiles_in,
-    read,
-)
+from firsttouch.profile.reading import is_profile, profiles_in, read
 from firsttouch.profile.touches import TouchIndex
 from firsttouch.program.exact import match, told
 from firsttouch.program.program import Program, encode

@@ -9,16 +9,9 @@ from typing import ClassVar
 
 from firsttouch.apps.port_programs.parts import Parts, unified_memory
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-    Measurement,
-    Point,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import KiB, MiB, buffer_fact
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.records.codebook import Codebook, CounterEntry, Words
 from firsttouch.records.figures import Bar
 from firsttouch.records.findings import Claim, Finding, compare, finding, literal

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 from firsttouch.comparison.papers.memory import exceeds_memory
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.findings import Quantity, counter, is_noisy, quantity, ratio_of
-from firsttouch.records.papers.files import (
-    MEDIAN,
-)
+from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
     Correspondence,

@@ -29,13 +29,8 @@ from firsttouch.records.findings import (
     ratio_of_points,
 )
 from firsttouch.records.papers.claims import Alike, Check, Compare, Iterations, Level, Trend, Word
-from firsttouch.records.papers.files import (
-    MEDIAN,
-    FactorValues,
-)
-from firsttouch.records.papers.rows import (
-    are_met,
-)
+from firsttouch.records.papers.files import MEDIAN, FactorValues
+from firsttouch.records.papers.rows import are_met
 from firsttouch.records.reading import PointIdentity, identity_of
 from firsttouch.records.schema import ITERATION_TIME, Record, Scalar, Struct, as_number
 from firsttouch.records.statistics import group_by, series, varying

@@ -30,13 +30,8 @@ from firsttouch.machine.backends import HOST
 from firsttouch.machine.switches import SWITCHES, switches_of
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.papers.claims import Alike, Check, Compare, Need, PaperClaim, Untestable, all_claims
-from firsttouch.records.papers.files import (
-    FactorValues,
-)
-from firsttouch.records.papers.rows import (
-    APPLICATIONS,
-    all_rows,
-)
+from firsttouch.records.papers.files import FactorValues
+from firsttouch.records.papers.rows import APPLICATIONS, all_rows
 from firsttouch.records.predicted import of_prediction, predicted_for
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Machine, Record, Scalar, Struct

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 
 from firsttouch.base.errors import UsageError
 from firsttouch.base.outputs import Output
-from firsttouch.records.papers.files import (
-    read,
-)
+from firsttouch.records.papers.files import read
 from firsttouch.records.schema import Struct
 
 _PARTS = re.compile(r"Fig\.|Table|Sec\.|Observation|(?<![\w.-])(?:[0-9]+|[IV]+)(?![\w.-])")

@@ -25,9 +25,7 @@ from firsttouch.experiments.contract.common import switch_factors
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.parameters import PARAMETERS
 from firsttouch.model.platform import Platform
-from firsttouch.records.papers.files import (
-    FactorValues,
-)
+from firsttouch.records.papers.files import FactorValues
 from firsttouch.records.schema import PEER, SCHEMA, SELF, DeviceInfo, Factors, Record, Request, Scalar
 
 _TAKES_VALUE = ("size", "iterations", "budget", "oversubscribe")

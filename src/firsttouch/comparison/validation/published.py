@@ -17,9 +17,7 @@ from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
 from firsttouch.comparison.validation.points import PlatformPoints, conditions_of, under_condition
 from firsttouch.comparison.validation.results import FAR_OFF, RowRole, ValidatedClaim, ValidatedRow, ValidationOutcome
 from firsttouch.records.papers.claims import Iterations, PaperClaim, Untestable
-from firsttouch.records.papers.files import (
-    MEDIAN,
-)
+from firsttouch.records.papers.files import MEDIAN
 from firsttouch.records.papers.rows import (
     APPLICATIONS,
     Correspondence,

@@ -13,16 +13,8 @@ from firsttouch.experiments import all_experiments
 from firsttouch.machine.switches import SWITCHES
 from firsttouch.model.documents import JsonFile, JsonPath, place_of
 from firsttouch.records.codebook import codebook_of
-from firsttouch.records.papers.files import (
-    MEDIAN,
-)
-from firsttouch.records.papers.rows import (
-    APPLICATIONS,
-    Correspondence,
-    Paper,
-    PaperRow,
-    papers,
-)
+from firsttouch.records.papers.files import MEDIAN
+from firsttouch.records.papers.rows import APPLICATIONS, Correspondence, Paper, PaperRow, papers
 
 
 class RowsFile:

@@ -11,15 +11,9 @@ from types import NoneType
 from typing import Any
 
 from firsttouch.base.errors import UsageError
-from firsttouch.experiments.contract.base import (
-    Experiment,
-    Factor,
-)
+from firsttouch.experiments.contract.base import Experiment, Factor
 from firsttouch.experiments.contract.common import switch_factors
-from firsttouch.experiments.contract.rules import (
-    Preset,
-    PresetRule,
-)
+from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.machine import switches
 from firsttouch.records.codebook import Codebook
 from firsttouch.records.figures import Figure

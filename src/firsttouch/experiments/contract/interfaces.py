@@ -7,14 +7,10 @@ from dataclasses import replace
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import (
-    Factor,
-)
+from firsttouch.experiments.contract.base import Factor
 from firsttouch.experiments.contract.common import unavailable, unreachable
 from firsttouch.experiments.contract.pairs import allocators_of
-from firsttouch.experiments.contract.rules import (
-    Preset,
-)
+from firsttouch.experiments.contract.rules import Preset
 from firsttouch.machine.allocators.properties import is_common, is_device_side, is_plain_host, main_allocator, role
 from firsttouch.machine.backends import message_library
 from firsttouch.machine.mpi import may_be_taken, why_not_taken

@@ -11,13 +11,7 @@ import msgspec
 
 from firsttouch import _core
 from firsttouch.base.errors import Unsupported
-from firsttouch.experiments.contract.base import (
-    Candidate,
-    Experiment,
-    Factor,
-    Point,
-    ReportSection,
-)
+from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Point, ReportSection
 from firsttouch.experiments.contract.common import allocator_names, peer, unreachable, unreachable_peer
 from firsttouch.experiments.contract.pair_figures import pair_figures
 from firsttouch.experiments.contract.presets import (
@@ -31,10 +25,7 @@ from firsttouch.experiments.contract.presets import (
     leave_out,
     take,
 )
-from firsttouch.experiments.contract.rules import (
-    Preset,
-    PresetRule,
-)
+from firsttouch.experiments.contract.rules import Preset, PresetRule
 from firsttouch.experiments.views.pairs import (
     BETWEEN,
     BY,

@@ -12,13 +12,8 @@ from firsttouch.records.schema import Scalar
 Preset = Literal["quick", "standard", "full"]
 
 PropertyValue: TypeAlias = Scalar | AbstractSet[str]
-
-
 Test: TypeAlias = Callable[[PropertyValue], bool]
-
-
 RuleCondition: TypeAlias = Scalar | AbstractSet[str] | tuple[Scalar | AbstractSet[str], ...] | Test
-
 
 NOTHING: AbstractSet[str] = frozenset()
 

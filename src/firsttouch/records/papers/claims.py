@@ -5,11 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal, TypeAlias
 
-from firsttouch.records.papers.files import (
-    MEDIAN,
-    FactorValues,
-    read,
-)
+from firsttouch.records.papers.files import MEDIAN, FactorValues, read
 from firsttouch.records.schema import Scalar, Struct
 
 Need: TypeAlias = Literal[

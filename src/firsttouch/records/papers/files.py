@@ -12,10 +12,8 @@ from firsttouch.records.schema import Scalar
 FactorValues: TypeAlias = Scalar | list[Scalar]
 """The value of a factor, or several that a row covers."""
 
-
 MEDIAN = "median"
 """The metric that is the median of a record's samples. Every other metric is the name of a counter."""
-
 
 DATA = files("firsttouch.records.papers") / "data"
 
