@@ -1,10 +1,11 @@
 """Whether programs notice that they are traced: bare and traced runs in turn, exit status and output compared.
 
-    python benchmarks/unharmed.py [--rounds N] [--only NAME,...] [--many] [OUTPUT.json]
+    python benchmarks/unharmed.py [--rounds N] [--only NAME,...] [--exact] [--many] [OUTPUT.json]
 
-Each round runs a program bare, under `firsttouch profile --trace`, and as `firsttouch port` traces it. Outputs must be
-equal, or no further apart than two bare runs. --many: further traced runs of two programs with CUDA graphs. Needs nvcc
-and a GPU; programs whose package or second GPU is missing are left out.
+Each round runs a program bare, under `firsttouch profile --trace`, and as `firsttouch port` traces it; --exact: also
+under `profile --exact`, whose two runs are both compared. Outputs must be equal, or no further apart than two bare
+runs. --many: further traced runs of two programs with CUDA graphs. Needs nvcc and a GPU; programs whose package or
+second GPU is missing are left out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -26,7 +28,9 @@ HERE = Path(__file__).parent / "unharmed"
 AT_ONCE = 6
 MANY = {"jax": 20, "graphs": 50}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-MODES = {"trace": ["profile", "--trace"], "port": ["profile", "--faults=8", "--host"]}
+MODES = {"bare": [], "trace": ["profile", "--trace"], "port": ["profile", "--faults=8", "--host"]}
+EXACT = {"exact": ["profile", "--exact"]}
+SECONDS = 90
 
 
 class Program(NamedTuple):
@@ -59,7 +63,7 @@ def programs(built: Path) -> list[Program]:
         of_python("torch_pools", "torch", label="torch-vmm", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"),
         of_python("torch_pools", "torch", label="torch-async", PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync"),
         of_python("cupy_program", "cupy"),
-        of_python("jax_program", "jax", XLA_PYTHON_CLIENT_MEM_FRACTION=".1"),
+        of_python("jax_program", "jax", XLA_PYTHON_CLIENT_MEM_FRACTION=".1", XLA_FLAGS="--xla_gpu_autotune_level=0"),
         of_python("triton_program", "triton"),
         Program("graphs", [str(built / "graphs"), "6", "150"]),
         Program("processes", [str(built / "processes")]),
@@ -76,17 +80,28 @@ def build(folder: Path) -> None:
     subprocess.run(["cc", "-O1", HERE / "namespace.c", "-o", folder / "namespace", "-ldl"], check=True)
 
 
-def run(program: Program, mode: str, number: int, folder: Path) -> Run:
+def run(program: Program, mode: str, number: int, folder: Path) -> list[Run]:
+    """One run; the two of a mode that runs the program twice."""
     command = list(program.command)
     if mode != "bare":
         out = folder / f"{program.name}-{mode}-{number}"
-        command = [sys.executable, "-m", "firsttouch", *MODES[mode], "--out", str(out), "--", *command]
+        command = [sys.executable, "-m", "firsttouch", *(MODES | EXACT)[mode], "--out", str(out), "--", *command]
     environment = {**os.environ, **dict(program.environment)}
+    start = time.monotonic()
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return Run(program.name, mode, -1, "", "hung for 120 s")
-    return Run(program.name, mode, done.returncode, done.stdout, done.stderr[-2000:])
+        return [Run(program.name, mode, -1, "", f"hung for {SECONDS} s")]
+    finally:
+        print(f"{program.name} {mode}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+    outputs = halves(done.stdout) if mode in EXACT else [done.stdout]
+    return [Run(program.name, mode, done.returncode, output, done.stderr[-2000:]) for output in outputs]
+
+
+def halves(text: str) -> list[str]:
+    """The output of each of two runs that wrote one after the other."""
+    lines = text.splitlines(keepends=True)
+    return ["".join(lines[: len(lines) // 2]), "".join(lines[len(lines) // 2 :])]
 
 
 def apart(one: str, other: str) -> float:
@@ -126,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
+    parser.add_argument("--exact", action="store_true")
     parser.add_argument("--many", action="store_true")
     parser.add_argument("output", nargs="?")
     options = parser.parse_args()
@@ -135,13 +151,17 @@ def main() -> None:
         build(folder)
         count, only = gpus(), set(filter(None, options.only.split(",")))
         chosen = [p for p in programs(folder) if p.gpus <= count and (not only or p.name in only) and has(p.needs)]
-        order = [(p, m, r) for r in range(options.rounds) for p in chosen for m in ("bare", *MODES)]
+        modes = [*MODES, *(EXACT if options.exact else {})]
+        order = [(p, m, r) for r in range(options.rounds) for p in chosen for m in modes]
         many = MANY if options.many else {}
         order += [(p, "trace", options.rounds + r) for p in chosen for r in range(many.get(p.name, 0))]
-        runs = list(pool.map(lambda job: run(*job, folder), order))
+        # Kernels that wait for each other on several GPUs are slow beside others, whose time slices differ by GPU.
+        alone = [job for job in order if job[0].gpus > 1]
+        done = [*pool.map(lambda job: run(*job, folder), [job for job in order if job not in alone])]
+        runs = [each for few in (*done, *(run(*job, folder) for job in alone)) for each in few]
         for program in chosen:
             of = [each for each in runs if each.program == program.name]
-            counts = {mode: sum(each.mode == mode for each in of) for mode in ("bare", *MODES)}
+            counts = {mode: sum(each.mode == mode for each in of) for mode in modes}
             problem = compare(of)
             print(f"{program.name:16} {counts} {problem or 'equal'}", flush=True)
             bad += [program.name] if problem else []

@@ -24,6 +24,7 @@ def rank(number, world, meeting):
     for _ in range(20):
         graph.replay()
     torch.cuda.synchronize()
+    graph.reset()  # NCCL's communicator ends only without graphs that use it
     if number == 0:
         print(f"{data.double().sum().item():.12g} {sum(g.double().sum().item() for g in gathered):.12g}")
     dist.destroy_process_group()

@@ -65,6 +65,7 @@ TEST(VendorTypes, Sanitizer) {
                   sizeof(ours::member) == sizeof(theirs::their_member))
     SAME(ContextData, context, Sanitizer_ResourceContextData, context);
     SAME(StreamData, context, Sanitizer_ResourceStreamData, context);
+    SAME(StreamData, handle, Sanitizer_ResourceStreamData, hStream);
     SAME(ModuleData, context, Sanitizer_ResourceModuleData, context);
     SAME(ModuleData, module, Sanitizer_ResourceModuleData, module);
     SAME(ModuleData, cubin_bytes, Sanitizer_ResourceModuleData, cubinSize);
@@ -109,7 +110,6 @@ TEST(VendorTypes, Sanitizer) {
     static_assert(
         CompatibleSignature<decltype(Table::set_launch_data), decltype(&sanitizerSetLaunchCallbackData)>::value);
     static_assert(CompatibleSignature<decltype(Table::allocate), decltype(&sanitizerAlloc)>::value);
-    static_assert(CompatibleSignature<decltype(Table::release), decltype(&sanitizerFree)>::value);
     static_assert(CompatibleSignature<decltype(Table::synchronise), decltype(&sanitizerStreamSynchronize)>::value);
     static_assert(CompatibleSignature<decltype(Table::copy_in), decltype(&sanitizerMemcpyHostToDeviceAsync)>::value);
     static_assert(CompatibleSignature<decltype(Table::copy_out), decltype(&sanitizerMemcpyDeviceToHost)>::value);

@@ -98,7 +98,7 @@ def test_accesses_beside_all_blocks_are_counted(play: Play) -> None:
     assert launch.used == [ExactUse(BLOCK, MIB, reads=edge, writes=edge)]
 
 
-@pytest.mark.parametrize("end", ["sync", f"free {BLOCK}", "end", f"copy 3 0x1000 {MIB}", ""])
+@pytest.mark.parametrize("end", ["sync", f"free {BLOCK}", f"copy 3 0x1000 {MIB}", ""])
 def test_a_launch_is_told_where_the_program_waits_or_ends(play: Play, end: str) -> None:
     (launch,) = play("module", f"alloc {BLOCK} {MIB}", f"r {BLOCK} 4", "graph", "node k 1 32", end).launches
     assert launch.of_graph

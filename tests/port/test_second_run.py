@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,20 @@ def test_a_program_that_a_signal_ended_does_not_run_again(exact: Path, tmp_path:
     shown = call("profile", "--exact", "--out", str(tmp_path / "p"), "--", "/bin/sh", "-c", "kill -9 $$")
     assert "there is no second run" in shown.stderr
     assert not (tmp_path / "p/exact").exists()
+
+
+def test_a_second_run_that_hangs_is_killed_with_its_children(
+    exact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("firsttouch.profile.second_run._MOST_SECONDS", 0.5)
+    monkeypatch.setattr("firsttouch.profile.second_run._MOST_TIMES", 0.0)
+    child = tmp_path / "child"
+    hangs = f"test -e {child} || {{ touch {child}; exit 0; }}; sleep 1000 & echo $! > {child}; wait"
+    shown = call("profile", "--exact", "--out", str(tmp_path / "p"), "--", "/bin/sh", "-c", hangs)
+    assert shown.returncode == 0
+    assert "the second run was killed after" in shown.stderr
+    while Path(f"/proc/{int(child.read_text())}/exe").exists():
+        time.sleep(0.01)
 
 
 def test_port_says_what_the_second_run_told(exact: Path, cuda: PlayedCuda, tmp_path: Path) -> None:

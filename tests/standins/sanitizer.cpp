@@ -227,7 +227,6 @@ API Result sanitizerAlloc(Context, void** address, Bytes bytes) {
     *address = std::malloc(bytes);
     return failure("sanitizerAlloc");
 }
-API Result sanitizerFree(Context, void* address) { return std::free(address), 0; }
 API Result sanitizerStreamSynchronize(StreamHandle) {
     run_queue();
     return failure("sanitizerStreamSynchronize");

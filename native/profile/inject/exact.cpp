@@ -18,8 +18,8 @@ namespace firsttouch::inject {
 namespace {
 
 constexpr std::uint64_t granule = 1ull << granule_shift;
-constexpr std::size_t most_runs = 8192;              // in a record
-constexpr std::size_t most_table_bytes = 256 << 20;  // of a context
+constexpr std::size_t most_runs = 8192;           // in a record
+constexpr std::size_t room_of_tables = 32 << 20;  // bytes of a context
 
 struct Patch {
     int instruction;
@@ -48,6 +48,8 @@ bool is_chosen(std::uint32_t number) { return number <= 16 || std::has_single_bi
 thread_local Exact::Ended last_copy;
 // How many launches there were at this thread's last callback: another thread may have launched more while it waited.
 thread_local std::uint32_t launches_before = 0;
+// The first launch of the graph that this thread is launching; 0: none yet.
+thread_local std::uint32_t first_in_graph = 0;
 // What this library asks for itself is not looked at.
 thread_local bool is_inside = false;
 
@@ -80,26 +82,28 @@ void Exact::on_callback(void* user, int domain, std::uint32_t id, const void* da
     const Undisturbed undisturbed;
     is_inside = true;
     try {
-        ToFetch to_fetch;
+        if (domain == sanitizer::resources && id == sanitizer::module_loaded)
+            exact.patch(as<sanitizer::ModuleData>(data));
+        ToDo to_do;
         {
             const std::scoped_lock lock(exact.mutex_);
-            if (last_copy.launches != 0) exact.take_ended(std::exchange(last_copy, {}), to_fetch.ended);
-            exact.called_back(domain, id, data, to_fetch);
+            if (last_copy.launches != 0) exact.take_ended(std::exchange(last_copy, {}), to_do.fetch);
+            exact.called_back(domain, id, data, to_do);
             launches_before = exact.launches_;
         }
-        exact.fetch(to_fetch.ended);
-        exact.wait_and_fetch(std::move(to_fetch.running));
+        if (to_do.set) exact.set(*to_do.set);
+        exact.fetch(to_do.fetch);
     } catch (...) {  // no memory
     }
     is_inside = false;
 }
 
-void Exact::called_back(int domain, std::uint32_t id, const void* data, ToFetch& to_fetch) {
+void Exact::called_back(int domain, std::uint32_t id, const void* data, ToDo& to_do) {
     using namespace sanitizer;
     if (domain == resources) {
-        resource(id, data, to_fetch);
+        resource(id, data);
     } else if (domain == launches && id == launch_begins) {
-        launch(as<LaunchData>(data), false);
+        launch(as<LaunchData>(data), false, to_do);
     } else if (domain == copies && id == copy_begins) {
         const auto& begun = as<CopyData>(data);
         copy(begun);
@@ -109,31 +113,28 @@ void Exact::called_back(int domain, std::uint32_t id, const void* data, ToFetch&
         fill(as<FillData>(data));
     } else if (domain == synchronisations && id == stream_synchronised) {
         const auto& waited = as<SynchronisationData>(data);
-        take_ended({waited.context, waited.handle, launches_before}, to_fetch.ended);
+        take_ended({waited.context, waited.handle, launches_before}, to_do.fetch);
     } else if (domain == synchronisations && id == context_synchronised) {
-        take_ended({as<SynchronisationData>(data).context, nullptr, launches_before}, to_fetch.ended);
+        take_ended({as<SynchronisationData>(data).context, nullptr, launches_before}, to_do.fetch);
     } else if (domain == graphs && id == graph_begins) {
-        first_in_graph_ = 0;
+        first_in_graph = 0;
     } else if (domain == graphs && id == node_begins) {
         const auto& node = as<NodeData>(data);
-        if (node.type == kernel_node) launch(node.launch, true);
+        if (node.type == kernel_node) launch(node.launch, true, to_do);
         if (node.type == copy_node) copy(node.copy);
         if (node.type == fill_node) fill(node.fill);
     }
 }
 
-void Exact::resource(std::uint32_t id, const void* data, ToFetch& to_fetch) {
+void Exact::resource(std::uint32_t id, const void* data) {
     using namespace sanitizer;
-    const auto of_context = [&](const Looked& each) { return each.context == as<ContextData>(data).context; };
     switch (id) {
-    case module_loaded:
-        return patch(as<ModuleData>(data));
     case context_ends:
-        take(of_context, to_fetch.running);
-        tables_.erase(as<ContextData>(data).context);
-        return void(patched_.erase(as<ContextData>(data).context));
+        return end_context(as<ContextData>(data).context);
     case stream_ends:
-        return take(of_context, to_fetch.running);
+        for (Looked& each : looked_)
+            if (each.stream == as<StreamData>(data).handle) each.stream = nullptr, each.has_stream = false;
+        return;
     case memory_allocated:
     case host_memory_allocated:
     case allocated_in_stream:
@@ -157,22 +158,50 @@ void Exact::fail(sanitizer::Result result, const char* call) {
 }
 
 void Exact::patch(const sanitizer::ModuleData& module) {
-    if (failed_) return;
-    const auto [place, is_new] = patched_.try_emplace(module.context, false);
-    if (is_new) {
-        const sanitizer::Result result = api_.add_patches(patch_.c_str(), module.context);
-        if (result != 0) return fail(result, "sanitizerAddPatchesFromFile");
-        place->second = true;
-    }
+    if (failed_ || !prepare(module.context)) return;
     for (const Patch& each : patches) {
         const sanitizer::Result result = api_.patch_instructions(each.instruction, module.module, each.function);
         if (result != 0 && each.is_needed) return fail(result, "sanitizerPatchInstructions");
     }
-    if (module.cubin != nullptr)
-        for (std::string& name : functions_with_tensor_copies({module.cubin, module.cubin_bytes}))
-            by_tensor_maps_.insert(std::move(name));
+    if (module.cubin != nullptr) {
+        auto names = functions_with_tensor_copies({module.cubin, module.cubin_bytes});
+        const std::scoped_lock lock(mutex_);
+        for (std::string& name : names) by_tensor_maps_.insert(std::move(name));
+    }
     if (const sanitizer::Result result = api_.patch_module(module.module); result != 0)
         fail(result, "sanitizerPatchModule");
+}
+
+// The patch, and memory for tables, before the first kernel of a context: the driver may let an allocation wait for
+// kernels, and those, where they are collective, for the launch that would allocate.
+bool Exact::prepare(sanitizer::Context context) {
+    const std::scoped_lock once(preparing_);
+    {
+        const std::scoped_lock lock(mutex_);
+        if (tables_.contains(context)) return true;
+    }
+    if (const auto result = api_.add_patches(patch_.c_str(), context); result != 0)
+        return fail(result, "sanitizerAddPatchesFromFile"), false;
+    void* memory = nullptr;
+    if (const auto result = api_.allocate(context, &memory, room_of_tables); result != 0)
+        return fail(result, "sanitizerAlloc"), false;
+    const std::scoped_lock lock(mutex_);
+    tables_.emplace(context, Tables{.spare = {}, .rest = static_cast<std::uint8_t*>(memory), .bytes = room_of_tables});
+    return true;
+}
+
+// The memory of tables ends with their context.
+void Exact::end_context(sanitizer::Context context) {
+    const auto of_context = [&](const Looked& each) { return each.context == context; };
+    if (std::erase_if(looked_, of_context) != 0) say_not_waited_for();
+    tables_.erase(context);
+}
+
+void Exact::say_not_waited_for() {
+    if (std::exchange(has_said_so_, true)) return;
+    notice(Layer::trace,
+           "what some launches use is not known: the program did not wait for them before their stream, their context "
+           "or itself ended");
 }
 
 void Exact::step(Did what, std::uint64_t address, std::uint64_t bytes, std::uint32_t flags) {
@@ -216,16 +245,19 @@ void Exact::fill(const sanitizer::FillData& fill) {
          fill.width * std::max<std::uint64_t>(fill.height, 1) * std::max<std::uint32_t>(fill.element_bytes, 1));
 }
 
-void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
+void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph, ToDo& to_do) {
     const char* const name = launch.name == nullptr ? "" : launch.name;
     const Size grid{launch.grid[0], launch.grid[1], launch.grid[2]};
     const Size block{launch.block[0], launch.block[1], launch.block[2]};
     ++launches_;
     const bool by_tensor_map = by_tensor_maps_.contains(name);
-    bool is_looked_at = !failed_ && patched_.contains(launch.context) && !by_tensor_map;
-    if (is_looked_at) {
+    if (!failed_ && !by_tensor_map && tables_.contains(launch.context)) {
         const bool is_next = is_chosen(++seen_[{name, grid, block}]);
-        is_looked_at = of_graph ? look_in_graph(launch, is_next) : is_next && look(launch, launch.handle);
+        if (of_graph) {
+            look_in_graph(launch, is_next, to_do);
+        } else if (is_next) {
+            look(launch, launch.handle, to_do);
+        }
     }
     const GridRecord record{.launch = launches_,
                             .name = texts_.number(name),
@@ -235,7 +267,7 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
                             .block_x = launch.block[0],
                             .block_y = launch.block[1],
                             .block_z = launch.block[2],
-                            .looked = is_looked_at,
+                            .looked = to_do.set && to_do.set->looked.table != nullptr,
                             .of_graph = of_graph,
                             .tensor = by_tensor_map,
                             .unused = {}};
@@ -244,15 +276,12 @@ void Exact::launch(const sanitizer::LaunchData& launch, bool of_graph) {
 
 // The first kernel of a graph has a table, until a second one comes. What was set for an earlier launch of the graph is
 // taken back: without, a kernel has what was set last, or nothing that is known.
-bool Exact::look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen) {
-    const bool is_first = first_in_graph_ == 0;
-    if (is_first) {
-        first_in_graph_ = launches_;
-        if (is_chosen && look(launch, launch.graph_handle)) return true;
-    }
-    for (Looked& each : looked_) each.is_mixed |= !is_first && each.launch == first_in_graph_;
-    api_.set_launch_data(launch.launch, launch.function, launch.graph_handle, nullptr);
-    return false;
+void Exact::look_in_graph(const sanitizer::LaunchData& launch, bool is_chosen, ToDo& to_do) {
+    const bool is_first = first_in_graph == 0;
+    if (is_first) first_in_graph = launches_;
+    for (Looked& each : looked_) each.is_mixed |= !is_first && each.launch == first_in_graph;
+    if (is_first && is_chosen) look(launch, launch.graph_handle, to_do);
+    if (!to_do.set) to_do.set = {{}, launch.launch, launch.function, launch.graph_handle};
 }
 
 // Memory is used again and not freed, since the driver would wait for all kernels then.
@@ -264,15 +293,14 @@ bool Exact::find_table(sanitizer::Context context, std::size_t bytes, Looked& lo
         return true;
     }
     looked.room = std::bit_ceil(bytes);
-    if (tables.bytes + looked.room > most_table_bytes) return false;
-    if (const auto result = api_.allocate(context, &looked.table, looked.room); result != 0)
-        return fail(result, "sanitizerAlloc"), false;
-    tables.bytes += looked.room;
+    if (looked.room > tables.bytes) return false;
+    looked.table = tables.rest;
+    tables.rest += looked.room, tables.bytes -= looked.room;
     return true;
 }
 
-// Copies a table to the device, in the order of the stream: its head, the blocks, the bits of reads, those of writes.
-bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle stream) {
+// Makes a table: its head, the blocks, the bits of reads, those of writes.
+void Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle stream, ToDo& to_do) {
     std::vector<GranuleBlock> blocks;
     std::uint64_t words = 0;
     for (const auto& [address, block] : blocks_) {
@@ -283,13 +311,11 @@ bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle st
     Looked looked{.launch = launches_,
                   .context = launch.context,
                   .stream = stream,
-                  .table = nullptr,
-                  .room = 0,
                   .content = std::vector<std::uint8_t>(bits_at + 2 * words * sizeof(std::uint32_t)),
                   .count = blocks.size(),
                   .words = words};
     std::vector<std::uint8_t>& content = looked.content;
-    if (!find_table(launch.context, content.size(), looked)) return false;
+    if (!find_table(launch.context, content.size(), looked)) return;
     auto* const on_device = static_cast<std::uint8_t*>(looked.table);
     auto* const bits = reinterpret_cast<unsigned int*>(on_device + bits_at);
     const GranuleTable head{
@@ -302,11 +328,21 @@ bool Exact::look(const sanitizer::LaunchData& launch, sanitizer::StreamHandle st
     };
     std::memcpy(content.data(), &head, sizeof head);
     if (!blocks.empty()) std::memcpy(content.data() + sizeof head, blocks.data(), blocks.size() * sizeof(GranuleBlock));
-    auto result = api_.copy_in(looked.table, content.data(), content.size(), stream);
-    if (result == 0) result = api_.set_launch_data(launch.launch, launch.function, stream, looked.table);
-    if (result != 0) return fail(result, "sanitizerSetLaunchCallbackData"), false;
+    to_do.set = {std::move(looked), launch.launch, launch.function, stream};
+}
+
+// Gives a launch its table, which is copied in the order of the stream, or none.
+void Exact::set(ToSet& what) {
+    Looked& looked = what.looked;
+    if (looked.table != nullptr) {
+        const auto result = api_.copy_in(looked.table, looked.content.data(), looked.content.size(), what.stream);
+        if (result != 0) return fail(result, "sanitizerMemcpyHostToDeviceAsync");
+    }
+    const auto result = api_.set_launch_data(what.launch, what.function, what.stream, looked.table);
+    if (looked.table == nullptr) return;
+    if (result != 0) return fail(result, "sanitizerSetLaunchCallbackData");
+    const std::scoped_lock lock(mutex_);
     looked_.push_back(std::move(looked));
-    return true;
 }
 
 template <class Condition>
@@ -333,14 +369,13 @@ void Exact::fetch(std::vector<Looked>& looked) noexcept {
     }
 }
 
-// Where a stream, a context or the program ends without waiting for kernels. They may wait for this thread, so that
-// another waits for them, and not for long.
+// Kernels that the program has not waited for may wait for this thread, so that another waits for them, and not for
+// long.
 void Exact::wait_and_fetch(std::vector<Looked> looked) noexcept {
     struct Work {
         Exact& exact;
         std::vector<Looked> looked;
     };
-    if (looked.empty() || gave_up_) return;
     auto* const work = new (std::nothrow) Work{*this, std::move(looked)};
     if (work == nullptr) return;
     const auto run = [](void* user) -> void* {
@@ -355,11 +390,9 @@ void Exact::wait_and_fetch(std::vector<Looked> looked) noexcept {
     pthread_t thread;
     if (!start_thread(thread, run, work)) return delete work;
     if (join_within(thread, patience_ms)) return;
-    gave_up_ = true;
     pthread_detach(thread);
-    notice(Layer::trace,
-           "what some launches use is not known: their kernels still ran when their stream, their context "
-           "or the program ended");
+    const std::scoped_lock lock(mutex_);
+    say_not_waited_for();
 }
 
 void Exact::write(const Looked& looked) {
@@ -412,9 +445,10 @@ void Exact::finish() noexcept {
         std::vector<Looked> rest;
         {
             const std::scoped_lock lock(mutex_);
-            take([](const Looked&) { return true; }, rest);
+            take([](const Looked& each) { return each.has_stream; }, rest);
+            if (!looked_.empty()) say_not_waited_for();
         }
-        wait_and_fetch(std::move(rest));
+        if (!rest.empty()) wait_and_fetch(std::move(rest));
         failed_ = true;
     } catch (...) {
     }

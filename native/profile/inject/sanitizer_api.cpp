@@ -16,7 +16,6 @@ Api::Api() : library("sanitizer", {"libsanitizer-public.so"}) {
     library.load(patch_module, "sanitizerPatchModule");
     library.load(set_launch_data, "sanitizerSetLaunchCallbackData");
     library.load(allocate, "sanitizerAlloc");
-    library.load(release, "sanitizerFree");
     library.load(synchronise, "sanitizerStreamSynchronize");
     library.load(copy_in, "sanitizerMemcpyHostToDeviceAsync");
     library.load(copy_out, "sanitizerMemcpyDeviceToHost");

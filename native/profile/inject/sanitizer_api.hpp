@@ -58,6 +58,8 @@ struct ContextData {
 };
 struct StreamData {
     Context context;
+    Stream stream;
+    StreamHandle handle;
 };
 struct ModuleData {
     Context context;
@@ -137,7 +139,6 @@ struct Functions {
     Result (*patch_module)(Module) = nullptr;
     Result (*set_launch_data)(Launch, Function, StreamHandle, const void*) = nullptr;
     Result (*allocate)(Context, void** address, std::size_t bytes) = nullptr;
-    Result (*release)(Context, void* address) = nullptr;
     Result (*synchronise)(StreamHandle) = nullptr;
     Result (*copy_in)(void* target, void* source, std::size_t bytes, StreamHandle) = nullptr;  // returns when staged
     // Does not wait for kernels of the stream.

@@ -56,6 +56,7 @@ _FROM_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _WAKE = signal.SIGRTMIN + 3
 """The signal by which the core's thread asks for a step at once."""
 _WATCHED = {signal.SIGCHLD, signal.SIGTSTP, _WAKE, *_HANDED_ON, *_FROM_TERMINAL}
+_TIME_IS_UP = "the time was up"
 _KERNEL_THREAD = 0x00200000
 """A flag in /proc/PID/stat: PF_KTHREAD of the kernel's include/linux/sched.h."""
 _BY_KERNEL = 0x80
@@ -64,7 +65,8 @@ _BY_KERNEL = 0x80
 
 @dataclass
 class ProfileCall:
-    """What to profile: a command, or the process `pid` for at most `duration` seconds.
+    """What to profile: a command, or the process `pid`, for at most `duration` seconds. A command is killed then, with
+    all processes that it started.
 
     follow: until every process that was started has ended, not only the first one.
     faults: sample every so many page faults; 0: none. trace: load a library into the target that records what its GPU
@@ -337,7 +339,10 @@ class _Profiler:
 
     def _until_end(self, pid: int) -> int:
         """Samples until the target ends. Returns its exit status."""
+        until = None if self.call.duration is None else time.monotonic() + self.call.duration
         while True:
+            if until is not None and time.monotonic() >= until:
+                self._kill(pid)
             self._tick(lambda number: os.kill(pid, number))
             ended, status, usage = os.wait4(pid, os.WNOHANG | os.WUNTRACED)
             if ended and os.WIFSTOPPED(status):
@@ -351,6 +356,12 @@ class _Profiler:
                     self._follow(self.sampler, code, usage)
                 self._finish(self.stop or schema.TARGET_ENDED, code, None if is_written else usage)
                 return code if code >= 0 else 128 - code
+
+    def _kill(self, pid: int) -> None:
+        self.stop = _TIME_IS_UP
+        for each in (pid, *(self.sampler.processes.members if self.sampler else ())):
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
 
     def _follow(self, sampler: Sampler, status: int, usage: resource.struct_rusage) -> None:
         """Goes on after the first process has ended, until no process is left or a signal comes."""
@@ -378,7 +389,7 @@ class _Profiler:
         while not self.stop and (members if self.call.follow else pid in members):
             self._tick(self._end_by_signal)
             if until is not None and time.monotonic() >= until:
-                self.stop = "the time was up"
+                self.stop = _TIME_IS_UP
         self._finish(self.stop or schema.TARGET_ENDED, None, None)
 
     def _end_by_signal(self, number: int) -> None:

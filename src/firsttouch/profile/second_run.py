@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from glob import glob
@@ -23,6 +24,8 @@ from firsttouch.profile.profiler import ProfileCall, ProfileOutcome, profile, ra
 
 PATCH = Path(__file__).with_name("granules.cu")
 _COMPILE_SECONDS = 120
+_MOST_SECONDS, _MOST_TIMES = 60.0, 30.0
+"""How long the second run may take, besides so many times as long as the first: a child of fork may hang in it."""
 _HOMES = ("/usr/local/cuda", "/usr/local/cuda-*")
 _WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc")
 
@@ -38,8 +41,9 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
     _check(call)
     with TemporaryDirectory(prefix="firsttouch-") as folder:
         patch = build_patch(Path(folder), call.environment)
-        begin = _input_offset()
+        begin, started = _input_offset(), time.monotonic()
         outcome = profile(call)
+        most = _MOST_SECONDS + _MOST_TIMES * (time.monotonic() - started)
         if outcome.status is None or outcome.status > 128:
             say("there is no second run, because the first was ended by a signal")
             return outcome
@@ -47,10 +51,20 @@ def profile_twice(call: ProfileCall, say: Callable[[str], None]) -> ProfileOutco
             os.lseek(0, begin, os.SEEK_SET)
         say("the program runs again, slowly, to see which bytes its kernels use")
         again = replace(
-            call, out=outcome.directory / FOLDER, faults=0, trace=False, host=False, exact=False, patch=patch
+            call,
+            out=outcome.directory / FOLDER,
+            faults=0,
+            trace=False,
+            host=False,
+            exact=False,
+            patch=patch,
+            duration=most,
         )
+        started = time.monotonic()
         second = profile(again)
-    if second.status != outcome.status:
+    if time.monotonic() - started >= most:
+        say(f"the second run was killed after {most:.0f} s, because it hung or was too slow; what it told is used")
+    elif second.status != outcome.status:
         say(f"the second run ended with status {second.status}, the first with {outcome.status}")
     return replace(outcome, failure=outcome.failure or second.failure)
 
