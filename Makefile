@@ -19,7 +19,7 @@ export SETUPTOOLS_SCM_PRETEND_VERSION_FOR_FIRSTTOUCH ?= $(shell sed -n 's/^fallb
   pyproject.toml)+src.$(shell cat $(sort $(SOURCES)) | sha256sum | cut -c1-8)
 endif
 
-.PHONY: help build run test docs screenshots stub codebook schemas clean
+.PHONY: help build run test docs evidence screenshots stub codebook schemas clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -37,10 +37,12 @@ test: $(VENV)/.installed-$(EXTRAS)  ## run the tests: make test ARGS="tests/mach
 	@echo "Running the tests: all of them take about six minutes on two cores"
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 $(ARGS)
 
-docs: $(VENV)/.installed  ## recompute the tables of the docs that quote results/, and build the docs as a site: build/site
-	$(VENV)/bin/python docs/recompute
+docs: $(VENV)/.installed  ## build the docs as a site: build/site
 	$(PIP) install -q "$$(echo $(WHEELS)/*.whl)[docs]"
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
+
+evidence: $(VENV)/.installed  ## recompute the tables of the docs that quote measured runs
+	$(VENV)/bin/python evidence/recompute
 
 screenshots: $(VENV)/.installed  ## draw the screenshots of the docs again (needs chromium)
 	$(VENV)/bin/python docs/figures/screenshots.py

@@ -1,4 +1,4 @@
-"""What turns README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md into a site; mkdocs.yml names this file.
+"""What turns README.md, CONTRIBUTING.md, CHANGELOG.md, docs/*.md and evidence/*.md into a site; mkdocs.yml names it.
 
 The reference of the Python interface is made of docstrings (docs/reference.py).
 
@@ -19,8 +19,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-FROM_ROOT = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-"""Pages of the site that lie above docs."""
+FROM_ROOT = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    **{name: name for name in sorted(f"evidence/{path.name}" for path in (ROOT / "evidence").glob("*.md"))},
+}
+"""Pages of the site that are not in docs."""
 LINK = re.compile(r"(?<!`)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 OUTSIDE = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|object|embed)\b[^>]*\s(?:src|data)=["']?(?:https?:)?//[^>]*>

@@ -292,7 +292,9 @@ def made_run(source: Path, target: Path, factor: float) -> None:
 
 def prepare(checkout: Path, work: Path) -> None:
     """Copies and makes what the calls read."""
-    shutil.copytree(checkout / "results", work / "results")
+    for results in (checkout / "results", checkout / "evidence/results"):
+        if results.is_dir():
+            shutil.copytree(results, work / "results", dirs_exist_ok=True)
     shutil.copytree(checkout / "docs/examples", work / "examples")
     for archive in (checkout / "tests/port/recorded").glob("*.tar.xz"):
         with tarfile.open(archive) as content:

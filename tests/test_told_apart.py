@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.calls import call
+from tests.kept_runs import stored_run
 from tests.predicted import write_predicted
 
 import firsttouch
@@ -21,7 +22,6 @@ from firsttouch.report.draw import draw
 from firsttouch.report.drawing import DrawingContext
 from firsttouch.report.palette import Palette
 
-RESULTS = Path(__file__).parent.parent / "results"
 MEASURED = re.compile(r"\bmeasured\b")
 
 
@@ -30,7 +30,7 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Few experiments of a run, and those whose data move between devices."""
     folder = tmp_path_factory.mktemp("told-apart")
     return write_predicted(
-        RESULTS / "h200-x2-quick", folder / "run", experiments=("p2p-copy", "transfer", "bandwidth"), every=3
+        stored_run("h200-x2-quick"), folder / "run", experiments=("p2p-copy", "transfer", "bandwidth"), every=3
     )
 
 
@@ -62,15 +62,15 @@ def test_claims_have_it_each(predicted: Path):
 
 
 def test_a_comparison_labels_the_side(predicted: Path):
-    data = found("compare", RESULTS / "h200-x2-quick", predicted)
+    data = found("compare", stored_run("h200-x2-quick"), predicted)
     assert [side["predicted"] for side in data["sides"]] == ["", "predicted for h200-pcie"]
     assert "predicted over measured" in data["summary"]
     assert data["to_tell"] == data["missing"] == []
-    assert "(predicted for h200-pcie)" in shown("compare", predicted, RESULTS / "h200-x2-quick")
+    assert "(predicted for h200-pcie)" in shown("compare", predicted, stored_run("h200-x2-quick"))
 
 
 def test_how_often_a_point_was_run_is_no_difference_to_a_prediction(tmp_path: Path):
-    measured = RESULTS / "h200-producer-consumer"
+    measured = stored_run("h200-producer-consumer")
     copied = write_predicted(measured, tmp_path / "run")
     lines = [json.loads(line) for line in (copied / "results.jsonl").read_text().splitlines()]
     for line in lines:
@@ -84,7 +84,7 @@ def test_how_often_a_point_was_run_is_no_difference_to_a_prediction(tmp_path: Pa
 
 def test_two_predictions_are_compared_as_such(predicted: Path, tmp_path: Path):
     other = write_predicted(
-        RESULTS / "h200-x2-quick",
+        stored_run("h200-x2-quick"),
         tmp_path / "other",
         replace(load_results(predicted).machine.devices[-1].modelled, changes={"host.page": "4KiB"}),
         ("bandwidth",),
@@ -101,7 +101,7 @@ def refused(*words: object) -> str:
 def test_predictions_are_no_source_of_prices_and_are_not_joined_with_measurements(predicted: Path, tmp_path: Path):
     assert "predictions are no source of prices" in refused("advise", predicted)
     assert "was predicted, not measured" in refused("fit", predicted, "--out", tmp_path / "mine.json")
-    assert "one was measured and the other predicted" in refused("claims", predicted, RESULTS / "h200-x2-quick")
+    assert "one was measured and the other predicted" in refused("claims", predicted, stored_run("h200-x2-quick"))
     assert "was predicted, not measured" in refused("validate", "--measured", predicted)
 
 
@@ -130,20 +130,20 @@ def images(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("form", "read"), [("csv", rows_of_csv), ("openmetrics", labels), ("svg", images)])
 def test_what_is_exported(tmp_path: Path, form: str, read: Callable[[Path], list[str]]):
-    small = write_predicted(RESULTS / "h200-producer-consumer", tmp_path / "run")
+    small = write_predicted(stored_run("h200-producer-consumer"), tmp_path / "run")
     assert call("report", small, "--format", form, "-o", tmp_path).returncode == 0
     assert set(read(tmp_path)) == {"h200-pcie"}
 
 
 def test_loaded_points_have_a_column(predicted: Path):
-    points = firsttouch.load(predicted, RESULTS / "h200-gpu-share")
+    points = firsttouch.load(predicted, stored_run("h200-gpu-share"))
     assert {row["modelled"] for row in points[:]} == {"h200-pcie", None}
     assert f"{len(points) - 2} of them predicted" in repr(points)
     assert "<th>modelled</th>" in points._repr_html_()
 
 
 def test_rules_of_plausibility_judge_predictions_too(tmp_path: Path):
-    copied = write_predicted(RESULTS / "h200-x2-quick", tmp_path / "run", experiments=("transfer",))
+    copied = write_predicted(stored_run("h200-x2-quick"), tmp_path / "run", experiments=("transfer",))
     lines = (copied / "results.jsonl").read_text().splitlines()
     record = next(r for r in map(json.loads, lines) if r["status"] == "ok" and r["factors"]["direction"] == "h2d")
     record["samples"], record["summary"] = [1e9], {name: 1 if name == "n" else 1e9 for name in record["summary"]}
@@ -152,8 +152,8 @@ def test_rules_of_plausibility_judge_predictions_too(tmp_path: Path):
 
 
 def test_a_figure_of_both_says_so(tmp_path: Path):
-    measured = [r for r in load_results(RESULTS / "h200-pagefault").records if r.status == "ok"]
-    other = load_results(write_predicted(RESULTS / "h200-pagefault", tmp_path / "run")).records
+    measured = [r for r in load_results(stored_run("h200-pagefault")).records if r.status == "ok"]
+    other = load_results(write_predicted(stored_run("h200-pagefault"), tmp_path / "run")).records
     both = [*measured, *(r for r in other if r.status == "ok")]
     figure = all_experiments()["pagefault"].figures[0]
     titles = [draw(figure, some, DrawingContext(None, Palette())) for some in (measured, both, both[len(measured) :])]

@@ -17,7 +17,7 @@ bool join_within(pthread_t thread, long milliseconds) noexcept;
 
 // Calls a function regularly in a thread of its own: 2 ms after the last call while events arrive, otherwise 10 ms
 // after it. The driver keeps a few thousand unified-memory events until they are fetched, and drops further ones
-// without telling; what a pause of 100 ms costs is in docs/evidence.
+// without telling; what a pause of 100 ms costs is in evidence.
 class Fetching {
   public:
     // Returns how many events have arrived so far.

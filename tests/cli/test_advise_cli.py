@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.calls import call
+from tests.kept_runs import stored_run
 
 from firsttouch.advice import advisor
 from firsttouch.advice.advisor import advise
@@ -21,9 +22,8 @@ from firsttouch.base.errors import UsageError
 from firsttouch.program.patterns import PATTERNS
 from firsttouch.records.reading import load_results
 
-RESULTS = Path(__file__).parents[2] / "results"
-STANDARD, APPS, QUICK = (RESULTS / name for name in ("h200-standard", "h200-apps", "h200-quick"))
-VM, VM_QUICK = RESULTS / "xeon-vm-standard", RESULTS / "xeon-vm-quick"
+STANDARD, APPS, QUICK = (stored_run(name) for name in ("h200-standard", "h200-apps", "h200-quick"))
+VM, VM_QUICK = stored_run("xeon-vm-standard"), stored_run("xeon-vm-quick")
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_the_terminal_gives_the_answer_first() -> None:
 
 
 def test_an_estimate_within_the_error_of_estimates_does_not_beat_a_measurement() -> None:
-    found = builtins(advise([RESULTS / "h200-apps-2", STANDARD], app="hotspot", size="2GiB", apps=all_apps()))
+    found = builtins(advise([stored_run("h200-apps-2"), STANDARD], app="hotspot", size="2GiB", apps=all_apps()))
     rows = {row["strategy"]: row for row in found["strategies"]}
     taken, estimated = rows["managed+prefetch"], rows["managed+prefetch-overlap"]
     assert found["take"] == "managed+prefetch"
@@ -218,8 +218,8 @@ def test_what_does_not_fit_is_not_estimated() -> None:
         ([QUICK], {"app": "gemm", "size": "much"}, "--size 'much' is not a size"),
         ([QUICK], {"app": "gemm", "size": "3"}, "gemm needs at least"),
         ([QUICK, VM_QUICK], {}, "different machines"),
-        ([RESULTS / "h200-pagefault"], {}, "too little about cuda:0 for advice; run: firsttouch run "),
-        ([RESULTS], {}, "holds no results.jsonl"),
+        ([stored_run("h200-pagefault")], {}, "too little about cuda:0 for advice; run: firsttouch run "),
+        ([QUICK.parent], {}, "holds no results.jsonl"),
     ],
 )
 def test_wrong_calls_are_one_sentence(directories: list[Path], asked: dict[str, str], message: str) -> None:
@@ -231,7 +231,7 @@ def test_wrong_calls_are_one_sentence(directories: list[Path], asked: dict[str, 
 
 @pytest.mark.parametrize("asked", [{"pattern": "iterate"}, {"pattern": "stream"}, {"app": "hotspot"}])
 def test_the_order_of_directories_changes_nothing(asked: dict[str, str]) -> None:
-    orders = permutations([STANDARD, QUICK, RESULTS / "h200-standard-2"])
+    orders = permutations([STANDARD, QUICK, stored_run("h200-standard-2")])
     first, *others = [builtins(advise(order, size="1GiB", apps=all_apps(), **asked)) for order in orders]  # type: ignore[arg-type]
     assert all(other["strategies"] == first["strategies"] for other in others)
 

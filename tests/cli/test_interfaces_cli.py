@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.kept_runs import ROOT, stored_run
 from tests.movements import COPY, curve, rates, record
 from tests.node_of_gpus import Node, results, write
 
@@ -18,7 +19,6 @@ from firsttouch.cli.interfaces import LINES
 from firsttouch.records.schema import SCHEMA, Machine, Record
 from firsttouch.report.interfaces import interfaces_section
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
 OWN = [*curve("kernel", rates(4, 8, 10, 10)), *curve("copy-engine", rates(1, 4, 20, 30))]
 
 
@@ -123,16 +123,16 @@ def test_pairs_with_the_same_answer_are_one_row(tmp_path: Path, capsys: Out) -> 
 
 
 def test_the_docs_quote_what_is_printed(capsys: Out) -> None:
-    interfaces.command(RESULTS / "h200-pairs", ["copy"])
-    page = (RESULTS.parent / "docs" / "interfaces.md").read_text()
+    interfaces.command(stored_run("h200-pairs"), ["copy"])
+    page = (ROOT / "docs/interfaces.md").read_text()
     for line in capsys.readouterr().out.splitlines():
         assert line.strip() in page
 
 
 def test_results_of_real_machines_are_answered(capsys: Out) -> None:
-    interfaces.command(RESULTS / "h200-message")
+    interfaces.command(stored_run("h200-message"))
     assert "mpi from 1 B to 1 GiB" in capsys.readouterr().out
-    interfaces.command(RESULTS / "h200-collective")
+    interfaces.command(stored_run("h200-collective"))
     assert "no choice to compare" in capsys.readouterr().out
-    interfaces.command(RESULTS / "h200-pairs", ["copy"])
+    interfaces.command(stored_run("h200-pairs"), ["copy"])
     assert "kernel\n    at 16 MiB (1.07 times), copy-engine or peer-call" in capsys.readouterr().out

@@ -13,6 +13,7 @@ import typer
 from jsonschema import Draft202012Validator
 from tests.calls import call
 from tests.cli.test_library import CALLS
+from tests.kept_runs import stored_run
 from tests.schemas import FOLDER, assert_valid, generated
 
 from firsttouch import __version__
@@ -21,9 +22,8 @@ from firsttouch.cli import main
 from firsttouch.cli.schemas import SCHEMAS, json_schema
 from firsttouch.records.findings import Quantity
 
-RESULTS = Path(__file__).parents[2] / "results"
-RUN = RESULTS / "h200-quick"
-PROFILE = RESULTS / "h200-profile"
+RUN = stored_run("h200-quick")
+PROFILE = stored_run("h200-profile")
 OTHERS: dict[str, Sequence[object]] = {
     "run-list": ["run", "--list", "--device", "cpu"],
     "app-list": ["app", "--list"],
@@ -62,7 +62,7 @@ def test_an_output_is_what_its_schema_says(name: str, tmp_path: Path) -> None:
 
 
 def test_stored_files_are_what_their_schemas_say() -> None:
-    for directory in (RUN, RESULTS / "h100-quick", RESULTS / "h200-x2-transport"):
+    for directory in (RUN, stored_run("h100-quick"), stored_run("h200-x2-transport")):
         for record in list(lines(directory / "results.jsonl"))[::40]:
             assert_valid("results.jsonl", record)
         for name in ("machine.json", "run.json"):

@@ -7,11 +7,11 @@ import os
 import pty
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests import node_of_gpus
 from tests.calls import call
+from tests.kept_runs import stored_run
 
 from firsttouch.cli import findings, output
 from firsttouch.cli.commands import Measured, conclusions
@@ -21,8 +21,6 @@ from firsttouch.cli.progress import Waiting
 from firsttouch.engine.runner import RunOutcome
 from firsttouch.engine.work_kinds import APP, RUN
 from firsttouch.records.reading import load_results
-
-RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 100), ("72", 72), ("400", 100), ("x", 100), ("0", 100)])
@@ -61,12 +59,12 @@ def test_no_error_is_longer_than_a_screen(words: list[str]) -> None:
 )
 def test_the_next_command_is_one_that_can_be_typed(name: str, counts: dict[str, int], words: str) -> None:
     name, _, device = name.partition(" on ")
-    results = load_results(RESULTS / name)
+    results = load_results(stored_run(name))
     results.records = [r for r in results.records if device in ("", r.device)]
-    outcome = RunOutcome(RESULTS / name, results, counts, 0, {}, 0, 1.0)
+    outcome = RunOutcome(stored_run(name), results, counts, 0, {}, 0, 1.0)
     work = APP if name == "h200-fdtd3d" else RUN
     typed = next_command(work, Measured(outcome, conclusions(results)), ["my own.py"])
-    assert typed == f"firsttouch {words}".replace("DIR", str(RESULTS / name))
+    assert typed == f"firsttouch {words}".replace("DIR", str(stored_run(name)))
     if words == "advise DIR":
         assert call(*typed.split()[1:]).returncode == 0
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.calls import call
+from tests.kept_runs import stored_run
 from tests.schemas import assert_valid
 
 from firsttouch.base.errors import NotModelled
@@ -160,11 +161,8 @@ def test_a_call_without_a_match_says_what_there_is(tmp_path: Path) -> None:
         assert said in done.stderr
 
 
-RESULTS = Path(__file__).parents[2] / "results"
-
-
 def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
-    runs = [word for n in (5, 8) for word in ("--measured", RESULTS / f"h200-apps-{n}")]
+    runs = [word for n in (5, 8) for word in ("--measured", stored_run(f"h200-apps-{n}"))]
     (judged,) = validated("h200-pcie", *runs)["measured"]
     errors = [strategy["error"] for strategy in judged["strategies"]]
     assert len(errors) == judged["points"] >= 20
@@ -187,10 +185,7 @@ def test_a_platform_is_judged_by_applications_that_were_measured() -> None:
 def test_measured_results_without_a_match_are_refused(words: list[str], said: str) -> None:
     done = call(
         "validate",
-        *(
-            RESULTS / word if before == "--measured" else word
-            for before, word in zip(["", *words], words, strict=False)
-        ),
+        *(stored_run(word) if word[:4] in ("h200", "xeon") and word != "h200-pcie" else word for word in words),
     )
     assert done.returncode == 2
     assert said in done.stderr

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import msgspec
 import pytest
 from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
+from tests.kept_runs import stored_run
 
 from firsttouch.comparison.papers.beside import Beside, beside
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import DeviceInfo, Record, Scalar
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
-
 
 @cache
 def found(name: str) -> dict[tuple[str, str], Beside]:
-    run = load_results(RESULTS / name)
+    run = load_results(stored_run(name))
     return {(entry.paper, entry.says): entry for entry in beside(run.records, run.machine.devices)}
 
 
@@ -52,7 +50,7 @@ def test_memory_of_the_other_side_is_not_compared_with_one_memory() -> None:
 
 
 def test_on_one_memory_the_same_values_are_compared() -> None:
-    run = load_results(RESULTS / "h200-standard")
+    run = load_results(stored_run("h200-standard"))
 
     def unified(device: DeviceInfo) -> DeviceInfo:
         capabilities = msgspec.structs.replace(device.capabilities, shares_host_memory=True)

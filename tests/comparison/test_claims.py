@@ -11,6 +11,7 @@ import pytest
 from tests.comparison.test_rows import accepts, counters_of_results, factors_of
 from tests.experiments.fake_records import a_record
 from tests.fabricated import MACHINES
+from tests.kept_runs import stored_run
 
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.papers.comparisons import values_of
@@ -34,7 +35,6 @@ from firsttouch.records.papers.rows import APPLICATIONS, all_rows
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record, Summary
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
 TESTED = [(claim, claim.test) for claim in all_claims() if not isinstance(claim.test, Untestable)]
 EVENT_COUNTERS = {"hw_tlb_misses", "without_initialise_ms", "interrupts_per_s", "tlb_loads_per_mib"}
 """Counters of which no results of this repository have any: of a profiler, of a call that asks for them, of a later
@@ -44,7 +44,7 @@ version.
 
 @cache
 def verdicts(name: str) -> dict[str, Verdict]:
-    return {verdict.id: verdict for verdict in claims([RESULTS / name]).claims}
+    return {verdict.id: verdict for verdict in claims([stored_run(name)]).claims}
 
 
 def sides(test: Check) -> list[dict[str, object]]:
@@ -177,7 +177,7 @@ def repeated(record: Record, factor: float, spread: float = 0.0) -> Record:
 )
 def test_a_claim_holds_only_if_the_intervals_are_apart(spread: float, slowed: float, expected: str) -> None:
     """Prefetches shorten the runs of um-apps' programs on the H200, unless they are slowed down or vary widely."""
-    run = load_results(RESULTS / "h200-apps")
+    run = load_results(stored_run("h200-apps"))
     records = [
         repeated(r, slowed if r.factors["strategy"] == "managed+prefetch" else 1.0, spread)
         for r in run.records
@@ -188,7 +188,7 @@ def test_a_claim_holds_only_if_the_intervals_are_apart(spread: float, slowed: fl
 
 
 def test_one_application_does_not_speak_for_most() -> None:
-    run = load_results(RESULTS / "h200-apps")
+    run = load_results(stored_run("h200-apps"))
     records = [repeated(r, 1.0, 0.01) for r in run.records if r.status == "ok" and r.factors["app"] == "fdtd3d"]
     found = {v.id: v for v in of_results(Results(run.machine, run.request, records)).claims}
     assert found["um-run-prefetch"].verdict == "not testable"
@@ -198,7 +198,7 @@ def test_one_application_does_not_speak_for_most() -> None:
 
 def verdict_on(claim: PaperClaim, machine: str) -> Verdict:
     """The verdict of a claim on the records of a run, as if its machine had the devices of another one."""
-    run = load_results(RESULTS / "h200-standard")
+    run = load_results(stored_run("h200-standard"))
     described = msgspec.structs.replace(run.machine, devices=list(MACHINES[machine].devices))
     found = of_results(Results(described, run.request, run.records)).claims
     return next(verdict for verdict in found if verdict.id == claim.id)
@@ -220,7 +220,7 @@ def test_claims_about_pairs_of_devices() -> None:
         record = a_record("p2p-latency", ns, {"agent": "gpu", "peer": peer, "allocator": "device", "size": 2**30})
         return msgspec.structs.replace(record, device=device)
 
-    run = load_results(RESULTS / "h200-standard")
+    run = load_results(stored_run("h200-standard"))
     node = msgspec.structs.replace(run.machine, devices=list(MACHINES["mi300a-node"].devices))
     rows = [load("hip:0", "self", 346), load("hip:0", "hip:1", 690), load("hip:0", "hip:2", 700)]
     found = {one.id: one for one in of_results(Results(node, run.request, rows)).claims}
@@ -236,7 +236,7 @@ def test_results_without_points_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no results\.jsonl"):
         claims([tmp_path])
     for name in ("machine.json", "run.json"):
-        (tmp_path / name).write_bytes((RESULTS / "xeon-vm-quick" / name).read_bytes())
+        (tmp_path / name).write_bytes((stored_run("xeon-vm-quick") / name).read_bytes())
     (tmp_path / "results.jsonl").touch()
     with pytest.raises(UsageError, match="holds no measured points"):
         claims([tmp_path])

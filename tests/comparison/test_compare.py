@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from runs import CPU, RESULTS, another_run, copy, scale, slower, verdicts
+from tests.kept_runs import stored_run
 
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.compare import compare
@@ -37,7 +38,7 @@ def repeated(tmp_path_factory) -> list[str]:
 
 @pytest.mark.parametrize("name", ["xeon-vm-quick", "h200-apps", "h200-counters/loads"])
 def test_a_run_does_not_differ_from_itself(name):
-    found = compared(RESULTS / name, RESULTS / name, limit=0.0)
+    found = compared(stored_run(name), stored_run(name), limit=0.0)
     assert found["points"]
     assert verdicts(found["points"]) == verdicts(found["experiments"]) == {SAME}
     assert (found["conditions"], found["regressions"]) == ([], [])
@@ -319,7 +320,7 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(tmp_path):
         ([CPU, tmp_path / "missing"], "holds no results.jsonl"),
         ([CPU, bad], "results.jsonl:1"),
         ([mixed, CPU], "joined by a comma but are of two machines"),
-        ([CPU, RESULTS / "h200-counters/loads"], "no point in common"),
+        ([CPU, stored_run("h200-counters/loads")], "no point in common"),
         ([CPU, f"{CPU},"], "the name of a directory is empty"),
         ([CPU, "published:mi300a-up"], "did you mean 'mi300a-upm'"),
         (["published:mi300a-upm", "published:gh200"], "name a results directory too"),

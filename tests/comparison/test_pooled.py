@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from tests.comparison.made_up import results_of
 from tests.experiments.fake_records import a_record
+from tests.kept_runs import stored_run
 
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import claims as cli
@@ -19,8 +20,6 @@ from firsttouch.comparison.papers.evaluate import claims, of_results
 from firsttouch.comparison.papers.pooled import pooled
 from firsttouch.records.reading import Results, load_results
 from firsttouch.records.schema import Record
-
-RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def run_of(*records: Record, **facts: Mapping[str, Any]) -> Results:
@@ -32,10 +31,10 @@ def run_of(*records: Record, **facts: Mapping[str, Any]) -> Results:
 def test_runs_of_different_machines_are_refused() -> None:
     """Not for another PoCL, which is no other machine."""
     with pytest.raises(UsageError, match=r"are of different machines \(cpu\.cores_online is 16 and 2\); .*compare"):
-        claims([RESULTS / "h200-quick", RESULTS / "xeon-vm-quick"])
+        claims([stored_run("h200-quick"), stored_run("xeon-vm-quick")])
     with pytest.raises(UsageError, match=r"\(cuda:0 is NVIDIA H200 and NVIDIA H100"):
-        claims([RESULTS / "h200-quick", RESULTS / "h100-quick"])
-    run = load_results(RESULTS / "xeon-vm-quick")
+        claims([stored_run("h200-quick"), stored_run("h100-quick")])
+    run = load_results(stored_run("xeon-vm-quick"))
     devices = [replace(d, title=f"another {d.title}") if d.role == "processor" else d for d in run.machine.devices]
     assert any(device.role == "processor" for device in devices)
     pooled({"one": run, "other": Results(replace(run.machine, devices=devices), None, run.records)})
@@ -45,7 +44,7 @@ def test_experiments_and_applications_in_two_directories_answer_as_in_one() -> N
     """Every claim that one of the directories can test is tested; no other verdict changes."""
 
     def tested(*names: str) -> dict[str, str]:
-        found = claims([RESULTS / name for name in names]).claims
+        found = claims([stored_run(name) for name in names]).claims
         return {verdict.id: verdict.verdict for verdict in found if verdict.verdict != "not testable"}
 
     standard, apps = tested("h200-standard"), tested("h200-apps-5")
@@ -104,7 +103,7 @@ def test_two_kernels_with_other_pages_answer_what_one_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Runs of system memory with phases of free that differ tenfold, from a kernel of 4 KiB and one of 64 KiB."""
-    source = RESULTS / "h200-apps"
+    source = stored_run("h200-apps")
     lines = [json.loads(line) for line in (source / "results.jsonl").read_text().splitlines()]
     apps = ("bfs", "hotspot", "nw", "pathfinder", "srad")
     managed = [r for r in lines if r["factors"]["app"] in apps and r["factors"]["strategy"] == "managed"]

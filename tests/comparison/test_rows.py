@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.fabricated import MACHINES
+from tests.kept_runs import stored_runs
 
 from firsttouch.base.errors import UsageError
 from firsttouch.comparison.papers.comparisons import values_of
@@ -35,7 +35,6 @@ from firsttouch.records.papers.rows import (
 )
 from firsttouch.records.schema import Scalar
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
 MAPPED = [row for row in all_rows() if row.here is not None]
 
 
@@ -72,7 +71,7 @@ class _Counted(msgspec.Struct):
 def counters_of_results() -> set[tuple[str, str]]:
     """Every counter of the results in this repository, with its experiment, and those that none of them has yet."""
     found = {(APPLICATIONS, "peak_machine_bytes")}
-    for path in RESULTS.glob("*/results.jsonl"):
+    for path in stored_runs("*/results.jsonl"):
         for record in msgspec.json.Decoder(_Counted).decode_lines(path.read_bytes()):
             found |= {(record.experiment, name) for name in record.counters}
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from fake_devices import DISCRETE, GPU, OPENCL_GPU, PROCESSOR, amd, opencl
+from tests.kept_runs import stored_runs
 
 from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
@@ -28,7 +29,6 @@ from firsttouch.records.schema import NODE, DeviceInfo
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from codebook import generated
 
-RESULTS = Path(__file__).parents[2] / "results"
 HOST = msgspec.structs.replace(opencl(GPU), name="cpu", capabilities=msgspec.structs.replace(GPU, runs_kernels=False))
 DEVICES = (HOST, DISCRETE, opencl(GPU), opencl(OPENCL_GPU), opencl(PROCESSOR), amd())
 OF_TESTS = {*SWITCHES, "ranks", NODE}
@@ -150,7 +150,7 @@ def test_claims_read_only_what_is_in_a_codebook() -> None:
 
 def test_committed_records_have_only_what_is_in_a_codebook() -> None:
     strange = set()
-    for directory in sorted(path.parent for path in RESULTS.glob("*/results.jsonl")):
+    for directory in sorted(path.parent for path in stored_runs("*/results.jsonl")):
         for record in load_results(directory).records:
             book = codebooks()[record.experiment]
             names = {name for name in record.factors if not book.open} - OF_TESTS

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.kept_runs import stored_run
 
 from firsttouch.advice.advisor import advise, ranked
 from firsttouch.apps import all_apps
@@ -165,6 +166,6 @@ def test_a_machine_that_is_described_has_advice_like_one_that_was_measured() -> 
 def test_a_measured_application_is_asked_about_with_the_parameters_that_it_had() -> None:
     """At 2 GiB the solver has since found larger transforms."""
     app = all_apps()["fft_conv_fused"]
-    answer = advise([STANDARD, STANDARD.with_name("h200-apps-1")], app=app.name, size="2GiB", apps=all_apps())
+    answer = advise([STANDARD, stored_run("h200-apps-1")], app=app.name, size="2GiB", apps=all_apps())
     assert answer.size == app.footprint({"n": 8186, "iterations": 10})
     assert any(row.measured for row in answer.strategies)

@@ -95,5 +95,5 @@ def test_what_faulted_and_what_was_taken_along_is_copied_apart():
 
 @pytest.mark.parametrize(("mib", "counted"), [(1038, 1024), (358, 384), (2048, 2048), (1096, 1152), (1080, 1024)])
 def test_the_vendors_library_counts_managed_memory_in_steps(mib, counted):
-    # kmeans, nn and hotspot at 2 GiB in results/h200-apps-1 and -2
+    # kmeans, nn and hotspot at 2 GiB in evidence/results/h200-apps-1 and -2
     assert uvm.counted(mib << 20) == counted << 20

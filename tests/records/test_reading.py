@@ -239,7 +239,7 @@ def test_a_deleted_working_directory_gives_one_message(tmp_path, monkeypatch):
             use(Path("out"))
 
 
-RUNS = ("h200-kernel-times", "h200-apps-8", "h200-in-place-2")
+RUNS = ("h200-message", "h200-apps", "h200-x2-quick")
 STORED = [Path(__file__).parents[2] / "results" / name for name in RUNS]
 JUNK = (
     b"1e308",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from html import unescape
-from pathlib import Path
 from statistics import geometric_mean
 
 import pytest
 from msgspec import to_builtins
+from tests.kept_runs import stored_run
 
 from firsttouch.base.units import format_size, parse_size
 from firsttouch.cli import findings
@@ -18,7 +18,6 @@ from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import key_of, load_results, point_key
 from firsttouch.report.page import render
 
-RESULTS = Path(__file__).parents[2] / "results"
 RUNS = ["h200-quick", "h200-apps"]
 SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
@@ -26,7 +25,7 @@ SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 @pytest.fixture(scope="module", params=RUNS)
 def told(request):
     """The findings of a first screen as --json has them, and the records by key."""
-    results = load_results(RESULTS / request.param)
+    results = load_results(stored_run(request.param))
     own = [to_builtins(f) for f in conclusions(results).findings if f.claim.startswith(("headline.", "app.mean"))]
     for found in own:
         found["points"] = [point_key(**point) for point in found["points"]]
@@ -133,7 +132,7 @@ def test_means_over_applications_are_geometric(told):
 
 @pytest.mark.parametrize(("name", "ground"), [("h200-quick", "estimated"), ("h200-apps-1", "measured")])
 def test_advice_comes_first_and_says_what_its_numbers_are(name, ground, undrawn, capsys):
-    results = load_results(RESULTS / name)
+    results = load_results(stored_run(name))
     found = conclusions(results)
     findings.show_first_screen(found)
     title, _, advice, *rest = re.split(r"\n", capsys.readouterr().out)
@@ -149,7 +148,7 @@ def test_advice_comes_first_and_says_what_its_numbers_are(name, ground, undrawn,
 
 @pytest.mark.parametrize("name", ["h200-quick", "h200-standard", "xeon-vm-quick", "xeon-vm-standard"])
 def test_the_title_of_the_picture_is_its_message(name):
-    screen = conclusions(load_results(RESULTS / name)).screen
+    screen = conclusions(load_results(stored_run(name))).screen
     for agent in {r.factors["agent"] for r in screen.shown}:
         shown = {median(r): r.factors["allocator"] for r in screen.shown if r.factors["agent"] == agent}
         said = screen.message.partition(f"the {agent.upper()} ")[2]
@@ -165,6 +164,6 @@ def test_the_title_of_the_picture_is_its_message(name):
 
 
 def test_the_picture_of_applications_says_how_the_best_did():
-    screen = conclusions(load_results(RESULTS / "h200-apps-1")).screen
+    screen = conclusions(load_results(stored_run("h200-apps-1"))).screen
     best = min(screen.numbers, key=lambda number: number.finding.value.value)
     assert screen.message == f"{best.head} takes {best.text}."

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
+from tests.kept_runs import stored_run
 
 from firsttouch.cli.commands import conclusions
 from firsttouch.records.findings import EVERY
@@ -13,10 +12,7 @@ from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 from firsttouch.report.first_screen import FirstScreen
 
-RESULTS = Path(__file__).parents[2] / "results"
 RUNS = ["h200-quick", "h200-standard-2", "xeon-vm-quick"]
-
-pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the source distribution leaves out results/")
 
 
 def scaled(record: Record, value: str, times: float) -> Record:
@@ -29,7 +25,7 @@ def scaled(record: Record, value: str, times: float) -> Record:
 
 
 def screen_of(run: str, **values: float) -> FirstScreen:
-    results = load_results(RESULTS / run)
+    results = load_results(stored_run(run))
     kinds = ("latency", "bandwidth", "transfer", "pagefault", "migration", "context")
     rows = [r for r in results.records if r.experiment in kinds]
     changed = [scaled(r, value, times) for value, times in values.items() for r in rows] if values else rows
@@ -68,7 +64,7 @@ def test_a_picture_of_memory_is_of_buffers_beyond_the_caches() -> None:
 
 
 def test_what_a_cache_may_hold_is_not_called_memory() -> None:
-    results = load_results(RESULTS / "h200-quick")
+    results = load_results(stored_run("h200-quick"))
     results.records = [
         r for r in results.records if r.experiment == "latency" and int(str(r.factors["size"])) <= 16 * 2**20
     ]
@@ -78,7 +74,7 @@ def test_what_a_cache_may_hold_is_not_called_memory() -> None:
 
 
 def test_a_run_of_one_of_several_sizes_says_which() -> None:
-    results = load_results(RESULTS / "h200-apps-4")
+    results = load_results(stored_run("h200-apps-4"))
     (app,) = {r.factors["app"] for r in results.records} - {"producer_consumer", "bfs", "pointer_tree"}
     rows = [r for r in results.records if r.factors["app"] == app]
     small = [msgspec.structs.replace(r, factors={**r.factors, "size": "256 MiB"}) for r in rows]
@@ -91,7 +87,7 @@ def test_a_run_of_one_of_several_sizes_says_which() -> None:
 
 @pytest.mark.parametrize("run", ["h200-apps-4", "h200-ranked-apps", "h200-placements", "h200-gpu-share"])
 def test_findings_of_applications_mix_no_unknown_condition(run: str) -> None:
-    results = load_results(RESULTS / run)
+    results = load_results(stored_run(run))
     plain = {part.title: part.answer.findings for part in conclusions(results).answers}
     results.records = [scaled(r, value, times) for value, times in (("a", 1), ("b", 1000)) for r in results.records]
     for part in conclusions(results).answers:
@@ -104,7 +100,7 @@ def test_findings_of_applications_mix_no_unknown_condition(run: str) -> None:
 
 
 def test_where_host_and_device_have_one_memory_the_allocator_tells_its_kinds_apart() -> None:
-    results = load_results(RESULTS / "h200-quick")
+    results = load_results(stored_run("h200-quick"))
     for device in results.machine.devices:
         device.capabilities.shares_host_memory = True
     heads = {number.head.partition(" (")[0] for number in conclusions(results).screen.numbers}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sample
 from browser import CHROMIUM
+from tests.kept_runs import stored_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
 STANDARD = Path(__file__).parents[2] / "results" / "h200-standard"
@@ -350,7 +351,7 @@ def test_what_axe_asks_for(browser, small, which, undrawn, write, tmp_path):
 def test_the_first_screen_of_a_phone_has_the_advice(browser, undrawn, tmp_path):
     from firsttouch.report.page import write_report
 
-    path = write_report([STANDARD.parent / "h200-apps-1"], tmp_path / "report.html")
+    path = write_report([stored_run("h200-apps-1")], tmp_path / "report.html")
     browser.open(path, width=390, height=844, phone=True)
     assert browser.run("document.querySelector('.advice').getBoundingClientRect().bottom") < 844
     browser.click("document.querySelector('.contents summary')")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import sample
 from browser import CHROMIUM, Browser
+from tests.kept_runs import stored_run
 
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.report.page import load, render, write_report
 from firsttouch.report.roles import MOST_SERIES, assign
 
-RESULTS = Path(__file__).parents[2] / "results"
 UNREADABLE = """(() => {
   const found = [];
   for (const part of document.querySelectorAll('details')) part.open = true;
@@ -40,7 +40,7 @@ UNREADABLE = """(() => {
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or google-chrome on the PATH")
 @pytest.mark.parametrize("run", ["h200-standard", "xeon-vm-standard", "h200-apps"])
 def test_a_page_is_small_and_its_texts_are_readable(run: str, browser: Browser, tmp_path: Path) -> None:
-    page = write_report([RESULTS / run], tmp_path / "report.html")
+    page = write_report([stored_run(run)], tmp_path / "report.html")
     assert page.stat().st_size <= 3_000_000
     browser.open(page, width=1280, height=900)
     assert browser.run("document.documentElement.scrollHeight") <= 12 * 900
@@ -61,7 +61,7 @@ def specs(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("firsttouch.report.page.to_svgs", keep)
-        render(load([RESULTS / request.param]), reportable_experiments())
+        render(load([stored_run(request.param)]), reportable_experiments())
     assert len(found) > 20
     return found
 
@@ -101,10 +101,10 @@ def test_every_axis_has_a_unit(specs: list[dict[str, Any]]) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_a_page_of_many_points_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 40)
-    page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
+    page = render(load([stored_run("h200-pagefault")]), reportable_experiments())
     assert "This page is thinned:" not in page  # 38 points
     monkeypatch.setattr("firsttouch.report.chapters.MOST_ROWS_OF_ALL", 20)
-    page = render(load([RESULTS / "h200-pagefault"]), reportable_experiments())
+    page = render(load([stored_run("h200-pagefault")]), reportable_experiments())
     assert re.search(r"This page is thinned: \d+ of 38 points are in no table", page)
     assert re.search(r">\d+ of \d+ measured points; firsttouch report --format csv writes all", page)
 

@@ -1,6 +1,6 @@
 // Keeps what threads do with CUDA graphs apart. While kernels are recorded, CUPTI has a table of the nodes of all
 // graphs, which it extends for each new node and reads when a graph is launched, both without a lock: a program with
-// several threads crashes in it now and then (docs/evidence/profiles.md).
+// several threads crashes in it now and then (evidence/profiles.md).
 #pragma once
 
 #include <chrono>

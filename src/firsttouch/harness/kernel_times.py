@@ -1,7 +1,7 @@
 """Kernel time of an application, from repetitions of its own in which events surround every piece of device work.
 
-Events between short launches cost more than these (benchmarks/kernel_times.py measures it), so that the repetitions
-that are samples have none of them.
+Events between short launches cost more than these (evidence/benchmarks/kernel_times.py measures it), so that the
+repetitions that are samples have none of them.
 """
 
 from __future__ import annotations

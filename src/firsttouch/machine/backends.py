@@ -85,11 +85,11 @@ HIP_UNTESTED = (
 _BETWEEN = "access, copies, messages and collective operations"
 BETWEEN_NVIDIA = (
     f"Between NVIDIA GPUs, {_BETWEEN}, by NCCL and staged by MPI, have run on two H100s and two H200s connected by "
-    "NVLink; not on more GPUs, on several hosts, or by an MPI that takes GPU memory (docs/evidence/coverage.md)."
+    "NVLink; not on more GPUs, on several hosts, or by an MPI that takes GPU memory (evidence/coverage.md)."
 )
 BETWEEN_AMD = (
     f"Between AMD GPUs, {_BETWEEN}, by RCCL and GPU-aware MPI too, have run on stand-ins only so far, not on a machine "
-    "with several GPUs (docs/evidence/coverage.md)."
+    "with several GPUs (evidence/coverage.md)."
 )
 WITHOUT_XNACK = (
     "XNACK was not on when the device was examined. Without it (HSA_XNACK=1 requests it), managed memory is "

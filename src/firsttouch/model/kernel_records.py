@@ -284,7 +284,7 @@ def _points(found: Sequence[_Found]) -> list[KernelPoint]:
         for f in found
     ]
     kept = [p for p in points if p.kernels or p.link or p.begin]
-    return sorted(kept, key=lambda p: (p.device, p.footprint, p.source))
+    return sorted(kept, key=lambda p: (p.device, p.footprint, p.source.rpartition("/")[2]))
 
 
 def _spreads(profiles: Sequence[Sequence[KernelPoint]]) -> dict[Literal["kernels", "link", "cpu"], RateSpread]:

@@ -225,7 +225,7 @@ def digest_of(app: Callable[[Params], Declares]) -> str:
 
 @cache
 def known_profiles() -> KernelProfiles:
-    """The profiles of this program's applications (data/kernels.json, made by docs/recompute/kernels.py)."""
+    """The profiles of this program's applications (data/kernels.json, made by evidence/recompute/kernels.py)."""
     return msgspec.json.decode(FILE.read_bytes(), type=KernelProfiles)
 
 

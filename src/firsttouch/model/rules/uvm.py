@@ -23,7 +23,8 @@ THRESHOLD: Final = 51
 
 COUNTED_STEP: Final = 128 << 20
 """The vendor's management library counts the memory of managed pages in such steps, beside what the step has free that
-the context began: 16 to 41 MiB in results/h200-apps-1 to -8, more than 92 on another machine with the same GPU.
+the context began: 16 to 41 MiB in evidence/results/h200-apps-1 to -8, more than 92 on another machine with the same
+GPU.
 """
 STAYS_PREFERRED: Final = (590, 44, 1)
 """The release since which faults take nothing along out of the preferred location (uvm_perf_prefetch.c)."""
