@@ -164,7 +164,7 @@ def limits(tree: Tree) -> Facts:
         "max_map_count": tree.integer("proc/sys/vm/max_map_count"),
     }
     if tree.is_real:
-        facts |= {f"{name}_bytes": _rlimit(which) for name, which in _RLIMITS.items()}
+        facts |= {f"{name}_bytes": _rlimit(resource_id) for name, resource_id in _RLIMITS.items()}
         facts |= {"root": os.geteuid() == 0} | _pagemap()
     return drop_missing(facts)
 
@@ -265,8 +265,8 @@ def usable_cores() -> list[int]:
 _RLIMITS = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS, "stack": resource.RLIMIT_STACK}
 
 
-def _rlimit(which: int) -> int | str:
-    soft = resource.getrlimit(which)[0]
+def _rlimit(resource_id: int) -> int | str:
+    soft = resource.getrlimit(resource_id)[0]
     return "unlimited" if soft == resource.RLIM_INFINITY else soft
 
 

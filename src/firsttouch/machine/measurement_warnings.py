@@ -35,7 +35,9 @@ _SLOW_CLOCKS = (
 and arch/*/vdso of Linux.
 """
 _TIMES_FRESH = 4.0
-"""Fresh memory whose first touch takes this many times as long as that of memory used before is handed out then."""
+"""If the first touch of fresh memory takes this many times as long as that of memory used before, the host hands it out
+only then.
+"""
 _PAIR_OF_CORES = 1.75
 """Two processors that do less than this many times the work of one, both at once, share a core."""
 _NUMBER, _DETAIL = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?"), re.compile(r" \(.*\)")
@@ -394,7 +396,7 @@ def conditions(topics: Topics) -> list[str]:
 
 
 def _of_gpus_together(texts: Iterable[str], before: str = "") -> list[str]:
-    """The texts, one for all GPUs of which the same is said if they are three or more. before: what then begins it."""
+    """The texts, with one for three or more GPUs of which the same is said. before: the beginning of such a text."""
     gpus: dict[str, list[int]] = {}
     for text in texts:
         match = _GPU_NAME.match(text)
@@ -409,7 +411,7 @@ def _of_gpus_together(texts: Iterable[str], before: str = "") -> list[str]:
 
 
 def conditions_by_name(topics: Topics) -> dict[str, str]:
-    """The words of `conditions` by a name of each that is the same whatever its numbers are."""
+    """The words of `conditions`, each by a name that does not depend on its numbers."""
     holding = (words for _, words in _holding(_FactLookup(topics)) if words)
     return {_NUMBER.sub("#", _DETAIL.sub("", words)): words for words in holding}
 

@@ -122,9 +122,9 @@ def _is_not_positive(record: Record, _run: JudgedRun) -> bool:
         return True
     if _is_time_or_rate(record) and min(summary.median, summary.ci_low) <= 0:
         return True
-    known = codebook_of(record.experiment)
+    codebook = codebook_of(record.experiment)
     return any(
-        number < 0 and (entry := known.counter(name)) and _is_of_time_or_rate(entry.unit) and not entry.signed
+        number < 0 and (entry := codebook.counter(name)) and _is_of_time_or_rate(entry.unit) and not entry.signed
         for name, value in record.counters.items()
         if (number := as_number(value)) is not None
     )
@@ -169,9 +169,9 @@ def _at_once(record: Record, run: JudgedRun, touch: FirstTouch, agent: str) -> f
         return pages
     if record.factors.get(touch.by) in touch.single:
         return 1
-    given = (record.counters.get(name, record.factors.get(name)) for name in touch.threads)
+    stated_threads = (record.counters.get(name, record.factors.get(name)) for name in touch.threads)
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
-    return min(pages, next((n for v in (*given, usable) if (n := as_number(v))), pages))
+    return min(pages, next((n for v in (*stated_threads, usable) if (n := as_number(v))), pages))
 
 
 # ---------------------------------------------------------------------------------------- bandwidth against a peak

@@ -162,11 +162,11 @@ def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], 
     """The factors of which a group of points has only some of the values that all points have, with these values."""
     parts = []
     for name in varying(everyone):
-        mine, all_of_them = distinct(group, name), distinct(everyone, name)
-        if len(mine) < len(all_of_them):
+        mine, all_values = distinct(group, name), distinct(everyone, name)
+        if len(mine) < len(all_values):
             labels = [label(name, v) for v in mine]
             numeric = len(mine) > 2 and ALL not in labels and all(isinstance(v, int | float) for v in mine)
-            some = f"{labels[0]} to {labels[-1]}" if numeric else ", ".join(labels[:most])
+            values_text = f"{labels[0]} to {labels[-1]}" if numeric else ", ".join(labels[:most])
             more = "" if numeric or len(mine) <= most else ", …"
-            parts.append(named(name, mine[0]) if len(mine) == 1 else f"{name} {some}{more}")
+            parts.append(named(name, mine[0]) if len(mine) == 1 else f"{name} {values_text}{more}")
     return "; ".join(parts)
