@@ -78,7 +78,7 @@ def find_classes(
             invalid, or two classes have the same name.
     """
     search = _Search(base, package, group, noun, tuple(excluded), tuple(required), validate)
-    return {**_found(search, tuple(sys.path), tuple(_listed_files()))}
+    return {**_find_cached(search, tuple(sys.path), tuple(_listed_files()))}
 
 
 class _Search(NamedTuple):
@@ -94,7 +94,7 @@ class _Search(NamedTuple):
 
 
 @cache
-def _found(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> dict[str, type[Any]]:
+def _find_cached(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> dict[str, type[Any]]:
     """The result of find_classes with the search path `path` and these files of users. Cached, because every point
     needs it, and searching takes as long as a short point does.
     """

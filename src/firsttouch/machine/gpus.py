@@ -193,7 +193,7 @@ class Nvml:
             devices = self.mig_devices(gpu)
             instances = [self.query("DeviceGetGpuInstanceId", device) for device in devices]
             uuids = [str(_text(self.query("DeviceGetUUID", device) or "")) for device in devices]
-            chosen = [uuid for entry in _chosen(environment) for uuid in uuids if uuid.startswith(entry)]
+            chosen = [uuid for entry in _chosen_uuids(environment) for uuid in uuids if uuid.startswith(entry)]
             offered = uuids if _VISIBLE not in environment else chosen
             for number, (device, uuid) in enumerate(zip(devices, uuids, strict=True)):
                 memory = self.query("DeviceGetMemoryInfo", device)
@@ -356,7 +356,7 @@ def _nvlink_sum(name: str, hops: int | None, links: Sequence[_NvLink]) -> Link:
     return Link(name, hops, math.fsum(peaks), f"NVML, {len(links)} x NVLink")
 
 
-def _chosen(environment: Mapping[str, str]) -> tuple[str, ...]:
+def _chosen_uuids(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The MIG devices that the environment names, by the beginnings of their UUIDs."""
     entries = (entry.strip() for entry in environment.get(_VISIBLE, "").split(","))
     return tuple(entry for entry in entries if entry.startswith("MIG-"))

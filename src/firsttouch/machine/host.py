@@ -191,7 +191,7 @@ def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:
         {
             "release": tree.text("proc/sys/kernel/osrelease") or (platform.release() if real else None),
             "architecture": platform.machine() if real else None,
-            "distribution": _quoted(tree.lines("etc/os-release"), "PRETTY_NAME"),
+            "distribution": _quoted_value(tree.lines("etc/os-release"), "PRETTY_NAME"),
             "virtualisation": _virtualisation(tree),
             "container": _container(tree, environment),
             "clock_source": tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -352,7 +352,7 @@ def _pagemap() -> Facts:
     return {"pagemap_readable": True, "pagemap_frames": entry & ((1 << 55) - 1) != 0}
 
 
-def _quoted(lines: Sequence[str], name: str) -> str | None:
+def _quoted_value(lines: Sequence[str], name: str) -> str | None:
     for line in lines:
         key, _, value = line.partition("=")
         if key == name:

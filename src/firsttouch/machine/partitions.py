@@ -186,7 +186,7 @@ def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo]) -> str:
     subject = (
         f"this is one of {total}" if len(devices) == 1 else f"{devices[0].name} to {devices[-1].name} are of {total}"
     )
-    text = f"{subject}{_shared(parts)}."
+    text = f"{subject}{_sharing_clause(parts)}."
     if first.chosen_by:
         text += " Each is opened by processes of its own, and none reaches another."
     if hidden := [part for part in parts if part.chosen_by and part.uuid and not (part.offered or part.opened)]:
@@ -194,7 +194,7 @@ def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo]) -> str:
     return text
 
 
-def _shared(parts: Sequence[Partition]) -> str:
+def _sharing_clause(parts: Sequence[Partition]) -> str:
     sharing = {part.memory_shared_by for part in parts}
     if None in sharing:
         return ""

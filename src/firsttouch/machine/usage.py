@@ -52,7 +52,7 @@ def host_usage(tree: Tree) -> dict[str, int]:
     used = {n: value for n, value in read.items() if value is not None} or {0: total - info.get("MemFree", 0)}
     if len(used) > 1:
         counters |= {f"node{n}_free": value for n, value in used.items()}
-    listed = _listed(tree)
+    listed = _bytes_in_lists(tree)
     used_beyond_lists = {n: value - listed[n] for n, value in used.items()}
     counters["numa_free"] = sum(used.values())
     counters["numa_free_and_lists"] = sum(used_beyond_lists.values())
@@ -139,7 +139,7 @@ def _used(node: Mapping[str, int]) -> int | None:
     return node["MemTotal"] - node["MemFree"] if node.keys() >= {"MemTotal", "MemFree"} else None
 
 
-def _listed(tree: Tree) -> Counter[int]:
+def _bytes_in_lists(tree: Tree) -> Counter[int]:
     """Bytes of free pages in the lists of the processors (pagesets in /proc/zoneinfo), by NUMA node."""
     by_node: Counter[int] = Counter()
     node, page = 0, os.sysconf("SC_PAGE_SIZE")

@@ -128,15 +128,15 @@ class JournalFile:
             return False
         header = form.read(content)
         if header.magic != _MAGIC:
-            raise self._wrong("is no journal of firsttouch")
+            raise self._error("is no journal of firsttouch")
         try:
             self.layout = layout_of(header.version)
         except ValueError as error:
-            raise self._wrong(f"has version {header.version} of the format; {error}") from None
+            raise self._error(f"has version {header.version} of the format; {error}") from None
         first = header.header_bytes
         is_broken = first < form.size or first % 8 or first > 1 << 20
         if is_broken or header.chunk_bytes > _AT_ONCE or header.process > 1 << 31:
-            raise self._wrong("has a broken header")
+            raise self._error("has a broken header")
         self.pid, self.opened, self.left_out = header.process, header.opened * 1e-9, header.left_out
         self.version = header.version
         self._offset = max(self._offset, first)
@@ -149,18 +149,18 @@ class JournalFile:
             if size == 0 or at + size > len(block):
                 return
             if size % 8:
-                raise self._wrong(f"has a record of {size} bytes at {self._offset}")
+                raise self._error(f"has a record of {size} bytes at {self._offset}")
             self._offset += size
             if kind:
                 yield kind, view[at + form.size : at + size]
             at += size
 
-    def _wrong(self, what: str) -> UsageError:
-        return UsageError(f"{self.path} {what}; a profile's journals are those that its own run wrote")
+    def _error(self, problem: str) -> UsageError:
+        return UsageError(f"{self.path} {problem}; a profile's journals are those that its own run wrote")
 
     def broken(self) -> UsageError:
         """The error of a record whose content contradicts itself."""
-        return self._wrong(f"has a broken record before byte {self._offset}")
+        return self._error(f"has a broken record before byte {self._offset}")
 
 
 def journal_files(directory: Path) -> list[Path]:

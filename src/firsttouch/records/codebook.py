@@ -164,24 +164,31 @@ class Codebook(CodebookEntry, frozen=True):
 
     def flaws(self) -> list[str]:
         """A sentence for each factor, value and counter that the codebook refers to but does not have."""
-        problems = [self._where(t.where, "traffic") for t in self.traffic] + [self._where(self.base, "base")]
-        problems += [self._named([name], name) or self._where(where, name) for name, where in self.only_where.items()]
-        problems += [self._named([s.counter], "a share of a link") for s in self.link_shares]
-        problems += [self._named([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
-        problems += [self._named([c.moves], c.name) for c in self.counters if c.moves]
+        problems = [self._condition_problem(t.where, "traffic") for t in self.traffic] + [
+            self._condition_problem(self.base, "base")
+        ]
+        problems += [
+            self._name_problem([name], name) or self._condition_problem(where, name)
+            for name, where in self.only_where.items()
+        ]
+        problems += [self._name_problem([s.counter], "a share of a link") for s in self.link_shares]
+        problems += [self._name_problem([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
+        problems += [self._name_problem([c.moves], c.name) for c in self.counters if c.moves]
         if self.load is not None:
-            problems.append(self._named([self.load.agent, self.load.size], "load"))
+            problems.append(self._name_problem([self.load.agent, self.load.size], "load"))
         if self.touch is not None:
-            problems.append(self._named([self.touch.by, self.touch.pages, *self.touch.threads], "touch"))
-            problems += [self._where({self.touch.by: [*self.touch.agents, *self.touch.single]}, "touch")]
+            problems.append(self._name_problem([self.touch.by, self.touch.pages, *self.touch.threads], "touch"))
+            problems += [self._condition_problem({self.touch.by: [*self.touch.agents, *self.touch.single]}, "touch")]
         for source in self.prices:
             about = f"the price {source.price}"
-            problems.append(self._where(source.where, about))
-            problems.append(self._named([*source.by.values(), *source.names.values(), *source.without], about))
-            problems += [self._where({source.by[p]: [*words.values()]}, about) for p, words in source.words.items()]
+            problems.append(self._condition_problem(source.where, about))
+            problems.append(self._name_problem([*source.by.values(), *source.names.values(), *source.without], about))
+            problems += [
+                self._condition_problem({source.by[p]: [*words.values()]}, about) for p, words in source.words.items()
+            ]
         return [text for text in problems if text]
 
-    def _where(self, where: Mapping[str, Scalar | list[Scalar]], about: str) -> str:
+    def _condition_problem(self, where: Mapping[str, Scalar | list[Scalar]], about: str) -> str:
         for name, wanted in where.items():
             if name not in self.factors:
                 return f"{about}: there is no factor {name}"
@@ -190,7 +197,7 @@ class Codebook(CodebookEntry, frozen=True):
                 return f"{about}: the factor {name} has no value {strange[0]}"
         return ""
 
-    def _named(self, names: list[str | float | None] | list[str], about: str) -> str:
+    def _name_problem(self, names: list[str | float | None] | list[str], about: str) -> str:
         strange = [name for name in names if isinstance(name, str) and not self.knows(name.replace("{}", "0"))]
         return f"{about}: there is no factor or counter {strange[0]}" if strange else ""
 

@@ -39,7 +39,7 @@ def under_conditions(find: Find, records: Sequence[Record], known_factors: Colle
     """
     newest = max((r.metric_version for r in records), default=0)
     rows = [r for r in records if r.metric_version == newest]
-    extra = _extra(rows, known_factors)
+    extra = _unknown_factors(rows, known_factors)
     findings = []
     for group in _groups(rows, extra):
         of_group = {name: group[0].factors.get(name) for name in extra}
@@ -51,13 +51,11 @@ def fullest_group(records: Sequence[Record], known_factors: Collection[str]) -> 
     """The largest group of records with the same values of all factors but the known ones; of equally large ones, the
     first.
     """
-    return max(_groups(records, _extra(records, known_factors)), key=len, default=[])
+    return max(_groups(records, _unknown_factors(records, known_factors)), key=len, default=[])
 
 
-def _extra(records: Sequence[Record], known_factors: Collection[str]) -> list[str]:
-    """The factors besides the known ones in which records differ; none without known factors, as every factor is known
-    then.
-    """
+def _unknown_factors(records: Sequence[Record], known_factors: Collection[str]) -> list[str]:
+    """The factors besides the known ones in which records differ. Without known factors, every factor is known."""
     return [name for name in varying(records) if known_factors and name not in (DEVICE, *known_factors)]
 
 
@@ -82,7 +80,7 @@ def with_conditions(
 def _with_what_is_named(
     finding: Finding, experiment: str, points: Sequence[_Point], records: Sequence[Record]
 ) -> list[Record]:
-    """The records of the experiment with the device and the values of named factors that the finding's own points have."""
+    """The records of the experiment that have the same device and named factors as the finding's own points."""
     pool = [r for r in records if r.experiment == experiment]
     names = dict.fromkeys(name for r in pool for name in r.factors)
     named = [DEVICE, *(name for name in names if is_named(finding, name))]

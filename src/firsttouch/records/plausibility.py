@@ -222,7 +222,7 @@ def limit(record: Record, run: JudgedRun) -> Limit | None:
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or not size or record.parties or device.role != "gpu":
         return None
-    passes = (t for t in codebook_of(record.experiment).traffic if _meets(record, t, entry))
+    passes = (t for t in codebook_of(record.experiment).traffic if _is_traffic_of(record, t, entry))
     if (traffic := next(passes, None)) is None:
         return None
     peak = _memory_peak(device) if traffic.through == "memory" else _link_peak(device, run.machine)
@@ -230,7 +230,7 @@ def limit(record: Record, run: JudgedRun) -> Limit | None:
     return Limit(traffic.through, peak, traffic.passing, traffic.cacheable * cached)
 
 
-def _meets(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
+def _is_traffic_of(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
     right = {"any": True, "device": entry.device_memory, "host": _stays_on_host(entry)}[traffic.memory]
     return right and all(
         record.factors.get(name) in (wanted if isinstance(wanted, list) else [wanted])

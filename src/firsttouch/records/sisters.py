@@ -57,9 +57,7 @@ def for_device(records: Sequence[Record], name: str) -> list[Record]:
 
 
 def unlike(records: Sequence[Record]) -> list[list[str]]:
-    """The devices that differ from the one that stands for them in what was measured on each; those alike are in one
-    list.
-    """
+    """The devices that differ from the one that stands for them in what was measured on each. Those alike are together."""
     return [devices for group in groups(records) for devices in _alike(group, records)[1:]]
 
 
@@ -97,7 +95,7 @@ def _point(record: Record) -> str:
 
 
 def with_headlines_alone(records: Sequence[Record]) -> set[tuple[str, str]]:
-    """The experiments and devices of which only the points were measured that each of several equal devices measures."""
+    """The experiments and devices of which only points were measured that each of several equal devices measures."""
     stood_for = {(r.experiment, name, _point(r)) for r in records for name in _others(r)}
     measured_directly = {(r.experiment, r.device) for r in records if (r.experiment, r.device, _point(r)) in stood_for}
     return {(experiment, name) for experiment, name, _ in stood_for} - measured_directly

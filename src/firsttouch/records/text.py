@@ -86,17 +86,17 @@ def compact(value: float, unit: str) -> str:
 
 def _bytes(size: float) -> str:
     number, _, unit = format_size(size).partition(" ")
-    return f"{_three(float(number))} {unit}"
+    return f"{_three_digits(float(number))} {unit}"
 
 
 def _plain(size: float) -> str:
     for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if 1e15 > size >= scale * (10 if suffix == "k" else 1):
-            return f"{_three(size / scale)}{suffix}"
-    return _three(size)
+            return f"{_three_digits(size / scale)}{suffix}"
+    return _three_digits(size)
 
 
-def _three(size: float) -> str:
+def _three_digits(size: float) -> str:
     return f"{size:.0f}" if 1000 <= size < 1e4 else format_number(size)
 
 

@@ -59,26 +59,30 @@ def _outermost(chain: Sequence[SourceLine]) -> SourceLine:
 def _units(elf: Elf, addresses: Sequence[int], until: float) -> Iterator[tuple[_Unit, list[int]]]:
     """The units that contain the addresses, each with its own; those of the first addresses come first."""
     rest = set(addresses)
-    wanted = sorted(rest)
+    sorted_addresses = sorted(rest)
     by_unit: dict[int, set[int]] = {}
     for unit, begin, end in _aranges(elf):
-        inside = wanted[bisect_left(wanted, begin) : bisect_left(wanted, end)]
+        inside = sorted_addresses[bisect_left(sorted_addresses, begin) : bisect_left(sorted_addresses, end)]
         if inside:
             by_unit.setdefault(unit, set()).update(inside)
     rank = {address: place for place, address in enumerate(addresses)}
     for offset, ours in sorted(by_unit.items(), key=lambda unit: min(rank[address] for address in unit[1])):
         rest -= ours
         yield _Unit(elf, offset), sorted(ours)
-    left = sorted(rest)
+    unplaced = sorted(rest)
     at, size = 0, len(elf.content(".debug_info"))
-    while left and at < size and time.monotonic() < until:
+    while unplaced and at < size and time.monotonic() < until:
         next_unit = _Unit(elf, at)
         ranges = next_unit.ranges() if at not in by_unit else ()
         at = next_unit.end
-        ours = {address for begin, end in ranges for address in left[bisect_left(left, begin) : bisect_left(left, end)]}
+        ours = {
+            address
+            for begin, end in ranges
+            for address in unplaced[bisect_left(unplaced, begin) : bisect_left(unplaced, end)]
+        }
         if ours:
             yield next_unit, sorted(ours)
-            left = [address for address in left if address not in ours]
+            unplaced = [address for address in unplaced if address not in ours]
 
 
 def _aranges(elf: Elf) -> Iterator[tuple[int, int, int]]:
@@ -313,13 +317,13 @@ def _number(values: _Values, name: str, otherwise: int = 0) -> int:
     return value if isinstance(value, int) else otherwise
 
 
-def _lines(program: _LineProgram, wanted: list[int], until: float) -> dict[int, SourceLine]:
+def _lines(program: _LineProgram, addresses: list[int], until: float) -> dict[int, SourceLine]:
     """Runs a line program and keeps the lines of the wanted addresses, which are sorted."""
     numbered: dict[int, tuple[int, int]] = {}
     last: tuple[int, int, int] | None = None
     for count, (address, file, line, ends) in enumerate(program.rows()):
         if last is not None and last[0] < address:
-            for sought in wanted[bisect_left(wanted, last[0]) : bisect_left(wanted, address)]:
+            for sought in addresses[bisect_left(addresses, last[0]) : bisect_left(addresses, address)]:
                 numbered.setdefault(sought, last[1:])
         last = None if ends else (address, file, line)
         if count % 4096 == 0 and time.monotonic() > until:
