@@ -147,13 +147,17 @@ def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, i
     they are priced at. Those that take hardly longer than copies of next to nothing, and small ones of pageable memory,
     are left out: most of their price is that of the call, which is not in what was recorded.
     """
-    terms, number, size, took = Terms(), 0, 0, 0.0
+    terms, number, size, recorded_ns = Terms(), 0, 0, 0.0
     for move, times, _ in moves((*program.initialise, *program.compute)):
         if move.way == way and move.seconds is not None and not _is_mostly_call(prices, way, move):
-            number, size, took = number + times, size + move.nbytes * times, took + 1e9 * move.seconds * times
+            number, size, recorded_ns = (
+                number + times,
+                size + move.nbytes * times,
+                recorded_ns + 1e9 * move.seconds * times,
+            )
             _move(terms, prices, "compute", move, times, lone=False)
     priced = Time()
     for term in terms.terms():
         if term.what != FIRST_BY_CPU:
             priced += Time(term.ms, term.low, term.high).times(1e6)
-    return number, size, took, priced
+    return number, size, recorded_ns, priced

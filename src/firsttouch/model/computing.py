@@ -51,11 +51,11 @@ class ProfiledComputing:
         if self.kernels is None:
             return None
         try:
-            own = self.kernels.time(launch)
+            kernel_time = self.kernels.time(launch)
         except NoProfile as missing:
             self.notes[str(missing)] = None
             return None
-        whole = own.at_least(crossed)
+        whole = kernel_time.at_least(crossed)
         return Time(*(max(0.0, a - b) for a, b in zip(_of(whole), _of(crossed), strict=True)))
 
     def _cpu_code(self, pricing: Pricing, launch: Launch, declared: float) -> None:

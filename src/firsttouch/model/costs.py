@@ -165,9 +165,9 @@ class ExchangePrice:
 
     def of(self, turns: float, gap: float = 0) -> Time:
         """Nanoseconds of so many turns, gap ns apart."""
-        known = [(0.0, 1.0), *self.gaps]
-        at = min(max(bisect_left([g for g, _ in known], gap), 1), len(known) - 1)
-        (first, low), (second, high) = known[at - 1], known[at]
+        points = [(0.0, 1.0), *self.gaps]
+        index = min(max(bisect_left([g for g, _ in points], gap), 1), len(points) - 1)
+        (first, low), (second, high) = points[index - 1], points[index]
         part = min(1.0, max(0.0, (gap - first) / (second - first))) if second > first else 0.0
         return self.turns.of(turns).times(low + part * (high - low))
 

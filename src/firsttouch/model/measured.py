@@ -78,9 +78,9 @@ class MeasuredPrices(NamedPrices):
         self.machine, self.device = machine, device
         self.host = next((d.name for d in machine.devices if not d.capabilities.runs_kernels and d.available), "cpu")
         self._records: dict[tuple[str, str], list[Record]] = {}
-        known = list(records)
+        all_records = list(records)
         for name in (self.host, device.name):
-            for r in measured(for_device(known, name)):
+            for r in measured(for_device(all_records, name)):
                 if r.metric_version == codebook_of(r.experiment).version:
                     self._records.setdefault((r.experiment, name), []).append(r)
         self._kept: dict[tuple[object, ...], Any] = {}
@@ -125,11 +125,11 @@ class MeasuredPrices(NamedPrices):
     def _find(self, price: str, device: str = "", /, **given: Scalar) -> list[Record]:
         """The records of a price for its parameters, on the device or on another."""
         experiment, source = _sources()[price]
-        wanted = source.factors(**given).items()
+        conditions = source.factors(**given).items()
         return [
             r
             for r in self._records.get((experiment, device or self.device.name), ())
-            if all(r.factors.get(name) == value for name, value in wanted)
+            if all(r.factors.get(name) == value for name, value in conditions)
             and not any(name in r.factors for name in source.without)
         ]
 
@@ -167,8 +167,8 @@ class MeasuredPrices(NamedPrices):
     def _stream(self, agent: str, allocator: str, kernel: str, threads: int = 0) -> Price:
         """By the bytes of one array, at the rate of all."""
         device = self.host if agent == "cpu" else self.device.name
-        given: dict[str, Scalar] = {"agent": agent, "allocator": allocator, "kernel": kernel, "threads": threads}
-        if rows := self._find("stream", device, **given):
+        parameters: dict[str, Scalar] = {"agent": agent, "allocator": allocator, "kernel": kernel, "threads": threads}
+        if rows := self._find("stream", device, **parameters):
             return _by_size("stream", rows, lambda r, rate: _amount("stream", r, "bytes") / rate)
         raise self._missing("stream", device, agent=agent, allocator=allocator, kernel=kernel)
 
@@ -242,14 +242,14 @@ class MeasuredPrices(NamedPrices):
 
     # ------------------------------------------------------------------------------------------------ memory that moves
 
-    def _moving(self, price: str, what: Callable[[Record], float | None], **given: Scalar) -> Price:
+    def _moving(self, price: str, ms_of: Callable[[Record], float | None], **given: Scalar) -> Price:
         """A price from the ms of passes over memory that moves."""
-        rows = [r for r in self._find(price, **given) if what(r) is not None]
+        rows = [r for r in self._find(price, **given) if ms_of(r) is not None]
         if not rows:
             raise self._missing(price, allocator=given["allocator"])
         rates = []
         for r in rows:
-            rate = max(0.0, what(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
+            rate = max(0.0, ms_of(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
             wide = _relative(r)
             rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
         return per_byte(rates, _keys(rows))
@@ -276,8 +276,8 @@ class MeasuredPrices(NamedPrices):
         return self._moving("moving_touch", lambda r: self._beyond_resident("moving_touch", r), allocator=allocator)
 
     def _gpu_fault(self, operation: str, touch: str, advice: str, allocator: str) -> Price:
-        given: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
-        return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **given)
+        parameters: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
+        return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **parameters)
 
     def _gpu_touch(self, allocator: str) -> Price:
         return self._moving("gpu_touch", lambda r: _pass("gpu_touch", r, least=0), allocator=allocator)
@@ -338,8 +338,8 @@ class MeasuredPrices(NamedPrices):
         def last(r: Record) -> float | None:
             return _value("gpu_fault", r, "later_ms", int(_amount("gpu_fault", r, "passes")) - 1)
 
-        given: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
-        return self._moving("gpu_fault", last, allocator=allocator, **given)
+        parameters: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
+        return self._moving("gpu_fault", last, allocator=allocator, **parameters)
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
@@ -395,8 +395,8 @@ class MeasuredPrices(NamedPrices):
 
 def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
     """A counter or a factor by what it is to a price; None if the record does not have it. which: of several."""
-    known = _sources()[price][1].names[name].replace("{}", str(which))
-    return as_number(record.counters.get(known, record.factors.get(known)))
+    key = _sources()[price][1].names[name].replace("{}", str(which))
+    return as_number(record.counters.get(key, record.factors.get(key)))
 
 
 def _amount(price: str, record: Record, name: str) -> float:
@@ -422,8 +422,8 @@ def _per_page(rows: Sequence[Record]) -> Price:
 def _is_lone(record: Record, scenario: str) -> bool:
     """Whether a record is of a single page that is touched so."""
     _, source = _sources()["lone_fault"]
-    wanted = source.factors(scenario=scenario).items()
-    return all(record.factors.get(name) == value for name, value in wanted)
+    conditions = source.factors(scenario=scenario).items()
+    return all(record.factors.get(name) == value for name, value in conditions)
 
 
 def _pass(price: str, record: Record, least: int = 1) -> float | None:

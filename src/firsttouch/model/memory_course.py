@@ -54,8 +54,8 @@ class MemoryReplay(CountedReplay):
             self._file = step.nbytes
         elif isinstance(step, steps.Free):
             sides = {"host": (self._host, self._untouched), "device": (self._device,)}
-            for held in sides.get(step.side, (self._host, self._untouched, self._device)):
-                held.pop(step.buffer, None)
+            for by_buffer in sides.get(step.side, (self._host, self._untouched, self._device)):
+                by_buffer.pop(step.buffer, None)
         elif (
             isinstance(step, steps.Prefault | steps.CopyFile)
             or (isinstance(step, steps.Copy) and step.to == "cpu")
@@ -150,27 +150,27 @@ def course(clock: Clock, memory: MemoryReplay, phases: Mapping[str, float]) -> M
         if name != LAST:
             shown.append(Phase(name, until, until + seconds))
             until += seconds
-    known = [(0, 0.0)]
-    for done, phase, ns in clock.noted:
-        known.append((done, max(known[-1][1], min(until, starts[phase] + 1e-9 * ns))))
+    readings = [(0, 0.0)]
+    for progress, phase, ns in clock.noted:
+        readings.append((progress, max(readings[-1][1], min(until, starts[phase] + 1e-9 * ns))))
     host, device = list[tuple[float, float]](), list[tuple[float, float]]()
-    last = max((done for done, phase, _ in clock.noted if phase != LAST), default=0)
-    for done, on_host, on_device in memory.noted:
-        if done <= last:
-            t = _at(known, done)
+    last = max((progress for progress, phase, _ in clock.noted if phase != LAST), default=0)
+    for progress, on_host, on_device in memory.noted:
+        if progress <= last:
+            t = _at(readings, progress)
             _add(host, t, on_host)
             _add(device, t, on_device)
     return MemoryCourse(shown, host, device, SOURCE, "", "", 0.0)
 
 
-def _at(known: Sequence[tuple[int, float]], done: int) -> float:
+def _at(readings: Sequence[tuple[int, float]], progress: int) -> float:
     """The time at which so much is done; between two known times in proportion."""
-    i = bisect_right(known, done, key=lambda pair: pair[0])
-    before = known[i - 1]
-    if before[0] == done or i == len(known):
+    i = bisect_right(readings, progress, key=lambda pair: pair[0])
+    before = readings[i - 1]
+    if before[0] == progress or i == len(readings):
         return before[1]
-    after = known[i]
-    return before[1] + (after[1] - before[1]) * (done - before[0]) / (after[0] - before[0])
+    after = readings[i]
+    return before[1] + (after[1] - before[1]) * (progress - before[0]) / (after[0] - before[0])
 
 
 def _add(readings: list[tuple[float, float]], t: float, nbytes: int) -> None:

@@ -54,7 +54,7 @@ class Moving(Pricing):
         """Where the CPU does not wait for kernels, both agents run at once, and pages of which both use bytes move as
         often as either touches them.
         """
-        waits = any(isinstance(step, steps.Wait) for _, wanted in prepared for step in wanted)
+        waits = any(isinstance(step, steps.Wait) for _, access_steps in prepared for step in access_steps)
         if launch.agent == "cpu" and self.phase == "compute" and not waits:
             for access, _ in prepared:
                 if not self.read_mostly[access.block]:

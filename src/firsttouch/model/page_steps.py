@@ -112,5 +112,5 @@ def _cut(step: steps.Use, number: int, slices: int) -> int:
     """Where a slice of a use begins: where a block does."""
     if number in (0, slices):
         return step.end if number else step.start
-    at = step.start + (step.end - step.start) * number // slices
-    return max(step.start, at // BLOCK_BYTES * BLOCK_BYTES)
+    offset = step.start + (step.end - step.start) * number // slices
+    return max(step.start, offset // BLOCK_BYTES * BLOCK_BYTES)

@@ -123,22 +123,22 @@ def _opposite(agent: Agent) -> Agent:
 
 
 def _moved(
-    state: BlockState, to: Agent, wanted: int, faulted: int, *, duplicate: bool, map_for: Agent | None
+    state: BlockState, to: Agent, arriving: int, faulted: int, *, duplicate: bool, map_for: Agent | None
 ) -> tuple[BlockState, Counts]:
     """A block after pages arrived at a memory. wanted: all pages, of which some faulted, and of which those that are
     nowhere are populated. map_for: the agent that can access them then.
     """
     there, away = (state.cpu, state.gpu) if to == "cpu" else (state.gpu, state.cpu)
     maps = {"cpu": state.cpu_maps, "gpu": state.gpu_maps}
-    moved, new = wanted & away & ~there, wanted & ~away & ~there
-    there |= wanted
+    moved, new = arriving & away & ~there, arriving & ~away & ~there
+    there |= arriving
     dropped = 0
     if not duplicate:
-        dropped = (wanted & away & ~moved).bit_count()
-        away &= ~wanted
-        maps[_opposite(to)] &= ~wanted
+        dropped = (arriving & away & ~moved).bit_count()
+        away &= ~arriving
+        maps[_opposite(to)] &= ~arriving
     if map_for is not None:
-        maps[map_for] |= wanted
+        maps[map_for] |= arriving
     in_cpu, in_gpu = (there, away) if to == "cpu" else (away, there)
     pages, part, n = moved.bit_count(), (moved & faulted).bit_count(), copies(moved, faulted)
     counts = (
@@ -167,16 +167,16 @@ def serve(
             going[to] = going.get(to, 0) | pages
     for (place, duplicate), pages in going.items():
         there = state.cpu if place == "cpu" else state.gpu
-        wanted = pages
+        arriving = pages
         if fills_block(place, policy, state.cpu | state.gpu):
-            wanted = filled(leaves)
+            arriving = filled(leaves)
         elif takes_along(place, policy, kind.release):
             big = max(1, BIG_PAGE_BYTES // kind.page)
             more = density_prefetch(there, pages, leaves, big=big, threshold=kind.threshold)
             if place == "cpu":
                 more &= ~(there & state.cpu_maps)
-            wanted |= more
-        state, counts = _moved(state, place, wanted, pages, duplicate=duplicate, map_for=agent)
+            arriving |= more
+        state, counts = _moved(state, place, arriving, pages, duplicate=duplicate, map_for=agent)
         total = total.plus(counts)
         if place != agent:
             total = total.plus(Counts(mapped=pages.bit_count()))
@@ -298,17 +298,17 @@ class BufferPages:
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, BlockState]]:
         """The runs of blocks [first, end), of which one never has a partial block and whole ones."""
-        at = bisect_right(self.starts, first) - 1
+        run = bisect_right(self.starts, first) - 1
         last = self.blocks - 1
         split = last if self.leaves(last) < self.kind.leaves else last + 1
         found = []
         while first < end:
-            until = min(end, self.starts[at + 1] if at + 1 < len(self.starts) else self.blocks)
+            until = min(end, self.starts[run + 1] if run + 1 < len(self.starts) else self.blocks)
             if first < split < until:
-                found.append((first, split, self.states[at]))
+                found.append((first, split, self.states[run]))
                 first = split
-            found.append((first, until, self.states[at]))
-            first, at = until, at + 1
+            found.append((first, until, self.states[run]))
+            first, run = until, run + 1
         return iter(found)
 
     def assign(self, first: int, end: int, state: BlockState) -> None:

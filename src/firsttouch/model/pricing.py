@@ -109,23 +109,23 @@ class Pricing(Replay):
 
     # ------------------------------------------------------------------------------------------------ the replay
 
-    def play(self, wanted: Iterable[steps.Step]) -> None:
+    def play(self, next_steps: Iterable[steps.Step]) -> None:
         self.current, self.access = NO_LAUNCH, NO_ACCESS
-        self._price(wanted)
+        self._price(next_steps)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self.current, self.crossed = launch, Time()
         before = self.terms.time_of(self.phase) - self.iterations.later.total
-        for access, wanted in prepared:
+        for access, access_steps in prepared:
             self.access = access
-            self._price(wanted)
+            self._price(access_steps)
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
         if self.computing is not None:
             self.computing.launch(self, launch)
 
-    def _price(self, wanted: Iterable[steps.Step]) -> None:
-        for step in wanted:
+    def _price(self, next_steps: Iterable[steps.Step]) -> None:
+        for step in next_steps:
             if action := self._actions.get(type(step)):
                 action(step)
 
@@ -178,8 +178,8 @@ class Pricing(Replay):
 
     def _is_own(self, buffer: int) -> bool:
         """Whether a buffer is device memory of its own. Small blocks that are copied under any strategy are not."""
-        own = self.places[buffer] == "copies" and self.program.blocks[buffer].role != "control"
-        return self.places[buffer] == "gpu" or (own and not self.strategy.duplicated)
+        is_copied = self.places[buffer] == "copies" and self.program.blocks[buffer].role != "control"
+        return self.places[buffer] == "gpu" or (is_copied and not self.strategy.duplicated)
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         if self.is_up_front(step):
@@ -266,8 +266,10 @@ class Pricing(Replay):
     @property
     def parallel(self) -> bool:
         """Whether all threads of the CPU carry out the current launch."""
-        one = self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
-        return self.current.by != "view" and not one
+        by_one_thread = (
+            self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
+        )
+        return self.current.by != "view" and not by_one_thread
 
     def use_by_gpu(self, step: steps.Use) -> None:
         raise NotImplementedError

@@ -54,18 +54,18 @@ class _Rates:
 
     def times(self, name: str, number: float) -> Time:
         """So many times of a value that is a time."""
-        known = self._known(name)
-        return Time(known.value, known.low, known.high).times(number)
+        magnitude = self._known(name)
+        return Time(magnitude.value, magnitude.low, magnitude.high).times(number)
 
     def bytes_at(self, name: str, nbytes: float) -> Time:
         """So many bytes at a rate."""
-        known = self._known(name)
-        return Time(nbytes / known.value, nbytes / known.high, nbytes / known.low)
+        magnitude = self._known(name)
+        return Time(nbytes / magnitude.value, nbytes / magnitude.high, nbytes / magnitude.low)
 
     def _known(self, name: str) -> Magnitude:
-        known = self.platform.quantity(name)
-        self.used[known.ground] = None
-        return known
+        magnitude = self.platform.quantity(name)
+        self.used[magnitude.ground] = None
+        return magnitude
 
     def price(self, time: Time, nbytes: float = BLOCKS * BLOCK_BYTES) -> Price:
         """The price in proportion to the bytes, from the time of some."""
@@ -115,8 +115,8 @@ def _hints(advice: str) -> tuple[str, ...]:
 
 def _gpu_fault(rates: _Rates, operation: str, touch: str, advice: str) -> Price:
     """Per byte of the pages, whichever of them a pass touches."""
-    how = {"writes": operation != "read", "advice": _hints(advice), "stride": TOUCHES[touch].stride}
-    return rates.price(rates.by_gpu(rates.step("iteration_0", **how)))
+    conditions = {"writes": operation != "read", "advice": _hints(advice), "stride": TOUCHES[touch].stride}
+    return rates.price(rates.by_gpu(rates.step("iteration_0", **conditions)))
 
 
 def _gpu_touch(rates: _Rates) -> Price:

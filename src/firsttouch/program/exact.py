@@ -34,7 +34,7 @@ _Instance: TypeAlias = tuple[str, int, int]
 
 def told(run: TracedRun, exact: ExactRun) -> TracedRun:
     """The run in which launches name just the blocks that they used, from the first byte on, and whether they wrote."""
-    same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+    equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def used(step: TracedLaunch, blocks: tuple[UsedBlock, ...]) -> TracedLaunch:
         named = {use.block: use for use in step.uses}
@@ -47,7 +47,7 @@ def told(run: TracedRun, exact: ExactRun) -> TracedRun:
             for block in blocks
             if block.pieces
         )
-        return replace(step, uses=same.setdefault(uses, uses))
+        return replace(step, uses=equal_uses.setdefault(uses, uses))
 
     steps = list(run.steps)
     for number, blocks in exact.uses.items():
@@ -122,18 +122,20 @@ class _Match:
             elif exact.matched == len(self._first):
                 exact.ended = f"the second run went on after the {exact.matched} launches of the first"
                 break
-            elif why := self._differs(self._first[exact.matched], step, before):
-                exact.ended = f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {why}"
+            elif difference := self._difference(self._first[exact.matched], step, before):
+                exact.ended = (
+                    f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {difference}"
+                )
                 break
             else:
                 self._add(self._first[exact.matched], step, alive)
                 exact.matched, before = exact.matched + 1, []
         if not exact.ended and exact.matched < exact.launches:
             exact.ended = f"the second run ended after {exact.matched} of {exact.launches} launches"
-        self._settle()
+        self._fill_in_alike()
         return exact
 
-    def _differs(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
+    def _difference(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
         """What of a launch is not as in the first run; '' if nothing is. Between may be what CUDA allocates itself."""
         if first.kernel and first.kernel != second.kernel:
             return f"it launched {second.kernel}, the first run {first.kernel}"
@@ -143,8 +145,8 @@ class _Match:
         missing = next((event for event in first.before if event not in rest), None)
         if missing is None:
             return ""
-        what = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
-        return f"{what} of {missing[1]} bytes is not there before {second.kernel}"
+        event_words = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
+        return f"{event_words} of {missing[1]} bytes is not there before {second.kernel}"
 
     def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
         self._exact.outside += launch.outside
@@ -162,7 +164,7 @@ class _Match:
             else:
                 uses.append(_used(number, use.reads, use.writes))
         if launch.outside:
-            uses += self._static(place.launch, {used.block for used in uses})
+            uses += self._static_variables(place.launch, {used.block for used in uses})
         self._exact.recorded += 1
         self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
         self._recorded[common].append(found)
@@ -174,26 +176,26 @@ class _Match:
             number = self._known[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
         return number
 
-    def _static(self, launch: TracedLaunch, known: set[int]) -> list[UsedBlock]:
+    def _static_variables(self, launch: TracedLaunch, used_numbers: set[int]) -> list[UsedBlock]:
         """The static variables that a launch may use."""
-        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
+        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in used_numbers)
         return [
             UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write, 0),), assumed=True)
             for use, block in blocks
             if block.kind in STATIC_KINDS
         ]
 
-    def _settle(self) -> None:
+    def _fill_in_alike(self) -> None:
         """Launches that were not looked at use what those alike use, if that is always the same."""
         always: dict[object, bool] = {}
         for step, common, of_graph in self._rest:
-            known = self._recorded.get(common, [])
+            recorded_uses = self._recorded.get(common, [])
             if common not in always:
-                always[common] = bool(known) and all(uses == known[0] for uses in known)
+                always[common] = bool(recorded_uses) and all(uses == recorded_uses[0] for uses in recorded_uses)
             if always[common]:
                 self._exact.alike += 1
-                self._exact.uses[step] = known[0]
-            elif known:
+                self._exact.uses[step] = recorded_uses[0]
+            elif recorded_uses:
                 self._exact.varying += 1
             else:
                 self._exact.graphs += of_graph
@@ -231,10 +233,10 @@ def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[i
     read, written = (sum(end - start for start, end in way) for way in (reads, writes))
     used = sum(piece.end - piece.start for piece in pieces)
     is_scattered = len(pieces) > MOST_PIECES
-    return UsedBlock(block, _joined(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
+    return UsedBlock(block, _join_pieces(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
 
 
-def _joined(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
+def _join_pieces(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
     """Fewer pieces: those with the least between them are one, with what is between them."""
     between = sorted(range(1, len(pieces)), key=lambda i: pieces[i - 1].end - pieces[i].start)
     cuts = [0, *sorted(between[: MOST_PIECES - 1]), len(pieces)]

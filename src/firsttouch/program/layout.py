@@ -101,13 +101,13 @@ class Layout:
                 for start, end in (*life.host, *life.windows):
                     mine.add(start, end)
             apart = []
-            for ranges, others in groups:
+            for ranges, other_members in groups:
                 if any(mine.overlaps(start, end) for start, end in ranges):
                     for start, end in ranges:
                         mine.add(start, end)
-                    members |= others
+                    members |= other_members
                 else:
-                    apart.append((ranges, others))
+                    apart.append((ranges, other_members))
             groups = [*apart, (mine, members)]
         for ranges, members in groups:
             extents, begins, nbytes = list(ranges), list[int](), 0
@@ -141,8 +141,8 @@ class Layout:
         """
         number = copy.device.block
         if number not in self._windows:
-            own = self.own[number].number
-            return [UnifiedPiece(own, start, end) for start, end in copy.device.pieces]
+            whole_block = self.own[number].number
+            return [UnifiedPiece(whole_block, start, end) for start, end in copy.device.pieces]
         pieces = []
         for start, end, shift in self._on_host(number, copy):
             pieces.append(UnifiedPiece(self._windows[number].number, start + shift, end + shift))
@@ -161,8 +161,8 @@ class Layout:
         bytes are copied to next. index: of the step.
         """
         end = self._run.blocks[number].nbytes if end is None else end
-        if (own := self.own.get(number)) is not None:
-            return [UnifiedPiece(own.number, start, end)] if start < end else []
+        if (whole_block := self.own.get(number)) is not None:
+            return [UnifiedPiece(whole_block.number, start, end)] if start < end else []
         block = self._windows.get(number)
         if block is None:
             return []

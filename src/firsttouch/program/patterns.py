@@ -235,25 +235,25 @@ def settings_for(pattern: str, size: int | None = None, given: Mapping[str, obje
     Raises:
         UsageError: a setting is unknown, its value is invalid, or it does not go with the others.
     """
-    known, given = PATTERNS[pattern], {name: _single(name, value) for name, value in (given or {}).items()}
+    usual, given = PATTERNS[pattern], {name: _single(name, value) for name, value in (given or {}).items()}
     for name in given:
-        if name not in SETTINGS or name in known.fixed:
-            raise unknown(f"setting of the pattern {pattern}", name, [n for n in SETTINGS if n not in known.fixed])
+        if name not in SETTINGS or name in usual.fixed:
+            raise unknown(f"setting of the pattern {pattern}", name, [n for n in SETTINGS if n not in usual.fixed])
     named = [name for name in ("in", "out") if name in given]
     if size is not None and named:
         raise UsageError(f"give the size of all buffers or {' and '.join(named)}, not both")
-    source, result = known.divide(SIZE if size is None else size)
+    source, result = usual.divide(SIZE if size is None else size)
     has_input, has_both = source > 0, source > 0 and result > 0
     source = _bytes("in", given["in"]) if "in" in given else source
     result = _bytes("out", given["out"]) if "out" in given else source if "in" in given and has_both else result
-    if known.in_place and result > source:
+    if usual.in_place and result > source:
         raise UsageError(f"out={format_size(result)} is a part of the {format_size(source)} of in for {pattern}")
     if (has_input and not source) or (not has_input and not result):
         raise UsageError(f"the pattern {pattern} needs at least a byte of {'in' if has_input else 'out'}")
     agent = given.get("initialises", "cpu")
     if agent not in ("cpu", "gpu"):
         raise unknown("value of initialises", str(agent), ("cpu", "gpu"))
-    kernels, passes = _count("kernels", given.get("kernels", known.kernels)), _count("passes", given.get("passes", 1))
+    kernels, passes = _count("kernels", given.get("kernels", usual.kernels)), _count("passes", given.get("passes", 1))
     return PatternSettings(
         kernels=kernels, passes=passes, input=source, output=result, initialises="gpu" if agent == "gpu" else "cpu"
     )

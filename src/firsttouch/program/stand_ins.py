@@ -71,9 +71,9 @@ def _repeat(address: int, size: int) -> None:
     file = anonymous_file("firsttouch")
     try:
         os.ftruncate(file, REAL)
-        for at in range(0, size, REAL):
+        for offset in range(0, size, REAL):
             flags, access = mmap.MAP_SHARED | FIXED, mmap.PROT_READ | mmap.PROT_WRITE
-            if libc.mmap(address + at, min(REAL, size - at), access, flags, file, 0) != address + at:
+            if libc.mmap(address + offset, min(REAL, size - offset), access, flags, file, 0) != address + offset:
                 raise OSError(ctypes.get_errno(), "mmap failed")
     finally:
         os.close(file)
@@ -110,8 +110,8 @@ class StandIns:
         if any(times > 1 for times in self._since.get(site, {}).values()):
             self._counts[site] = 0
         self._since[site] = {}
-        for other, reads in self._since.items():
-            if other != site:
+        for other_site, reads in self._since.items():
+            if other_site != site:
                 reads[site] = reads.get(site, 0) + 1
         self._counts[site] = (self._counts.get(site, 0) + 1) % self.rounds
         return self._counts[site] == 0

@@ -67,7 +67,7 @@ class HostWatch:
                 following.assign(step.address, step.address + step.bytes, is_told)
             elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
                 for start, end in _host(step):
-                    if any(told for _, _, told in following.overlapping(start, end)):
+                    if any(is_read_known for _, _, is_read_known in following.overlapping(start, end)):
                         self._told.add(index)
                     following.assign(start, end, False)
 

@@ -57,7 +57,7 @@ def for_device(records: Sequence[Record], name: str) -> list[Record]:
 
 
 def unlike(records: Sequence[Record]) -> list[list[str]]:
-    """The devices that differ from the one that stands for them in what was measured on each. Those alike are together."""
+    """The devices that differ from the one that stands for them in what was measured on each, grouped by likeness."""
     return [devices for group in groups(records) for devices in _alike(group, records)[1:]]
 
 

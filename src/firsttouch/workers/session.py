@@ -81,10 +81,10 @@ class OpenDevices:
 
     def xccl(self, rank: int, ranks: int) -> _core.Comm:
         if self._xccl is None:
-            made = _core.new_xccl_id(self.device) if rank == 0 else None
-            shared = self._share(None if made is None else made.hex()) if ranks > 1 else ""
+            new_id = _core.new_xccl_id(self.device) if rank == 0 else None
+            shared = self._share(None if new_id is None else new_id.hex()) if ranks > 1 else ""
             self._xccl = _core.open_xccl(
-                self.device, rank=rank, ranks=ranks, id=bytes.fromhex(shared) if made is None else made
+                self.device, rank=rank, ranks=ranks, id=bytes.fromhex(shared) if new_id is None else new_id
             )
         return self._xccl
 
