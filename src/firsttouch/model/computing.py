@@ -75,7 +75,7 @@ class ProfiledComputing:
             pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared, time)
 
     def _longer(self, pricing: Pricing, launch: Launch) -> float:
-        """How many times as long a launch takes whose work fewer threads share."""
+        """How many times as long a launch takes if fewer threads share its work."""
         fewer = pricing.phase == "initialise" and launch.by == "kernel" and self.initialise_threads
         return max(1.0, self._processors / self.initialise_threads) if fewer else 1.0
 

@@ -80,7 +80,7 @@ class Time:
         return Time(self.value * factor, self.low * factor, self.high * factor)
 
     def beyond(self, other: Time) -> Time:
-        """By how much it is longer; nothing where it is not."""
+        """By how much it is longer than another; nothing if it is not."""
         differences = (self.value - other.value, self.low - other.high, self.high - other.low)
         return Time(*(max(0.0, difference) for difference in differences))
 

@@ -70,7 +70,7 @@ class JsonFile:
         if not word.startswith("'"):
             without_texts = _TEXTS.sub(lambda found: " " * len(found[0]), self._text)
             return _line_and_column(self._text, max(0, without_texts.find(word)))
-        return position(self._text, next(_twice(json.loads(self._text, object_pairs_hook=_Pairs)), ()))
+        return position(self._text, next(_duplicate_keys(json.loads(self._text, object_pairs_hook=_Pairs)), ()))
 
     @staticmethod
     def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of an object."""
 
 
-def _twice(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def _duplicate_keys(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The places of keys that an object has twice."""
     members = value if isinstance(value, _Pairs) else list(enumerate(value)) if isinstance(value, list) else []
     keys = set[str | int]()
@@ -103,11 +103,11 @@ def _twice(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
         if key in keys:
             yield (*place, key)
         keys.add(key)
-        yield from _twice(member, (*place, key))
+        yield from _duplicate_keys(member, (*place, key))
 
 
 def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[JsonPath, str]:
-    """Where and what an error of msgspec is, whose message ends with '- at `$.a[0].b`'."""
+    """The place and the text of an error of msgspec, whose message ends with '- at `$.a[0].b`'."""
     text, _, path = str(error).partition(" - at `$")
     steps = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]`]+", path)]
     text = (text[:1].lower() + text[1:]).replace("`", "'")
@@ -139,7 +139,7 @@ def _skip(text: str, offset: int) -> int:
 
 
 def _enter(text: str, offset: int, step: str | int) -> tuple[int, int] | None:
-    """Where the member of an object or a list that begins at `offset` has its key, and where its value; None if absent."""
+    """Where the key and the value are of a member of the object or list that begins at `offset`; None if absent."""
     if text[offset] not in "{[":
         return None
     is_object, offset, index = text[offset] == "{", _skip(text, offset + 1), 0

@@ -40,7 +40,7 @@ STUDENT = (1.732, 1.265, 1.15, 1.099, 1.07, 1.052, 1.039, 1.03, 1.022, 1.017)
 DIGITS = 5
 """The significant digits of a written number."""
 _NOT_STATED = ("verified", "reason")
-"""What a driver does not state of an allocator."""
+"""Fields of an allocator that no driver states."""
 _INCOMPLETE = ("stream.<agent>.<allocator>",)
 """Names of prices that others of the file say more exactly."""
 _OF_MOVING_PAGES = (
@@ -98,14 +98,14 @@ def fitted_platform(
         )
     first, machine = max(((n, run.machine) for n, run in runs.items()), key=lambda named: len(named[1].devices))
     fitted |= _updates(pools, device)
-    fitted |= _of_rules(pools, device, machine)
+    fitted |= _rule_values(pools, device, machine)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     parameters = {**_stated(machine, device, host, f"{first}/machine.json"), **fitted}
     if extends:
         base = load_platform(extends)
         if base.device.title != device.title:
             raise UsageError(f"--extends {extends} describes {base.device.title}, the runs are of {device.title}")
-        parameters = {name: _with_smaller(name, entry, base) for name, entry in parameters.items()}
+        parameters = {name: _with_smaller_sizes(name, entry, base) for name, entry in parameters.items()}
         return {"title": title or base.title, "extends": extends, "parameters": parameters}
     return {
         "title": title or device.title,
@@ -155,7 +155,7 @@ def _prices(pools: Sequence[Pool], device: DeviceInfo) -> Iterator[tuple[str, di
         if family not in FAMILIES or definition.name in _INCOMPLETE:
             continue
         for name in _names(definition, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
-            if prices := _known(pools, name.split(".")):
+            if prices := _prices_by_pool(pools, name.split(".")):
                 yield name, _entry(prices) if definition.dimension != "count" else _count(prices)
 
 
@@ -174,8 +174,8 @@ def _updates(pools: Sequence[Pool], device: DeviceInfo) -> dict[str, dict[str, A
     return counts
 
 
-def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> dict[str, dict[str, Any]]:
-    """What the prices consist of, by the rules of drivers."""
+def _rule_values(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> dict[str, dict[str, Any]]:
+    """The values that prices consist of, by the rules of drivers."""
     page, huge = (
         machine.facts.get(topic, {}).get(name)
         for topic, name in (("memory", "page_bytes"), ("huge_pages", "thp_bytes"))
@@ -186,7 +186,7 @@ def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> di
         return {}
 
     def known(*name: str) -> Price | None:
-        prices = _known(pools, name)
+        prices = _prices_by_pool(pools, name)
         return merged([*prices.values()]) if prices else None
 
     values = [*host_values(known, page, huge, common_allocator("host"))]
@@ -219,15 +219,15 @@ def _rates(pools: Sequence[Pool]) -> Iterator[tuple[str, dict[str, Any]]]:
         "host.thread_bandwidth": ("stream", "cpu", host, "triad", 1),
     }
     for name, price_name in names.items():
-        if prices := _known(pools, price_name):
+        if prices := _prices_by_pool(pools, price_name):
             price = merged([*prices.values()])
             size, time = price.sizes[-1], price.times[-1]
             rates = (size / t for t in (time.low, time.value, time.high))
             yield name, {**_number(Time(*rates)), "unit": "GB/s", **_source(prices)}
 
 
-def _known(pools: Sequence[Pool], name: Sequence[str]) -> dict[Pool, Price]:
-    """A price by machine, of those that have it."""
+def _prices_by_pool(pools: Sequence[Pool], name: Sequence[str]) -> dict[Pool, Price]:
+    """The price of each machine that has it."""
     prices = {}
     for pool in pools:
         with suppress(Unmeasured):
@@ -258,7 +258,7 @@ def _count(prices: Mapping[Pool, Price]) -> dict[str, Any]:
     return {**_number(merged([*prices.values()]).times[-1]), **_source(prices)}
 
 
-def _with_smaller(name: str, entry: dict[str, Any], base: Platform) -> dict[str, Any]:
+def _with_smaller_sizes(name: str, entry: dict[str, Any], base: Platform) -> dict[str, Any]:
     """A value with the points of another platform for smaller sizes than the runs have measured."""
     if "points" not in entry or not base.has(name):
         return entry
@@ -315,7 +315,7 @@ def another_machine(times: Sequence[Time]) -> Time:
     quantile = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
     reach = quantile * stdev(values) * sqrt(1 + 1 / len(values))
     low, high = fmean(values) - reach, max(middle, fmean(values) + reach)
-    if low <= 0 < middle:  # no time is nothing: as many times less as the other bound is more
+    if low <= 0 < middle:  # no time is zero: the low bound is as many times less as the high bound is more
         low = middle * middle / high
     return Time(middle, max(0.0, min(middle, low)), high)
 

@@ -17,8 +17,8 @@ from firsttouch.model.rules.uvm import BLOCK_BYTES
 from firsttouch.model.uvm_prices import BLOCKS, step_counts
 
 LEAST = 1e-5
-"""The least ns for a byte, where what a price leaves is divided by: the highest rate that a platform may have."""
-Known = Callable[..., Price | None]
+"""The least ns for a byte that is divided by: the inverse of the highest rate that a platform may have."""
+PriceOf = Callable[..., Price | None]
 """The price of a name, or None if the runs do not have it."""
 _Solve = Callable[..., float]
 
@@ -33,7 +33,7 @@ class RuleValue(NamedTuple):
     experiments: tuple[str, ...]
 
 
-def host_values(price_of: Known, page: int, huge_page: int, allocator: str) -> Iterator[tuple[str, RuleValue]]:
+def host_values(price_of: PriceOf, page: int, huge_page: int, allocator: str) -> Iterator[tuple[str, RuleValue]]:
     """Those of first touches by the CPU: pages of two sizes tell what a fault takes from what a byte takes.
 
     allocator: that of plain memory.
@@ -51,7 +51,7 @@ def host_values(price_of: Known, page: int, huge_page: int, allocator: str) -> I
         yield from _value("host.free_page", "ns", lambda f: f * page, freed)
 
 
-def uvm_values(price_of: Known, kind: Kind, allocator: str) -> Iterator[tuple[str, RuleValue]]:
+def uvm_values(price_of: PriceOf, kind: Kind, allocator: str) -> Iterator[tuple[str, RuleValue]]:
     """Those of NVIDIA's driver, by what its rules count for each price. allocator: of memory that it moves."""
     locked = common_allocator("page-locked")
     to_gpu, to_cpu = (_link(price_of("copy", direction, locked)) for direction in ("h2d", "d2h"))
@@ -75,7 +75,7 @@ _HINTS: Mapping[str, str] = {
 """The advice whose price is that of each kind."""
 
 
-def _gpu_values(price_of: Known, kind: Kind, allocator: str, link: Price | None) -> Iterator[tuple[str, RuleValue]]:
+def _gpu_values(price_of: PriceOf, kind: Kind, allocator: str, link: Price | None) -> Iterator[tuple[str, RuleValue]]:
     """A kernel's faults: two densities have services and copies in different numbers, and advice has no copies."""
     if mapped := price_of("gpu_fault", "update", "dense", "preferred-cpu", allocator):
         services = step_counts(kind, "iteration_0", advice=("preferred-cpu",)).services
@@ -108,7 +108,7 @@ def _gpu_values(price_of: Known, kind: Kind, allocator: str, link: Price | None)
         yield "uvm.batch", RuleValue("ns", value, low, high, _experiments(alone, sparse))
 
 
-def _cpu_values(price_of: Known, kind: Kind, allocator: str, link: Price | None) -> Iterator[tuple[str, RuleValue]]:
+def _cpu_values(price_of: PriceOf, kind: Kind, allocator: str, link: Price | None) -> Iterator[tuple[str, RuleValue]]:
     """Faults of the CPU: those that bring pages back, and those that make them."""
     back, new = price_of("cpu_fault", allocator), price_of("moving_touch", allocator)
     if not (back and link):
@@ -133,7 +133,7 @@ def _cpu_values(price_of: Known, kind: Kind, allocator: str, link: Price | None)
 
 
 def _link(copy: Price | None) -> Price | None:
-    """The rate of the link: that of its largest copies, without what a small one takes beside."""
+    """The rate of the link: that of its largest copies, without the fixed cost of a small one."""
     if copy is None:
         return None
     return Price((0.0, 1.0), (Time(), copy.times[-1].times(1 / copy.sizes[-1])), copy.grounds)
@@ -152,7 +152,7 @@ def _value(name: str, unit: str, solve: _Solve, *prices: Price) -> Iterator[tupl
         for bound in (time.low, time.high):
             results.append(solve(*usual[:i], bound / BLOCK_BYTES, *usual[i + 1 :]))
     value, low, high = results[0], min(results), max(results)
-    if value > 0:  # no value is nothing: as many times less as the other bound is more
+    if value > 0:  # no value is zero: the low bound is as many times less as the high bound is more
         yield name, RuleValue(unit, value, low if low > 0 else value * value / high, high, _experiments(*prices))
 
 

@@ -29,7 +29,7 @@ class IterationTimes:
         self._rounds = [0 for _ in self._rounds]
 
     def launched(self, elapsed: float) -> None:
-        """Work of the GPU begins. at: without what belongs to later launches."""
+        """Work of the GPU begins. elapsed: without what belongs to later launches."""
         if self._waits and self._began is None:
             self._began = elapsed
 

@@ -63,7 +63,7 @@ TimeOfPoint: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 COMMON_SIZE = 256 << 20
 IDLE = 0.01
-"""A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
+"""If the CPU declares less than this part of the bytes of the kernels, what it computes between them does not count."""
 SAME_TIME = 0.03
 """The time of iterations stands for that of kernels if both are known at some size and differ by at most this part."""
 
@@ -103,7 +103,7 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, DeclaringApp]) -
         devices[run.name] = _device(run)
         for source, records in run.applications.items():
             for (name, _), point_records in _by_point(records, run.device.name).items():
-                if name in apps and (point := _found(run.name, source, apps[name], point_records)):
+                if name in apps and (point := _point_from(run.name, source, apps[name], point_records)):
                     found.setdefault(name, []).append(point)
     kept = {name: _points(points) for name, points in sorted(found.items())}
     profiles = {name: KernelProfile(digest_of(apps[name]), tuple(points)) for name, points in kept.items() if points}
@@ -187,7 +187,7 @@ def _device(run: KernelRun) -> ProfiledDevice:
                 f"{missing}"
             ) from None
     processors = int(as_number(run.machine.facts.get("cpu", {}).get("cores_usable")) or 0)
-    rates = _short(memory), _short(link), _short(cycles_of(run.device.facts))
+    rates = _five_digits(memory), _five_digits(link), _five_digits(cycles_of(run.device.facts))
     return ProfiledDevice(title, *rates, processors, run.source)
 
 
@@ -216,12 +216,12 @@ def _uses_host_memory(strategy: Strategy) -> bool:
     return not strategy.duplicated and is_common(strategy.allocator) and role(strategy.allocator) == "page-locked"
 
 
-def _found(device: str, source: str, app: DeclaringApp, records: Sequence[Record]) -> _Found | None:
+def _point_from(device: str, source: str, app: DeclaringApp, records: Sequence[Record]) -> _Found | None:
     """A point from the records of one application with the same parameters. None if there is nothing in them, or if
     the application does not take these parameters any more.
     """
-    device_run = _last(r for r in records if _uses_device_memory(STRATEGIES[str(r.factors.get("strategy"))]))
-    host_run = _last(r for r in records if _uses_host_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    device_run = _last_record(r for r in records if _uses_device_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    host_run = _last_record(r for r in records if _uses_host_memory(STRATEGIES[str(r.factors.get("strategy"))]))
     any_run = device_run or host_run
     if any_run is None:
         return None
@@ -234,17 +234,17 @@ def _found(device: str, source: str, app: DeclaringApp, records: Sequence[Record
     kernel, link, cpu = _declared(program)
     idle = cpu < IDLE * kernel
     own_ns, link_ns, cpu_ns = _times(device_run, host_run, idle)
-    begin = _short(summed(program.initialise, of_agent("cpu")))
+    begin = _five_digits(summed(program.initialise, of_agent("cpu")))
     other_bytes = summed(program.initialise, lambda launch: kernel_bytes(launch) * (launch.by == "file"))
     other_bytes += summed(program.initialise, of_agent("gpu"))
     begin_ms = _number(host_run, "phase_initialise_ms") if other_bytes < begin else None
-    begin_ns = None if begin_ms is None else _short(begin_ms * 1e6)
+    begin_ns = None if begin_ms is None else _five_digits(begin_ms * 1e6)
     declared = (kernel, link, cpu, begin)
     point = KernelPoint(device, source, program.nbytes, rounds, *declared, own_ns, link_ns, cpu_ns, begin_ns)
     return _Found(point, ns if idle else None)
 
 
-def _last(records: Iterable[Record]) -> Record | None:
+def _last_record(records: Iterable[Record]) -> Record | None:
     """The last record, of those with kernel times if any has them."""
     chosen = list(records)
     return next((r for r in reversed(chosen) if "kernel_ms" in r.counters), chosen[-1] if chosen else None)
@@ -253,7 +253,9 @@ def _last(records: Iterable[Record]) -> Record | None:
 def _declared(program: Program) -> tuple[float, float, float]:
     """The bytes that kernels declare, those of them in memory of the host, and those that the CPU's code declares."""
     in_place = of_agent("gpu", lambda launch: link_bytes(launch, program.blocks))
-    kernels, link, cpu = (_short(summed(program.compute, a)) for a in (of_agent("gpu"), in_place, of_agent("cpu")))
+    kernels, link, cpu = (
+        _five_digits(summed(program.compute, a)) for a in (of_agent("gpu"), in_place, of_agent("cpu"))
+    )
     return kernels, link, cpu
 
 
@@ -266,7 +268,7 @@ def _times(run: Record | None, host: Record | None, idle: bool) -> tuple[float |
     elif idle:
         across = _number(host, "phase_compute_ms")
     kernels_ns, link, between = (
-        None if ms is None else _short(ms * 1e6) for ms in (kernels, across, None if idle else cpu)
+        None if ms is None else _five_digits(ms * 1e6) for ms in (kernels, across, None if idle else cpu)
     )
     return kernels_ns, link, between
 
@@ -280,7 +282,7 @@ def _points(found: Sequence[_Found]) -> list[KernelPoint]:
     pairs = [(f.iterations, f.point.kernels) for f in found if f.iterations and f.point.kernels]
     is_same = all(abs(iterations / kernels - 1) <= SAME_TIME for iterations, kernels in pairs)
     points = [
-        msgspec.structs.replace(f.point, kernels=_short(f.iterations))
+        msgspec.structs.replace(f.point, kernels=_five_digits(f.iterations))
         if is_same and f.iterations and f.point.kernels is None
         else f.point
         for f in found
@@ -322,10 +324,10 @@ def _spread(profiles: Iterable[tuple[Sequence[KernelPoint], TimeOfPoint]]) -> Ra
 
 def _factor(changes: Sequence[float]) -> float:
     """The factor below which nine in ten changes are."""
-    return _short(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
+    return _five_digits(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
 
 
-def _short(number: float) -> float:
+def _five_digits(number: float) -> float:
     """Five significant digits."""
     return float(f"{number:.5g}")
 

@@ -137,13 +137,13 @@ class Kernels:
 
     def time(self, launch: Launch) -> Time:
         """ns of a kernel in the device's own memory. Raises NoProfile if that was not measured."""
-        return _known(self.per_byte, f"the time of the kernels of {self.name}").times(kernel_bytes(launch))
+        return _require_measured(self.per_byte, f"the time of the kernels of {self.name}").times(kernel_bytes(launch))
 
     def in_place(self, of_kernels: float, of_the_link: float, link: Price) -> Time:
         """ns of kernels that declare so many bytes, and so many of them in memory of the host. Raises NoProfile if what
         crosses the link was not measured.
         """
-        cross = _known(self.crossings, f"what kernels of {self.name} take across the link")
+        cross = _require_measured(self.crossings, f"what kernels of {self.name} take across the link")
         low, value, high = (link.of(of_the_link * n) for n in (cross.low, cross.value, cross.high))
         crossing = Time(value.value, low.low, high.high)
         return crossing if self.per_byte is None else crossing.at_least(self.per_byte.times(of_kernels))
@@ -153,14 +153,14 @@ class Kernels:
         if not (declared := kernel_bytes(launch)):
             return Time()
         per_byte = self.begin_per_byte if phase == "initialise" else self.cpu_per_byte
-        return _known(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
+        return _require_measured(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
 
 
 class NoProfile(Unsupported):
     """The kernels of an application were not measured, or not as it is now. The text is the reason."""
 
 
-def _known(measured: T | None, subject: str) -> T:
+def _require_measured(measured: T | None, subject: str) -> T:
     if measured is None:
         raise NoProfile(f"{subject} was not measured, and is not in the times")
     return measured
@@ -236,7 +236,7 @@ def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: K
         raise NoProfile(f"the kernels of {app.name} were not measured, and are not in the times")
     if profile.digest != digest_of(app):
         raise NoProfile(f"{app.name} has changed since its kernels were measured, which are not in the times")
-    return _On(platform, profiles, profile).kernels(app.name, nbytes)
+    return _ProfileOnPlatform(platform, profiles, profile).kernels(app.name, nbytes)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class _Scale:
     processors: float | None
 
 
-class _On:
+class _ProfileOnPlatform:
     """A profile on a platform."""
 
     def __init__(self, platform: Platform, profiles: KernelProfiles, profile: KernelProfile) -> None:
@@ -291,15 +291,15 @@ class _On:
         begins = _rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes), spreads["cpu"])
         crossings = None
         if crossing is not None:
-            at_most = _hides_link(_near(size, across))
+            at_most = _hides_link(_nearest_points(size, across))
             crossings = LinkTraffic(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
-        points = next(near for p in (on_device, across, begin) if (near := _near(size, p)))
+        points = next(near for p in (on_device, across, begin) if (near := _nearest_points(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
         return Kernels(name, per_byte, crossings, cpu, begins, rounds, sources, self._grounds(name, points))
 
     def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
-        """The points of the first device that has what is measured."""
+        """The points of the first device for which the value is measured."""
         measured_points = [p for p in self.profile.points if measured(p)]
         first = next((name for name in self._order if any(p.device == name for p in measured_points)), None)
         return [p for p in measured_points if p.device == first]
@@ -319,7 +319,9 @@ class _On:
         return tuple(grounds)
 
     def _time(self, point: KernelPoint) -> Time:
-        """The time for a byte on the platform: what limits it there is what did elsewhere, or the memory."""
+        """The time for a byte on the platform, where the kernel is limited by what limited it elsewhere, or by the
+        memory.
+        """
         device, rate = self.profiles.devices[point.device], (point.kernels or 0.0) / point.kernel_bytes
         scale = self._scale(device)
         by_processors = 1.0 if scale.processors is None else scale.processors
@@ -341,7 +343,7 @@ class _On:
 
 
 def scaled_time(platform: Platform, title: str, ns: float, declared: float) -> Time | None:
-    """ns on a platform of a kernel that took so many on a device of this title, and used so many bytes. None unless the
+    """The ns on a platform of a kernel that took `ns` on a device of this title and used so many bytes. None unless the
     device is the platform's own, or one whose rates are known. Raises MissingValue as kernels_for does.
     """
     devices = known_profiles().devices
@@ -352,7 +354,7 @@ def scaled_time(platform: Platform, title: str, ns: float, declared: float) -> T
         return None
     point = KernelPoint(name, "", 1, 0, declared or 1.0, 0.0, 0.0, 0.0, kernels=ns)
     profiles = KernelProfiles(devices, known_profiles().spreads, {})
-    return _On(platform, profiles, KernelProfile("", (point,)))._time(point).times(point.kernel_bytes)
+    return _ProfileOnPlatform(platform, profiles, KernelProfile("", (point,)))._time(point).times(point.kernel_bytes)
 
 
 def _rate(
@@ -380,7 +382,7 @@ def _exactly(value: float) -> Time:
     return Time(value, value, value)
 
 
-def _near(size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
+def _nearest_points(size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
     """The points of the nearest size on either side."""
     below = max((p.footprint for p in points if p.footprint <= size), default=None)
     above = min((p.footprint for p in points if p.footprint >= size), default=None)
@@ -406,8 +408,8 @@ def nearest_two(size: int, sizes: Collection[int]) -> list[int]:
 
 
 def between(size: int, rates: Mapping[int, float]) -> float:
-    """The rate at a size where a fixed time, and one for each byte, are those of two sizes. Beyond them, if that would
-    be a fixed time below zero: the rate of the nearest.
+    """The rate at a size, from the fixed time and the time for each byte that two sizes imply. Beyond them, if that
+    fixed time would be below zero: the rate of the nearest.
     """
     (first, low), (last, high) = min(rates.items()), max(rates.items())
     if first == last:

@@ -188,7 +188,7 @@ class ManagedMemory:
         moves: PageMoves,
         evicted: PageMoves,
     ) -> None:
-        """Touch blocks [first, end), of each the wanted pages."""
+        """Touch these pages of each of the blocks [first, end)."""
         pages, (agent, writes, order) = self.buffers[buffer], access
         while first < end:
             _, until, state = next(pages.pieces(first, end))

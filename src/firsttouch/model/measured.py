@@ -250,7 +250,7 @@ class MeasuredPrices(NamedPrices):
         rates = []
         for r in rows:
             rate = max(0.0, ms_of(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
-            wide = _relative(r)
+            wide = _relative_width(r)
             rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
         return per_byte(rates, _keys(rows))
 
@@ -277,10 +277,10 @@ class MeasuredPrices(NamedPrices):
 
     def _gpu_fault(self, operation: str, touch: str, advice: str, allocator: str) -> Price:
         parameters: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
-        return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **parameters)
+        return self._moving("gpu_fault", lambda r: _first_pass_ms("gpu_fault", r), allocator=allocator, **parameters)
 
     def _gpu_touch(self, allocator: str) -> Price:
-        return self._moving("gpu_touch", lambda r: _pass("gpu_touch", r, least=0), allocator=allocator)
+        return self._moving("gpu_touch", lambda r: _first_pass_ms("gpu_touch", r, least=0), allocator=allocator)
 
     def _cpu_fault(self, allocator: str) -> Price:
         return self._moving("cpu_fault", lambda r: self._beyond_resident("cpu_fault", r), allocator=allocator)
@@ -293,7 +293,8 @@ class MeasuredPrices(NamedPrices):
         """From touches in order, one in every 2 MiB."""
         rows = self._find("isolated_fault", allocator=allocator)
         times = [
-            (_pass("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count")) for r in rows
+            (_first_pass_ms("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count"))
+            for r in rows
         ]
         if not times:
             raise self._missing("isolated_fault", allocator=allocator)
@@ -394,7 +395,7 @@ class MeasuredPrices(NamedPrices):
 
 
 def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
-    """A counter or a factor by what it is to a price; None if the record does not have it. which: of several."""
+    """The counter or factor that a price has under this name; None if the record lacks it. which: of several."""
     key = _sources()[price][1].names[name].replace("{}", str(which))
     return as_number(record.counters.get(key, record.factors.get(key)))
 
@@ -426,14 +427,14 @@ def _is_lone(record: Record, scenario: str) -> bool:
     return all(record.factors.get(name) == value for name, value in conditions)
 
 
-def _pass(price: str, record: Record, least: int = 1) -> float | None:
+def _first_pass_ms(price: str, record: Record, least: int = 1) -> float | None:
     """ms of the first pass, or of what comes before it, beyond those of the last pass, which is at least `least`."""
     last = int(_amount(price, record, "passes")) - 1
     first, later = _value(price, record, "first_ms"), _value(price, record, "later_ms", last)
     return None if first is None or later is None or last < least else first - later
 
 
-def _relative(record: Record) -> float:
+def _relative_width(record: Record) -> float:
     """Half the width of the interval of the record's median, as a part of it."""
     s = record.summary
     return 0.0 if s is None or s.median <= 0 else min(1.0, max(s.median - s.ci_low, s.ci_high - s.median) / s.median)

@@ -27,7 +27,7 @@ UNMEASURED_TURNS = (
 TURNS = "turns of kernels and the CPU over small blocks"
 GPU_FAULTS = "faults of the GPU on pages that are on the CPU"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
-"""Nanoseconds that a turn, and an atomic update in it, may take where they are not measured: as on H100s."""
+"""Nanoseconds that a turn, and an atomic update in it, may take where they were not measured: those of H100s."""
 
 
 class Moving(Pricing):

@@ -18,7 +18,7 @@ from firsttouch.program.guidance import ADVICE, NONE, READ_MOSTLY
 from firsttouch.records.schema import DeviceInfo, Machine
 
 ONE_A_BLOCK = "per-2MiB"
-"""What a pass of migration touches that faults once in each block of the driver."""
+"""The touch of a pass of migration that faults once in each block of the driver."""
 WHOLE_BLOCKS = "new pages that were advised to be on the GPU come by one fault for each block of 2 MiB"
 CALLS = ("allocate", "free")
 AGENTS = ("cpu", "gpu")

@@ -52,7 +52,8 @@ class BlockState(NamedTuple):
 
 EMPTY = BlockState()
 VARIANTS = 16
-"""Orders without pattern that are tried: what they count differs by a few faults a block, and its mean is meant."""
+"""The number of orders without pattern that are tried. Their counts differ by a few faults a block; the mean is used.
+"""
 
 
 class Order(NamedTuple):
@@ -122,11 +123,11 @@ def _opposite(agent: Agent) -> Agent:
     return "gpu" if agent == "cpu" else "cpu"
 
 
-def _moved(
+def _after_arrival(
     state: BlockState, to: Agent, arriving: int, faulted: int, *, duplicate: bool, map_for: Agent | None
 ) -> tuple[BlockState, Counts]:
-    """A block after pages arrived at a memory. wanted: all pages, of which some faulted, and of which those that are
-    nowhere are populated. map_for: the agent that can access them then.
+    """A block after pages arrived in a memory. arriving: all these pages, of which some faulted; those that are nowhere
+    are populated. map_for: the agent that can access them then.
     """
     there, away = (state.cpu, state.gpu) if to == "cpu" else (state.gpu, state.cpu)
     maps = {"cpu": state.cpu_maps, "gpu": state.gpu_maps}
@@ -176,7 +177,7 @@ def serve(
             if place == "cpu":
                 more &= ~(there & state.cpu_maps)
             arriving |= more
-        state, counts = _moved(state, place, arriving, pages, duplicate=duplicate, map_for=agent)
+        state, counts = _after_arrival(state, place, arriving, pages, duplicate=duplicate, map_for=agent)
         total = total.plus(counts)
         if place != agent:
             total = total.plus(Counts(mapped=pages.bit_count()))
@@ -257,7 +258,7 @@ def migrate(state: BlockState, to: Agent, leaves: int, kind: Kind) -> tuple[Bloc
 
     Source: uvm_va_block.c, uvm_va_block_migrate_locked.
     """
-    return _moved(state, to, filled(leaves), filled(leaves), duplicate=kind.policy.read_mostly, map_for=to)
+    return _after_arrival(state, to, filled(leaves), filled(leaves), duplicate=kind.policy.read_mostly, map_for=to)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -274,7 +275,9 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
         counts_accesses=counted,
         counters_enabled=counted,
     )
-    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None)
+    after, counts = _after_arrival(
+        state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None
+    )
     return after._replace(held=False), counts
 
 

@@ -101,7 +101,7 @@ _PLACES = {
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
 }
-"""What stands for the words in angle brackets of a pattern."""
+"""The regular expressions for the words in angle brackets of a pattern."""
 
 
 @cache

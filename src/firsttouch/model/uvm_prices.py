@@ -54,15 +54,15 @@ class _Rates:
 
     def times(self, name: str, number: float) -> Time:
         """So many times of a value that is a time."""
-        magnitude = self._known(name)
+        magnitude = self._quantity(name)
         return Time(magnitude.value, magnitude.low, magnitude.high).times(number)
 
     def bytes_at(self, name: str, nbytes: float) -> Time:
         """So many bytes at a rate."""
-        magnitude = self._known(name)
+        magnitude = self._quantity(name)
         return Time(nbytes / magnitude.value, nbytes / magnitude.high, nbytes / magnitude.low)
 
-    def _known(self, name: str) -> Magnitude:
+    def _quantity(self, name: str) -> Magnitude:
         magnitude = self.platform.quantity(name)
         self.used[magnitude.ground] = None
         return magnitude

@@ -240,7 +240,7 @@ def _points(definition: Parameter, entry: ValueEntry, ground: PlatformValue) -> 
 
 def possible(definition: Parameter) -> str:
     """The numbers that a value may be, in words."""
-    return f"{_written(definition, definition.low)} to {_written(definition, definition.high)}"
+    return f"{_number_text(definition, definition.low)} to {_number_text(definition, definition.high)}"
 
 
 def _text(definition: Parameter, content: Content) -> str:
@@ -250,12 +250,14 @@ def _text(definition: Parameter, content: Content) -> str:
         return content
     if isinstance(content, Magnitude):
         ranged = content.low < content.high
-        bounds = f" ({_written(definition, content.low)} to {_written(definition, content.high)})" if ranged else ""
-        return _written(definition, content.value) + bounds
+        bounds = (
+            f" ({_number_text(definition, content.low)} to {_number_text(definition, content.high)})" if ranged else ""
+        )
+        return _number_text(definition, content.value) + bounds
     return _price_text(content)
 
 
-def _written(definition: Parameter, number: float) -> str:
+def _number_text(definition: Parameter, number: float) -> str:
     if definition.dimension == "size":
         return format_size(number)
     if definition.dimension == "time":

@@ -355,8 +355,8 @@ class SeenShare:
 
 
 def seen_share(user_faults: int, faults: int) -> SeenShare:
-    """seen: page faults in user mode, as the events counted them or estimated from samples; faults: all minor and major
-    faults of the target's processes.
+    """user_faults: page faults in user mode, as the events counted them or estimated from samples; faults: all minor
+    and major faults of the target's processes.
     """
     if faults <= 0:
         return SeenShare(None, "The kernel states no page faults of these processes.")

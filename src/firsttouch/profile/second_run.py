@@ -25,7 +25,7 @@ from firsttouch.profile.profiler import ProfileCall, ProfileOutcome, profile, ra
 PATCH = Path(__file__).with_name("granules.cu")
 _COMPILE_SECONDS = 120
 _MOST_SECONDS, _MOST_TIMES = 60.0, 30.0
-"""The second run may take this many seconds, and this many times as long as the first: a child of fork may hang in it.
+"""The second run may take this many seconds, plus this many times as long as the first: a child of fork may hang in it.
 """
 _HOMES = ("/usr/local/cuda", "/usr/local/cuda-*")
 _WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc")

@@ -78,8 +78,8 @@ def _predicted_course(directory: Path) -> MemoryCourse | None:
 
 
 def read_course(directory: Path, device: DeviceInfo | None, reason: str | None = "") -> MemoryCourse:
-    """The course of a point's memory. device: the one that the point was measured on, None if it is unknown. why: the
-    reason for which its memory is not known, if that was found before.
+    """The course of a point's memory. device: the one that the point was measured on, None if it is unknown. reason:
+    why its memory is not known, if that was found before.
 
     Raises:
         UsageError: there is no profile, or its phases are not known.

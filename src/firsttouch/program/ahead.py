@@ -85,7 +85,7 @@ def _whole_block_number(layout: Layout, number: int) -> int | None:
 
 
 def _are_whole_block(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:
-    """Whether the last copies from a block are of it as a whole, and nothing more is known of the CPU's use of them."""
+    """Whether the last copies from a block cover it as a whole, and nothing more is known of how the CPU used them."""
     whole = Ranges()
     for _, copy in copies:
         for start, end in copy.device.pieces:

@@ -116,13 +116,13 @@ class _Recorder(Workspace):
         self._scattered = {array.number for array in arrays}
 
     def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
-        """One more access of the launch that is being declared."""
+        """Adds an access to the launch that is being declared."""
         if byte_range.start < byte_range.end:
             number = byte_range.array.number
             self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
     def updated_by(self, groups: int, array: Array) -> None:
-        """So many thread groups of the launch that is declared next update an array by atomics, once each."""
+        """Declares how many thread groups of the next launch update an array by atomics, once each."""
         self._updates[array.number] = groups
 
     def launched(
@@ -331,7 +331,7 @@ class _Gpu(Gpu):
         yield
 
     def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
-        """What is exchanged is memory of its own under every strategy, but the process waits."""
+        """Messages have memory of their own under every strategy, but the process waits."""
         self.workspace.wait()
 
     def sequence(self) -> LaunchSequence:

@@ -22,7 +22,8 @@ from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
 
 MOST_PIECES = 64
-"""Of a block that a launch uses in more, the nearest are joined: the driver moves such bytes together in part."""
+"""If a launch uses a block in more pieces, the nearest are joined: the driver moves some of such bytes together anyway.
+"""
 _KINDS: Mapping[MemoryKind, str] = {
     "device": "device", "managed": "managed", "pinned": "pinned", "device_static": "static", "managed_static": "static"
 }  # fmt: skip
@@ -33,7 +34,9 @@ _Instance: TypeAlias = tuple[str, int, int]
 
 
 def told(run: TracedRun, exact: ExactRun) -> TracedRun:
-    """The run in which launches name just the blocks that they used, from the first byte on, and whether they wrote."""
+    """The run with launches that name only the blocks that they used, from the first used byte on, and whether they
+    wrote.
+    """
     equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def used(step: TracedLaunch, blocks: tuple[UsedBlock, ...]) -> TracedLaunch:
@@ -136,7 +139,7 @@ class _Match:
         return exact
 
     def _difference(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
-        """What of a launch is not as in the first run; '' if nothing is. Between may be what CUDA allocates itself."""
+        """How a launch differs from that of the first run, or ''. CUDA's own allocations may lie between."""
         if first.kernel and first.kernel != second.kernel:
             return f"it launched {second.kernel}, the first run {first.kernel}"
         if first.shape is not None and first.shape != (second.grid, second.block):
@@ -186,7 +189,7 @@ class _Match:
         ]
 
     def _fill_in_alike(self) -> None:
-        """Launches that were not looked at use what those alike use, if that is always the same."""
+        """Launches that were not looked at use what launches like them use, if that is always the same."""
         always: dict[object, bool] = {}
         for step, common, of_graph in self._rest:
             recorded_uses = self._recorded.get(common, [])
@@ -237,7 +240,7 @@ def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[i
 
 
 def _join_pieces(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
-    """Fewer pieces: those with the least between them are one, with what is between them."""
+    """Fewer pieces: those with the smallest gaps between them become one, with the gap."""
     between = sorted(range(1, len(pieces)), key=lambda i: pieces[i - 1].end - pieces[i].start)
     cuts = [0, *sorted(between[: MOST_PIECES - 1]), len(pieces)]
     groups = [pieces[first:last] for first, last in pairwise(cuts)]

@@ -16,7 +16,7 @@ from firsttouch.program.program import AwaitAll, Item, Launch, Move, Repeat
 LONGEST = 4096
 """The most items of a round, of which each may be a Repeat."""
 CANDIDATES = 16
-"""How many of the last places of an item are taken for the end of the round before."""
+"""How many of an item's last places are tried as the end of the round before."""
 MOST = 20_000
 """The most items of a phase, so that its price does not take minutes."""
 _PRIME, _BASE = (1 << 61) - 1, 1_000_003
@@ -48,7 +48,7 @@ class Folder:
         self.append(self._number(item, item))
 
     def number(self, item: Item) -> int:
-        """By which `append` knows an item."""
+        """The number by which `append` knows an item."""
         return self._number(item, item)
 
     def _number(self, key: Hashable, meaning: Item | tuple[int, tuple[int, ...]]) -> int:

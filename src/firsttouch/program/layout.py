@@ -42,7 +42,7 @@ class UnifiedBlock:
     """Where each extent is in the block."""
 
     def offset(self, start: int, end: int) -> int | None:
-        """Where bytes [start, end) of the host are; None if it does not have them all."""
+        """The offset of bytes [start, end) of the host; None if the block does not have them all."""
         index = bisect_right(self.extents, start, key=lambda extent: extent[0]) - 1
         if index < 0 or end > self.extents[index][1]:
             return None
@@ -151,7 +151,7 @@ class Layout:
         return pieces
 
     def _on_host(self, number: int, copy: TracedCopy) -> Iterator[tuple[int, int, int]]:
-        """The bytes of a window that a copy joins with those of its unified block, and how far from them these are."""
+        """The bytes of a window that a copy joins with its unified block, and the distance to the block's bytes."""
         for start, end, host in joined(copy):
             if (offset := self._windows[number].offset(host, host + end - start)) is not None:
                 yield start, end, offset - start
@@ -182,7 +182,7 @@ class Layout:
             self._where[number].clear()
 
     def keeps(self, number: int, life: int) -> bool:
-        """Whether a block that begins again is the same in a unified version: its bytes of the host are."""
+        """Whether a block that begins again is the same block in a unified version, as its bytes of the host are."""
         before, now = self._partners[number][life - 1 : life + 1]
         return number in self._windows or (bool(now.host) and list(before.host) == list(now.host))
 
@@ -222,5 +222,5 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def name_of(block: TracedBlock) -> str:
-    """What a block is called if nothing is known of its call."""
+    """The name of a block if nothing is known of its call."""
     return block.name or f"block {block.number}"

@@ -128,7 +128,7 @@ def _mark_overwritten(block: _BlockBytes, target: TracedRange, number: int) -> N
 def _compare_copy(
     run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies
 ) -> None:
-    """Judges a copy by what its bytes were, and notes what they are now."""
+    """Compares a copy with what its bytes were, and notes what they are now."""
     parts = list(joined(copy))
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
     if only is not None and (held_bytes := _held_exactly(block, *only)) is not None:
@@ -144,7 +144,7 @@ def _compare_copy(
 
 
 def _held_exactly(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
-    """What was known of exactly these bytes, and no other copy has joined with anything since."""
+    """What is held of exactly these bytes, if no other copy has joined any of them with anything since."""
     match block.held.overlapping(start, end):
         case [(first, last, held)] if (first, last, held.start, held.end, held.host) == (start, end, start, end, host):
             return held

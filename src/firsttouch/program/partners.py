@@ -1,4 +1,4 @@
-"""Which bytes of the host are copies of which bytes of the device: what copies join, for each life of each block."""
+"""Which bytes of the host are copies of which bytes of the device, as copies join them, for each life of each block."""
 
 from __future__ import annotations
 

@@ -102,12 +102,12 @@ class Replay:
             self.end_round()
 
     def _count_rounds(self, done_in_round: int, times: int) -> None:
-        """So many more rounds are like the last one, in which so much was done."""
+        """Counts `times` more rounds like the last one, in which `done_in_round` was done."""
         self.add_again(times)
         self._count_done(done_in_round * times)
 
     def _replay_pairs(self, repeat: Repeat, rounds: int) -> None:
-        """Replay so many rounds, of which two in turn recur."""
+        """Replays so many rounds, of which two in turn recur."""
         if rounds >= 2:
             began = self.done
             self.begin_round()

@@ -372,7 +372,7 @@ class _Tracer:
         return rows
 
     def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
-        """The bytes of one side of a call, no more than the block at their address has."""
+        """The bytes of one side of a call, at most those that the block at their address has."""
         nbytes, rows = call.bytes, self._rows(call)
         if rows > 1 and (pitch in (0, nbytes) or rows > _MOST_ROWS):
             nbytes, rows = nbytes * rows, 1
@@ -421,7 +421,7 @@ class _Tracer:
             self._uses.clear()
 
     def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
-        """What a copy or a fill overwrites holds no pointers but those of this copy.
+        """Forgets the pointers that a copy or a fill overwrites, except those of this copy.
 
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
         """
@@ -479,7 +479,7 @@ class _Tracer:
         return tuple(uses[number] for number in sorted(uses)), strangers
 
     def _follow_pointers(self, uses: dict[int, TracedUse], blocks: Sequence[int], by: NamedBy) -> None:
-        """Add what pointers in blocks lead to, and pointers in that."""
+        """Adds the blocks that pointers in blocks lead to, and so on from these."""
         waiting = [*blocks]
         while waiting:
             for pointers in self._pointers.get(waiting.pop(), {}).values():

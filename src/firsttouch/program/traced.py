@@ -72,7 +72,7 @@ the last."""
 SMALL = 64 << 10
 """A block of at most so many bytes that is copied back again and again controls what the program does next."""
 FILL, COPY = "fill", "copy on the device"
-"""The kernels of launches that stand for the driver's."""
+"""The kernel names of launches that stand for what the driver does."""
 
 
 def kernel_name(mangled: str) -> str:

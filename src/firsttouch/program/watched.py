@@ -18,7 +18,7 @@ from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 
 PAGE_BYTES = 4096
-"""By which the host is watched."""
+"""The unit in which the host is watched."""
 
 
 def last_free(run: TracedRun) -> float:
@@ -72,7 +72,7 @@ class HostWatch:
                     following.assign(start, end, False)
 
     def copied(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
-        """A copy joins the host's bytes with these."""
+        """Notes that a copy joins the host's bytes with these."""
         if not (self._is_used and pieces):
             return
         left = [(piece.block, piece.start, piece.end) for piece in pieces]

@@ -64,7 +64,7 @@ class _Rank:
     """How its worker ended, if it did."""
     closed: bool = False
     wrong: bool = False
-    """Whether it sent what is no reply."""
+    """Whether it sent something that is no reply."""
 
 
 class Ranks:

@@ -171,7 +171,7 @@ class Session:
         return self.open(name)
 
     def peer_info(self, name: str) -> DeviceInfo:
-        """The description of that device from discovery; of a NUMA node, that of the session's device."""
+        """The description of the peer from discovery; for a NUMA node, that of the session's device."""
         return self.peers.get(name, self.info)
 
     @property

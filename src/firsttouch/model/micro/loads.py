@@ -36,7 +36,7 @@ TRIADS = ("copy", "scale", "add", "triad")
 
 
 LARGEST_STEP = 8.0
-"""Between sizes at which times differ by more than so many times there are caches of which nothing is known."""
+"""If the times at two neighbouring sizes differ by more than this factor, there are unknown caches between them."""
 
 
 def at(curve: Price, nbytes: float) -> Time:
@@ -133,13 +133,13 @@ def _stream(
         elif agent == "gpu" and is_main_of_device(memory) and platform.has("device.bandwidth"):
             rate_name = "device.bandwidth"
         elif agent == "gpu" and role(memory) == "page-locked" and not device.capabilities.shares_host_memory:
-            return _across(platform, kernel)
+            return _rate_across_link(platform, kernel)
         elif device.capabilities.shares_host_memory and platform.has(name):
             return *rate(nbytes, platform.curve(name).of(nbytes)), platform.curve(name).grounds
         elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
             return _rate(walked, nbytes, in_memory)
         elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
-            return _shared(platform, device, agent, memory, nbytes)
+            return _rate_in_shared_memory(platform, device, agent, memory, nbytes)
     curve_name = rate_name if platform.has(rate_name) or kernel not in TRIADS else name
     curve = platform.following(curve_name, _limit(device, agent, name.split(".")[2]))
     return _rate(curve, nbytes, in_memory)
@@ -162,7 +162,7 @@ def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
     return "link.h2d" if across else "device.bandwidth"
 
 
-def _shared(
+def _rate_in_shared_memory(
     platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: int
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate in the one memory of an integrated chip, of which caches may not hold all kinds. A kernel that streams
@@ -175,7 +175,7 @@ def _shared(
     return *rate(nbytes, time), (*cached.grounds, *(more.grounds if more else ()))
 
 
-def _across(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:
+def _rate_across_link(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate of a kernel over the link, which carries both directions at once."""
     reads, writes = ARRAYS[kernel]
     used = [(n, platform.quantity(name)) for n, name in ((reads, "link.h2d"), (writes, "link.d2h")) if n]

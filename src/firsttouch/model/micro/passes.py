@@ -49,7 +49,7 @@ class MigrationPasses:
         return min(self.nbytes, touch.places(self.nbytes) * max(touch.run, LINE))
 
     def steps(self, threads: int) -> BufferPasses:
-        """The same for the page map. threads: of the CPU."""
+        """These passes for the page map. threads: of the CPU."""
         touch = TOUCHES[self.touch]
         start: Agent = "cpu" if self.starts_on == "cpu" else "gpu"
         return BufferPasses(
@@ -279,7 +279,7 @@ class _PassSum:
         return time
 
     def _answer(self, one_pass: tuple[Price, Time], first: Time) -> Answer:
-        """own: a pass. first: what the first pass takes beyond that, which is added already."""
+        """one_pass: its price and time. first: what the first pass takes beyond that, which is added already."""
         price, time = one_pass
         asked = self.asked
         count = asked.iterations

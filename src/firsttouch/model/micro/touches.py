@@ -21,7 +21,7 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 
 MIB = 1 << 20
 BY_CPU = ("cpu", "prefault+minor")
-"""The scenarios of which the CPU's touches are a part."""
+"""The scenarios in which the CPU touches pages."""
 
 
 def first_touch(
@@ -43,7 +43,7 @@ def first_touch(
         and not (scenario in BY_CPU and must_move(device.allocator(allocator), device))
     )
     if alone and all(platform.has(name) for name in _lone_names(scenario)):
-        return _lone(platform, scenario, page_bytes)
+        return _lone_touch(platform, scenario, page_bytes)
     total = Sum()
     nbytes = pages * page_bytes
     if scenario in BY_CPU:
@@ -103,7 +103,7 @@ def _lone_names(scenario: str) -> list[str]:
     return [f"lone_fault.{part}" for part in parts]
 
 
-def _lone(platform: Platform, scenario: str, page_bytes: int) -> Answer:
+def _lone_touch(platform: Platform, scenario: str, page_bytes: int) -> Answer:
     means = [platform.quantity(name) for name in _lone_names(scenario)]
     value, low, high = (sum(bound_of(m) for m in means) for bound_of in map(attrgetter, ("value", "low", "high")))
     counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value, "mean_ns": value}
