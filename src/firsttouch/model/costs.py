@@ -130,11 +130,6 @@ class Price:
         part = (nbytes - self.sizes[i - 1]) / (self.sizes[i] - self.sizes[i - 1])
         return self.times[i - 1].times(1 - part) + self.times[i].times(part)
 
-    @property
-    def gb_per_s(self) -> float:
-        """The rate at the largest known size."""
-        return self.sizes[-1] / self.times[-1].value if self.times[-1].value else float("inf")
-
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""
         return self.resting_on([Assumption(text)])

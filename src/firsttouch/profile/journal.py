@@ -89,7 +89,7 @@ def layout_of(version: int) -> Mapping[str, Structure]:
 
 
 class JournalFile:
-    """One journal, read from where the last call of `records` ended, so that one that still grows can be followed.
+    """One journal. A further call of `records` goes on where the last one ended.
 
     Raises:
         UsageError: It is no journal, or it contains what the library does not write.
@@ -179,32 +179,6 @@ def read_journals(directory: Path) -> list[ProcessJournal]:
         UsageError: A file is no journal, or contains what the library does not write.
     """
     return [JournalReader(path).read() for path in journal_files(directory)]
-
-
-class JournalFollower:
-    """The marks and notices of a run that goes on, as they come. What CUPTI recorded is left to read_journals, because
-    its times are known only after its next flush.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._files: dict[Path, JournalFile] = {}
-
-    def poll(self) -> tuple[list[Mark], list[LayerNotice]]:
-        """Those since the last call. A journal that is broken is left out from there on."""
-        marks: list[Mark] = []
-        notices: list[LayerNotice] = []
-        for path in journal_files(self._directory):
-            file = self._files.setdefault(path, JournalFile(path))
-            try:
-                for kind, content in file.records():
-                    if kind == file.layout["mark"].kind:
-                        marks.append(_mark(file, content))
-                    elif kind == file.layout["notice"].kind:
-                        notices.append(notice(file, content))
-            except (UsageError, struct.error):
-                continue
-        return marks, notices
 
 
 def _text(file: JournalFile, content: memoryview, start: int, size: int) -> str:
