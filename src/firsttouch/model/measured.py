@@ -83,7 +83,7 @@ class MeasuredPrices(NamedPrices):
             for r in measured(for_device(all_records, name)):
                 if r.metric_version == codebook_of(r.experiment).version:
                     self._records.setdefault((r.experiment, name), []).append(r)
-        self._kept: dict[tuple[object, ...], Any] = {}
+        self._made_prices: dict[tuple[object, ...], Any] = {}
         self._makers: Mapping[str, Callable[..., Price]] = {
             "host_touch": self._host_touch,
             "copy": partial(self._copy, "copy"),
@@ -134,12 +134,12 @@ class MeasuredPrices(NamedPrices):
         ]
 
     def _once(self, key: tuple[object, ...], make: Callable[[], P]) -> P:
-        if key not in self._kept:
+        if key not in self._made_prices:
             try:
-                self._kept[key] = make()
+                self._made_prices[key] = make()
             except Unmeasured as missing:
-                self._kept[key] = missing
-        price: P | Unmeasured = self._kept[key]
+                self._made_prices[key] = missing
+        price: P | Unmeasured = self._made_prices[key]
         if isinstance(price, Unmeasured):
             raise price
         return price
@@ -394,9 +394,9 @@ class MeasuredPrices(NamedPrices):
         return Price((1.0,), (time,), _keys(rows))
 
 
-def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
+def _value(price: str, record: Record, name: str, part: object = "") -> float | None:
     """The counter or factor that a price has under this name; None if the record lacks it. which: of several."""
-    key = _sources()[price][1].names[name].replace("{}", str(which))
+    key = _sources()[price][1].names[name].replace("{}", str(part))
     return as_number(record.counters.get(key, record.factors.get(key)))
 
 

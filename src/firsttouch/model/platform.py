@@ -30,8 +30,10 @@ class MissingValue(Unsupported):
 
     def __init__(self, platform: Platform, name: str) -> None:
         definition = parameter(name)
-        says = f" ({definition.says})" if definition else ""
-        super().__init__(f"{platform.name} has no value {name}{says}; give it in a file or with --what-if {name}=VALUE")
+        meaning = f" ({definition.says})" if definition else ""
+        super().__init__(
+            f"{platform.name} has no value {name}{meaning}; give it in a file or with --what-if {name}=VALUE"
+        )
         self.name = name
 
 

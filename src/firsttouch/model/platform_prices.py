@@ -48,7 +48,7 @@ class PlatformPrices(NamedPrices):
 
     def __init__(self, platform: Platform) -> None:
         self.platform, self.machine, self.device = platform, platform.machine(), platform.device
-        self._known = dict[tuple[str, ...], Price]()
+        self._by_name = dict[tuple[str, ...], Price]()
         self._rules: Mapping[str, Callable[..., Price | None]] = {
             "copy": self._over_the_link,
             "remote": self._remote,
@@ -61,9 +61,9 @@ class PlatformPrices(NamedPrices):
         return "huge" if self.platform.word("host.thp") == HUGE_PAGES else "base"
 
     def price(self, *name: str) -> Price:
-        if name not in self._known:
-            self._known[name] = self._price(name)
-        return self._known[name]
+        if name not in self._by_name:
+            self._by_name[name] = self._price(name)
+        return self._by_name[name]
 
     def _price(self, name: Sequence[str]) -> Price:
         joined = ".".join(name)

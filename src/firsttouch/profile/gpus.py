@@ -59,7 +59,7 @@ class GpuSampler:
         self._heard = 0.0
         self._is_lost = False
         self._lines: list[Samples | Notice] = []
-        self._held: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
+        self._held_rows: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
         self._amd: list[amdgpu.AmdGpu] = []
         self._amd_last: dict[str, int | None] = {}
         self._amd_rows: dict[str, list[nvml.SampleRow]] = {}
@@ -133,12 +133,12 @@ class GpuSampler:
         for name, rows in self._amd_rows.items():
             lines.append(Samples(of=name, columns=_AMD_TICK, rows=rows))
         self._amd_rows = {}
-        for (name, pid), process_rows in list(self._held.items()):
+        for (name, pid), process_rows in list(self._held_rows.items()):
             key = keys(pid)
             if key is not None:
                 lines.append(Samples(of=f"{name}/process:{key}", columns=_AMD_TICK, rows=list(process_rows)))
             if key is not None or process_rows[-1][1] == 0:
-                del self._held[name, pid]
+                del self._held_rows[name, pid]
         return lines
 
     def stop(self) -> None:
@@ -269,7 +269,7 @@ class GpuSampler:
         return last[0] if last else f"status {status}"
 
     def _hold(self, name: str, pid: int, rows: Iterable[nvml.SampleRow]) -> None:
-        self._held.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
+        self._held_rows.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
 
 
 def _with_node(tree: Tree, gpu: ProfiledGpu) -> ProfiledGpu:

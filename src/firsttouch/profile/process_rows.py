@@ -63,10 +63,10 @@ def page_sizes(profile: Profile, t: float) -> PageSizes | None:
     if not readings:
         return None
     resident = {}
-    for key, (when, _) in readings.items():
+    for key, (seconds, _) in readings.items():
         read = profile.curve(f"process:{key}", "rss")  # by the same reading
         curve = read if read is not None else profile.curve(f"process:{key}", "resident")
-        value = curve.at(when) if curve is not None else None
+        value = curve.at(seconds) if curve is not None else None
         if value is not None:
             resident[key] = integer(value)
     largest = max(readings, key=lambda key: resident.get(key, 0))

@@ -114,7 +114,7 @@ class Track:
     """
 
     def __init__(self, name: str, columns: Sequence[str], pace: Pace, longest: float = LONGEST_SPAN) -> None:
-        self._of, self._columns, self._pace, self._longest = name, list(columns), pace, longest
+        self._name, self._columns, self._pace, self._longest = name, list(columns), pace, longest
         self._last: tuple[float | None, ...] = ()
         self._rows: list[list[float | int | None]] = []
         self._least: list[float | int | None] = []
@@ -152,4 +152,4 @@ class Track:
             return None
         rows, self._rows = self._rows, []
         self._pace.count(len(rows))
-        return schema.Samples(of=self._of, columns=self._columns, rows=rows)
+        return schema.Samples(of=self._name, columns=self._columns, rows=rows)

@@ -52,7 +52,7 @@ class SlowReader:
         self._tree, self._writer, self._pace, self._began = tree, writer, pace, began
         self._nodes = [node.node for node in nodes] if len(nodes) > 1 else []
         self._rate = _SECONDS_PER_BYTE
-        self._next = self._host_next = began
+        self._next_due = self._host_next = began
         self._looked = 0
         self._total = Track("total", ["pss"], pace)
         self._machine: Track | None = None
@@ -62,9 +62,9 @@ class SlowReader:
         if now >= self._host_next:
             self._host_next = now + self._host_apart
             self._read_host(now, root)
-        if now < self._next or not processes.members:
+        if now < self._next_due or not processes.members:
             return
-        self._next = now + (LEAST_APART if now - self._began < FIRST else LATER_APART)
+        self._next_due = now + (LEAST_APART if now - self._began < FIRST else LATER_APART)
         if processes.resident > max(self._looked * RISE, self._looked + _LEAST_RISE):
             member = max(processes.members.values(), key=lambda m: m.resident)
             if self._fits(now, member, MAPPINGS):
@@ -108,7 +108,7 @@ class SlowReader:
         if (self._tree.stat(member.pid) or ["X"])[0] in ("Z", "X"):
             return result
         self.lock_seconds += lock_seconds
-        self._next = max(self._next, began + lock_seconds / MOST)
+        self._next_due = max(self._next_due, began + lock_seconds / MOST)
         before_that, resident = member.reads.get(kind, (0.0, 0))
         if (more := member.resident - resident) > _LARGE:
             self._rate = min(max((lock_seconds - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)

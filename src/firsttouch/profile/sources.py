@@ -130,10 +130,10 @@ def _gpus(gpus: Sequence[ProfiledGpu], states: Sequence[LayerState]) -> Iterator
     for gpu in gpus:
         values = [name for name in ("used", "free", "reserved") if getattr(gpu.before, name) is not None]
         if values:
-            what = f"{gpu.name}, {gpu.model}: memory {', '.join(values)}{'' if gpu.by_process else ', by process'}"
+            sight = f"{gpu.name}, {gpu.model}: memory {', '.join(values)}{'' if gpu.by_process else ', by process'}"
             reason = f"memory of {gpu.name} by process: not seen, since {gpu.by_process}" if gpu.by_process else ""
             shared = "; it is memory of the host" if gpu.shares_host_memory else ""
-            yield LayerSource(LayerState("gpus", True, reason), f"{what} ({gpu.source}){shared}")
+            yield LayerSource(LayerState("gpus", True, reason), f"{sight} ({gpu.source}){shared}")
         elif not gpu.by_process:
             yield LayerSource(LayerState("gpus", True), f"{gpu.name}, {gpu.model}: memory by process ({gpu.source})")
 
@@ -172,8 +172,8 @@ def _trace(tree: Tree, state: LayerState, root: bool) -> LayerState:
     if reason := find_library("cupti").reason:
         return LayerState("trace", False, f"CUPTI is missing: {reason}", _INSTALL_CUPTI)
     if _admins_only(tree) and not root:
-        why = f"CUPTI may refuse to record: {_PARAMETERS} says {_ADMIN_ONLY}, and this user is not root"
-        return msgspec.structs.replace(state, why=why, mend=_PERMIT)
+        caveat = f"CUPTI may refuse to record: {_PARAMETERS} says {_ADMIN_ONLY}, and this user is not root"
+        return msgspec.structs.replace(state, why=caveat, mend=_PERMIT)
     return state
 
 

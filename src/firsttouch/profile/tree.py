@@ -79,7 +79,7 @@ class Processes:
         """Those that are there and cannot be read."""
         self._noticed_at = 0.0
         self._by_key: dict[int, Member] = {}
-        self._seen: set[int] = set()
+        self._seen_pids: set[int] = set()
 
     def start(self, interval: float, perf: TargetEvents | None, wake: int) -> None:
         """Begins to read all processes each `interval` seconds. wake: the signal that the core's thread sends when perf
@@ -235,8 +235,8 @@ class Processes:
         the profile in their environment, which also those have whose parent has ended.
         """
         pids = {int(name) for name in self._tree.names("proc") if name.isdecimal()}
-        fresh = sorted(pids - self._seen)
-        self._seen = pids
+        fresh = sorted(pids - self._seen_pids)
+        self._seen_pids = pids
         parents = {pid: parent for pid in fresh if (parent := self._parent(pid)) is not None}
         while children := [
             pid for pid, parent in parents.items() if parent in self.members and pid not in self.members

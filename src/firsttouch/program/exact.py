@@ -97,15 +97,15 @@ class _Match:
     """Goes through both runs once."""
 
     def __init__(self, run: TracedRun, first: Sequence[_Place], calls: ExactCalls) -> None:
-        self._run, self._first, self._calls = run, first, calls
+        self._run, self._first_launches, self._calls = run, first, calls
         self._blocks = _instances(run)
         lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
         self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
         self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
         self._numbers: dict[Arguments | None, int] = {}
-        self._known: dict[int, int] = {}
+        self._number_by_identity: dict[int, int] = {}
         """The numbers of arguments by their identity, as equal ones are mostly the same object."""
-        self._rest: list[tuple[int, object, bool]] = []
+        self._not_recorded: list[tuple[int, object, bool]] = []
         """Launches that were not looked at, what they have in common with others, and whether a graph made them."""
 
     def run(self) -> ExactRun:
@@ -122,16 +122,16 @@ class _Match:
                 before.append((step.kind, step.bytes))
             elif isinstance(step, ExactMove):
                 before.append((step.way, step.bytes))
-            elif exact.matched == len(self._first):
+            elif exact.matched == len(self._first_launches):
                 exact.ended = f"the second run went on after the {exact.matched} launches of the first"
                 break
-            elif difference := self._difference(self._first[exact.matched], step, before):
+            elif difference := self._difference(self._first_launches[exact.matched], step, before):
                 exact.ended = (
                     f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {difference}"
                 )
                 break
             else:
-                self._add(self._first[exact.matched], step, alive)
+                self._add(self._first_launches[exact.matched], step, alive)
                 exact.matched, before = exact.matched + 1, []
         if not exact.ended and exact.matched < exact.launches:
             exact.ended = f"the second run ended after {exact.matched} of {exact.launches} launches"
@@ -156,7 +156,7 @@ class _Match:
         common = (launch.kernel, launch.grid, launch.block, self._number(place.launch.call.arguments))
         if launch.used is None or launch.opaque:
             self._exact.opaque += launch.opaque
-            self._rest.append((place.step, common, launch.of_graph))
+            self._not_recorded.append((place.step, common, launch.of_graph))
             return
         uses = []
         for use in launch.used:
@@ -174,9 +174,9 @@ class _Match:
 
     def _number(self, arguments: Arguments | None) -> int:
         """The same for equal arguments."""
-        number = self._known.get(id(arguments))
+        number = self._number_by_identity.get(id(arguments))
         if number is None:
-            number = self._known[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
+            number = self._number_by_identity[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
         return number
 
     def _static_variables(self, launch: TracedLaunch, used_numbers: set[int]) -> list[UsedBlock]:
@@ -191,7 +191,7 @@ class _Match:
     def _fill_in_alike(self) -> None:
         """Launches that were not looked at use what launches like them use, if that is always the same."""
         always: dict[object, bool] = {}
-        for step, common, of_graph in self._rest:
+        for step, common, of_graph in self._not_recorded:
             recorded_uses = self._recorded.get(common, [])
             if common not in always:
                 always[common] = bool(recorded_uses) and all(uses == recorded_uses[0] for uses in recorded_uses)

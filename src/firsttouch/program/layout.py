@@ -76,9 +76,9 @@ class Layout:
         """By the number of a traced block that is one."""
         self._windows: dict[int, UnifiedBlock] = {}
         """By the number of a traced block that is a window."""
-        self._where: dict[int, RangeMap[int]] = {}
+        self._shown_by_window: dict[int, RangeMap[int]] = {}
         """Of each window, what it shows: how far from its own bytes those of the unified block are."""
-        self._next: dict[int, list[tuple[int, TracedCopy | None]]] = {}
+        self._copies_back: dict[int, list[tuple[int, TracedCopy | None]]] = {}
         """The copies back from each window, the next one last, and None where it ends."""
         windows = {block.number for block in run.blocks if any(map(is_window, partners[block.number]))} & used
         for number in sorted(used - windows):
@@ -116,15 +116,15 @@ class Layout:
                 nbytes += end - start
             block = self._add(UnifiedBlock(len(self.blocks), nbytes, OWN, extents, begins))
             for number in members:
-                self._windows[number], self._where[number] = block, RangeMap()
+                self._windows[number], self._shown_by_window[number] = block, RangeMap()
 
     def _find_copies_back(self, windows: set[int]) -> None:
         for index in range(len(self._run.steps) - 1, -1, -1):
             step = self._run.steps[index]
             if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block in windows:
-                self._next.setdefault(step.device.block, []).append((index, step))
+                self._copies_back.setdefault(step.device.block, []).append((index, step))
             elif isinstance(step, TracedAllocation) and not step.begins and step.block in windows:
-                self._next.setdefault(step.block, []).append((index, None))
+                self._copies_back.setdefault(step.block, []).append((index, None))
 
     # ------------------------------------------------------------------------------------------------ as it goes on
 
@@ -147,7 +147,7 @@ class Layout:
         for start, end, shift in self._on_host(number, copy):
             pieces.append(UnifiedPiece(self._windows[number].number, start + shift, end + shift))
             if copy.way == "h2d":
-                self._where[number].assign(start, end, shift)
+                self._shown_by_window[number].assign(start, end, shift)
         return pieces
 
     def _on_host(self, number: int, copy: TracedCopy) -> Iterator[tuple[int, int, int]]:
@@ -166,9 +166,9 @@ class Layout:
         block = self._windows.get(number)
         if block is None:
             return []
-        shown = list(self._where[number].overlapping(start, end))
+        shown = list(self._shown_by_window[number].overlapping(start, end))
         if not shown:
-            later = self._next.get(number, [])
+            later = self._copies_back.get(number, [])
             while later and later[-1][0] < index:
                 later.pop()
             copy = later[-1][1] if later else None
@@ -178,8 +178,8 @@ class Layout:
 
     def ended(self, number: int) -> None:
         """A traced block ended."""
-        if number in self._where:
-            self._where[number].clear()
+        if number in self._shown_by_window:
+            self._shown_by_window[number].clear()
 
     def keeps(self, number: int, life: int) -> bool:
         """Whether a block that begins again is the same block in a unified version, as its bytes of the host are."""

@@ -302,7 +302,7 @@ class _Tracer:
         """What is known of the pointers in each block, by offset."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
-        self._same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+        self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def run(self) -> TracedRun:
         run = self.traced
@@ -454,7 +454,7 @@ class _Tracer:
         named = self._uses.get(id(call.arguments))
         if named is None:
             uses, strangers = self._named_blocks(call.arguments)
-            named = self._same.setdefault(uses, uses), strangers
+            named = self._equal_uses.setdefault(uses, uses), strangers
             self._uses[id(call.arguments)] = named
         return TracedLaunch(call, *named)
 

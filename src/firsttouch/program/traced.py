@@ -211,17 +211,17 @@ class _Maker:
             self.phase, self.computing = FoldedPhase(), True
             self._launches.clear()
             self._moves.clear()
-        told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
-        key = (id(step.uses), id(told), step.kernel, shape)
+        used_by_launch, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
+        key = (id(step.uses), id(used_by_launch), step.kernel, shape)
         version, number = self._launches.get(key, (-1, 0))
         before = self.version
         if version == before:
             self._append(number, step)
             return
-        if told is None:
+        if used_by_launch is None:
             accesses = self._used_by(index, step)
         else:
-            accesses = [access for used in told for access in self._exact_accesses(index, used)]
+            accesses = [access for used in used_by_launch for access in self._exact_accesses(index, used)]
         if step.kernel not in self.names_of:
             self.names_of[step.kernel] = kernel_name(step.kernel)
         threads = prod((*shape[0], *shape[1])) if shape else 0
