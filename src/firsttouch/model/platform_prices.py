@@ -88,8 +88,8 @@ class PlatformPrices(NamedPrices):
         return None
 
     def _with_changes(self, stated: Price, name: Sequence[str]) -> Price:
-        """A price of a file, and by how much what follows from other values differs after the call, or a file that
-        extends it, changed these. A copy by way of page-locked memory takes no less than the link does.
+        """A price of a file, shifted by the change of what follows from other values, if the call or a file that
+        extends it changed these. A copy by way of page-locked memory takes no less than the link does.
         """
         origin = self.platform.ground(".".join(name)).platform
         if not self.platform.given and origin == self.platform.description.name:
@@ -163,7 +163,7 @@ class PlatformPrices(NamedPrices):
         return self._rate(f"link.{direction}") if role(allocator) == "page-locked" else None
 
     def _remote(self, direction: Direction, allocator: str) -> Price | None:
-        """Plain memory too, where the GPU translates by the host's page tables."""
+        """Plain memory is used at the rate of the link too, where the GPU translates by the host's page tables."""
         if is_plain_host(allocator) and self.platform.flag("driver.ats"):
             return self._rate(f"link.{direction}")
         return self._over_the_link(direction, allocator)

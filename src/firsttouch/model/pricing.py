@@ -21,7 +21,9 @@ from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import AllocatorInfo
 
 COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host pages by the copy"
-"""How the terms of copies to the device and back begin, and the term of new pages that a copy back touches first."""
+"""The beginnings of the terms of copies to the device and back, and the term of new pages that a copy back touches
+first.
+"""
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
@@ -29,7 +31,7 @@ NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
-"""What stands for the launch of steps that belong to none: they run on all threads."""
+"""The launch of steps that belong to none: these run on all threads."""
 NO_ACCESS = Access(0, 0, 0, False, False)
 
 
@@ -236,7 +238,7 @@ class Pricing(Replay):
 
     def _copy_into_new(self, new: int) -> int:
         """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
-        priced: in a run that has not measured it, none, but their first touch is.
+        priced: none in a run that has not measured such copies, but their first touch is.
         """
         try:
             price = self.prices.copy_into_new(self.host)
@@ -348,7 +350,7 @@ class InPlace(Pricing):
             self.use_across_the_link(step)
 
     def use_across_the_link(self, step: steps.Use) -> Time:
-        """Price it. Returns the time of the bytes that cross."""
+        """Price a use across the link. Returns the time of the bytes that cross."""
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.

@@ -26,7 +26,7 @@ from firsttouch.model.values import ALWAYS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 NOTHING = Price((0.0, 1.0), (Time(), Time()), ())
-"""What costs nothing, because it does not happen."""
+"""The price of what does not happen."""
 
 
 def rule_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) -> Price | None:
@@ -34,7 +34,7 @@ def rule_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) 
 
     Raises:
         MissingValue: a value is missing that the rule needs.
-        Unmeasured: what is priced does not happen, where that means something to who asks.
+        Unmeasured: what is priced does not happen, where that matters to the caller.
     """
     rule = _RULES.get(family)
     return rule(platform, device, *rest) if rule else None
@@ -221,7 +221,7 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
 
 
 def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
-    """What an integrated chip takes memory for."""
+    """The kind of memory that an integrated chip takes an allocator's for."""
     if needs_mapping(entry) or memory_of(entry) == "device":
         return "device"
     if entry.managed:
@@ -247,8 +247,8 @@ def _cache_flush(platform: Platform, device: DeviceInfo, allocator: str) -> Pric
 
 
 def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, *kernel: str) -> Price | None:
-    """A kernel that streams waits for a walk of the page table at each translation, which is the larger the better
-    pages follow each other in memory.
+    """A kernel that streams waits for a walk of the page table at each translation. A translation covers more bytes the
+    longer the runs of pages that follow each other in memory are.
     """
     name = f"fragment.{allocator}"
     if agent != "gpu" or not platform.has(name):
@@ -260,7 +260,7 @@ def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, 
 
 
 def _translation_bytes(run: int) -> int:
-    """The bytes of one translation, in memory of which so many, aligned, follow each other."""
+    """The bytes of one translation, in memory with aligned runs of so many bytes."""
     pages = run // kfd.PAGE_BYTES
     return kfd.PAGE_BYTES << kfd.fragment_order(pages, pages)
 

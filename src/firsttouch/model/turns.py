@@ -9,7 +9,7 @@ from firsttouch.model.costs import ExchangePrice, Time
 from firsttouch.model.rules.thrashing import time_of_turns
 
 FOLLOWED = 4000
-"""Turns that are followed one by one. More take as long as the later half of these."""
+"""At most this many turns are followed one by one. Further ones take as long as the later half of these."""
 
 
 @dataclass(frozen=True)

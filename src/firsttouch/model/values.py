@@ -75,7 +75,7 @@ class Value:
     ground: PlatformValue
 
     def has_content_of(self, other: Value) -> bool:
-        """Whether it is as much, or the same word."""
+        """Whether another value is as large, or the same word."""
         values = [v.content.value if isinstance(v.content, Magnitude) else v.content for v in (self, other)]
         return values[0] == values[1]
 
