@@ -323,7 +323,7 @@ class _Gpu(Gpu):
     def call(self, function: object, *arguments: object, **ranges: Any) -> None:
         """There are no library calls, since there is no library."""
 
-    def library(self, kind: str, choice: str = "auto") -> tuple[Any, str]:
+    def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
         return None, "own kernels"
 
     @contextmanager

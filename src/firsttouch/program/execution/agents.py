@@ -364,13 +364,13 @@ class Gpu(_Agent, Messenger):
         self._before_launch()
         self.workspace.device.launch(compiled, blocks, each, values, self.timer)
 
-    def library(self, kind: str, choice: str = "auto") -> tuple[Any, str]:
+    def library(self, kind: str, wanted: str = "auto") -> tuple[Any, str]:
         """Open the vendor's library of a kind (blas, sparse or fft), and return it with its name for the record.
 
-        Returns None and "own kernels", with the reason, if there is none, or if `choice` is "own". Call it in
+        Returns None and "own kernels", with the reason, if there is none, or if `wanted` is "own". Call it in
         App.prepare.
         """
-        if choice == "own":
+        if wanted == "own":
             return None, "own kernels"
         try:
             library = getattr(_core, f"open_{kind}")(self.workspace.device)
