@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from tests.calls import call
 
 from firsttouch.advice.advisor import choose_device, estimates
 from firsttouch.apps import all_apps
@@ -21,7 +22,6 @@ from firsttouch.model.platform import MissingValue, load_platform
 from firsttouch.model.platform_prices import PlatformPrices
 from firsttouch.program.dry_run import program_of
 from firsttouch.records.reading import Results, load_results
-from tests.calls import call
 
 ROOT = Path(__file__).parents[2]
 PLATFORMS = ROOT / "src/firsttouch/model/platforms"
