@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import subprocess
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.profile.injected import HERE, compiled, environment, only_journal, python, run
 
-from firsttouch.profile.journal import JournalFollower, read_journals
+from firsttouch.profile.journal import read_journals
 from firsttouch.profile.schema import Mark
 
 
@@ -187,26 +186,3 @@ def test_every_mark_outlives_the_process(tmp_path: Path, end: str, status: int):
     script = f"import nvtx, os, sys\nfor i in range(20000): nvtx.mark(str(i))\n{end}"
     run(python(script), environment(tmp_path), status)
     assert [mark.name for mark in only_journal(tmp_path).marks] == [str(i) for i in range(20000)]
-
-
-@needs_nvtx
-def test_a_journal_is_followed_while_it_grows(tmp_path: Path):
-    script = """
-import nvtx
-for i in range(3):
-    for j in range(5000): nvtx.mark(f"{i}.{j}")
-    print(i, flush=True)
-    input()
-"""
-    following, seen = JournalFollower(tmp_path), []
-    with subprocess.Popen(
-        python(script), env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as target:
-        assert target.stdin is not None
-        assert target.stdout is not None
-        for _ in range(3):
-            target.stdout.readline()
-            seen.append([mark.name for mark in following.poll()[0]])
-            print(file=target.stdin, flush=True)
-    assert seen == [[f"{i}.{j}" for j in range(5000)] for i in range(3)]
-    assert following.poll() == ([], [])

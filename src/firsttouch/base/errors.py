@@ -28,18 +28,18 @@ class Terminated(KeyboardInterrupt):
         self.status = 128 + number
 
 
-def unknown(what: str, given: str, accepted: Iterable[str]) -> UsageError:
+def unknown(noun: str, typed: str, accepted: Iterable[str]) -> UsageError:
     """Returns the error for a word that is not among those accepted."""
     words = list(accepted)
-    alike = [word for word in words if ("." in word) == ("." in given)]  # settings of a buffer, such as advice.power
+    alike = [word for word in words if ("." in word) == ("." in typed)]  # settings of a buffer, such as advice.power
     return UsageError(
-        f"unknown {what} '{given}'{did_you_mean(given, alike)}; accepted: {', '.join(words) or 'none here'}"
+        f"unknown {noun} '{typed}'{did_you_mean(typed, alike)}; accepted: {', '.join(words) or 'none here'}"
     )
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
+def did_you_mean(typed: str, candidates: Iterable[str]) -> str:
     """' (did you mean ...?)' for a word that is close to a known one, or ''."""
     import difflib
 
-    near = difflib.get_close_matches(given, list(known), n=1)
+    near = difflib.get_close_matches(typed, list(candidates), n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""

@@ -15,7 +15,7 @@ from firsttouch.base.files import as_usage_error
 _PACKAGE = Path(__file__).parents[1]
 _INSTALLED = _PACKAGE / "share"
 DIRECTORY = "firsttouch-examples"
-"""Where they are copied to, unless the call says it."""
+"""The directory that they are copied to if the call names none."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def copy_examples(directory: Path) -> list[Example]:
 
 
 def _copy(source: Path, directory: Path, path: str) -> None:
-    """Without the modes of what is installed, which may be read-only."""
+    """Copies an example without the modes of its files, since installed files may be read-only."""
     for file in sorted((source / path).rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
             target = directory / file.relative_to(source)

@@ -74,7 +74,7 @@ def read_regular(path: Path) -> bytes:
 
 def by_shell(command: Sequence[str], path: str | None = None) -> list[str] | None:
     """The command by which /bin/sh runs a script that the kernel can't execute, as it has no ``#!``; None if the file
-    is no text. Source: execvp(3), and the command search of POSIX's shell. path: as PATH, if it is another.
+    is no text. Source: execvp(3), and the command search of POSIX's shell. path: the folders to search instead of PATH.
     """
     file = shutil.which(command[0], path=path)
     try:

@@ -78,7 +78,7 @@ def find_classes(
             invalid, or two classes have the same name.
     """
     search = _Search(base, package, group, noun, tuple(excluded), tuple(required), validate)
-    return {**_found(search, tuple(sys.path), tuple(_listed_files()))}
+    return {**_find_cached(search, tuple(sys.path), tuple(_listed_files()))}
 
 
 class _Search(NamedTuple):
@@ -94,21 +94,21 @@ class _Search(NamedTuple):
 
 
 @cache
-def _found(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> dict[str, type[Any]]:
-    """What find_classes returns with the search path `path` and these files of users. Cached, because it is needed for
-    every point, and searching takes as long as a short point does.
+def _find_cached(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> dict[str, type[Any]]:
+    """The result of find_classes with the search path `path` and these files of users. Cached, because every point
+    needs it, and searching takes as long as a short point does.
     """
     base, noun = search.base, search.noun
     classes: dict[str, type] = {}
     for module, must_have in _modules(search, path, files):
-        own = [
+        subclasses = [
             v
             for v in vars(module).values()
             if isinstance(v, type) and issubclass(v, base) and _is_defined_in(v, module)
         ]
-        if must_have and not own:
+        if must_have and not subclasses:
             raise UsageError(f"{module.__file__} defines no {noun}: no subclass of {base.__name__} that has a name")
-        for kind in own:
+        for kind in subclasses:
             name = _checked_name(kind, base, noun, search.required)
             if is_foreign(str(module.__file__)) and (problem := search.validate(kind)):
                 raise UsageError(f"{_location(kind)}: the {noun} {name}: {problem}")
@@ -120,17 +120,17 @@ def _found(search: _Search, path: tuple[str, ...], files: tuple[str, ...]) -> di
     return classes
 
 
-def create(kind: type[T], what: str) -> T:
+def create(kind: type[T], noun: str) -> T:
     """Create an instance without arguments. Raises UsageError if that fails."""
     try:
         return kind()
     except Exception as error:
-        raise UsageError(f"{_location(kind)}: the {what} cannot be created: {describe_error(error)}") from error
+        raise UsageError(f"{_location(kind)}: the {noun} cannot be created: {describe_error(error)}") from error
 
 
-def require_classes(paths: Iterable[str], known: Iterable[type], base: type, noun: str) -> None:
-    """Raises UsageError if a file defines none of the `known` classes."""
-    defined = {kind.__module__ for kind in known}
+def require_classes(paths: Iterable[str], classes: Iterable[type], base: type, noun: str) -> None:
+    """Raises UsageError if a file defines none of the `classes` classes."""
+    defined = {kind.__module__ for kind in classes}
     for path in paths:
         if _from_file(os.path.abspath(path)).__name__ not in defined:
             raise UsageError(f"--module '{path}' defines no {noun}: no subclass of {base.__name__} that has a name")
@@ -150,13 +150,13 @@ def error_location(error: BaseException) -> str:
 
 def thread_location() -> str:
     """FILE:LINE of a thread, besides the caller's, that executes code of a user's module; '' if there is none."""
-    own = threading.get_ident()
-    for thread in threading.enumerate():  # one that has just been started may not have got there
+    own_thread = threading.get_ident()
+    for thread in threading.enumerate():  # a thread that was just started may not execute that code yet
         code = getattr(getattr(thread, "_target", None), "__code__", None)
-        if code is not None and code.co_filename in _foreign and thread.ident != own:
+        if code is not None and code.co_filename in _foreign and thread.ident != own_thread:
             return f"{code.co_filename}:{code.co_firstlineno}"
     for thread_id, innermost in sys._current_frames().items():
-        frame: FrameType | None = innermost if thread_id != own else None
+        frame: FrameType | None = innermost if thread_id != own_thread else None
         while frame is not None:
             if frame.f_code.co_filename in _foreign:
                 return f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -217,9 +217,9 @@ def _from_file(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     _foreign.add(path)
     if (folder := os.path.dirname(path)) not in sys.path:
-        sys.path.append(folder)  # what it imports may lie beside it; last, so as to hide nothing
+        sys.path.append(folder)  # it may import modules beside it; last, so that these hide no others
     sys.modules[name] = module
-    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # no __pycache__ beside files of others
+    writes_none, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # no __pycache__ in folders of users
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
@@ -229,10 +229,10 @@ def _from_file(path: str) -> ModuleType:
         raise UsageError(f"--module '{path}' does not load: {describe_error(error)}") from error
     finally:
         sys.dont_write_bytecode = writes_none
-    if where := thread_location():
+    if location := thread_location():
         raise UsageError(
-            f"--module '{path}' starts a thread when it is loaded, which goes on ({where}); start none, since it would "
-            "take processors from what is measured"
+            f"--module '{path}' starts a thread when it is loaded, which goes on ({location}); start none, since it "
+            "would take processors from what is measured"
         )
     return module
 
@@ -255,8 +255,8 @@ def _from_entry_point(point: EntryPoint) -> ModuleType:
 def describe_error(error: BaseException) -> str:
     """An error as one line with its type, its text and its location in the module."""
     text = str(error.msg if isinstance(error, SyntaxError) else error)[:_LONGEST]
-    where = error_location(error)
-    return " ".join(f"{type(error).__name__}: {text}{f' ({where})' if where else ''}".split())
+    location = error_location(error)
+    return " ".join(f"{type(error).__name__}: {text}{f' ({location})' if location else ''}".split())
 
 
 def _is_defined_in(kind: type, module: ModuleType) -> bool:

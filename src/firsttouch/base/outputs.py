@@ -9,7 +9,7 @@ import msgspec
 from firsttouch import __version__
 
 INFINITE = "infinite"
-"""What marks the schema of a number that may be infinite."""
+"""The mark in the schema of a number that may be infinite."""
 Unbounded: TypeAlias = Annotated[float, msgspec.Meta(extra_json_schema={INFINITE: True})]
 """A number that may be infinite, such as a ratio to zero, for which JSON has null."""
 

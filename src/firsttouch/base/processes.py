@@ -16,15 +16,16 @@ _PROC = Path("/proc")
 
 
 def why_foreign(proc: Path = _PROC) -> str:
-    """Why PROC/PID is not the process that has this number here, '' if it is; no signal may go to it then either.
+    """Why PROC/PID is not the process that has this number in this PID namespace; '' if it is. With a reason, the
+    process must not be sent a signal either.
 
-    proc: that of this machine, or a copy, where a folder `self` says nothing. Source: pid_namespaces(7).
+    proc: /proc, or a test's copy of it, in which `self` may be a folder. Source: pid_namespaces(7).
     """
     try:
-        own = os.readlink(proc / "self")
-    except OSError:  # for this process it is a link, unless /proc is not mounted or does not show it
-        own = "" if proc == _PROC else str(os.getpid())
-    if own == str(os.getpid()):
+        shown_pid = os.readlink(proc / "self")
+    except OSError:  # /proc is not mounted, or does not show this process
+        shown_pid = "" if proc == _PROC else str(os.getpid())
+    if shown_pid == str(os.getpid()):
         return ""
     return (
         "/proc is not that of this PID namespace, and shows other processes under these numbers; mount its own with "

@@ -17,8 +17,8 @@ def why_plain_memory_moves(facts: Mapping[str, Mapping[str, Scalar]], device: De
     if it does not. facts: of the machine, by topic. The driver chooses to move it where the device uses the host's page
     tables.
     """
-    known = facts.get("nvidia_uvm", {})
-    stated = {name: value for name in PARAMETERS if isinstance(value := known.get(name), int)}
+    parameters = facts.get("nvidia_uvm", {})
+    stated = {name: value for name in PARAMETERS if isinstance(value := parameters.get(name), int)}
     by_host_tables = bool(device.facts.get("pageableMemoryAccessUsesHostPageTables"))
     moving = (f"{name} is {value}" for name, value in stated.items() if value > 0 or (value < 0 and by_host_tables))
     return next(moving, "")

@@ -119,7 +119,7 @@ def _partitions(tree: Tree) -> dict[str, Partition]:
     parts: dict[str, Partition] = {}
     for names in (names for names in by_board.values() if len(names) > 1):
         gpu = _bus(nodes[names[0]])
-        modes = [tree.text(f"sys/bus/pci/devices/{gpu}/current_{what}_partition") for what in ("compute", "memory")]
+        modes = [tree.text(f"sys/bus/pci/devices/{gpu}/current_{aspect}_partition") for aspect in ("compute", "memory")]
         memories = parse_int((modes[1] or "").removeprefix("NPS"))
         for number, name in enumerate(names):
             facts = _gpu(tree, f"{_NODES}/{name}", nodes[name])
@@ -147,12 +147,12 @@ def _link(properties: Mapping[str, int], source: str) -> Link:
     """
     kind, weight, bandwidth = (properties.get(field, 0) for field in ("type", "weight", "max_bandwidth"))
     in_hops = kind == _XGMI and weight > 0 and weight % _WEIGHT_OF_A_HOP == 0
-    known = bandwidth > 0
+    is_stated = bandwidth > 0
     return Link(
         name=_LINK_TYPES.get(kind, ""),
         hops=weight // _WEIGHT_OF_A_HOP if in_hops else None,
-        gbs=bandwidth / 1000 if known else None,
-        source=source if known else "",
+        gbs=bandwidth / 1000 if is_stated else None,
+        source=source if is_stated else "",
     )
 
 
@@ -175,13 +175,13 @@ def _in_use(tree: Tree, pci_bus: str) -> Facts:
     allocated (GTT), and by the programs whose DRM clients this user may read; programs is the number that hold any.
     """
     processes = [name for name in tree.names("proc") if name.isdigit()]
-    held = [total for name in processes if (total := usage.drm_usage(tree, name, pci_bus).total())]
+    totals = [total for name in processes if (total := usage.drm_usage(tree, name, pci_bus).total())]
     return drop_missing(
         {
             "memory_used_bytes": usage.region_usage(tree, pci_bus, "vram"),
             "gtt_used_bytes": usage.region_usage(tree, pci_bus, "gtt"),
-            "programs": len(held) or None,
-            "programs_bytes": sum(held) or None,
+            "programs": len(totals) or None,
+            "programs_bytes": sum(totals) or None,
         }
     )
 

@@ -100,10 +100,12 @@ WITHOUT_XNACK = (
 def _processor_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     tree, usable = Tree(), host.usable_cores()
     cpu = host.cpu(tree, usable)
-    known: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
+    selected: dict[str, Scalar] = {key: cpu[key] for key in _HOST_FACTS if key in cpu}
     if nodes := numa.acting_nodes(tree, usable):
-        known["nodes_with_processors"] = format_ids(nodes)
-    return ExtraInfo({**known, "title": cpu.get("model") or unnamed(cpu, platform.machine())}, peers=numa_peers(tree))
+        selected["nodes_with_processors"] = format_ids(nodes)
+    return ExtraInfo(
+        {**selected, "title": cpu.get("model") or unnamed(cpu, platform.machine())}, peers=numa_peers(tree)
+    )
 
 
 def _opencl_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
@@ -122,9 +124,9 @@ def _kfd_info(facts: Mapping[str, Scalar]) -> ExtraInfo:
     """Cache sizes from AMD's kernel driver, because its runtime does not report them."""
     board = str(facts.get("pci_bus")).lower().rpartition(".")[0]  # the partitions of a GPU are alike
     matching = (gpu for gpu in amd.kfd_gpus(Tree()) if str(gpu.get("pci_bus", "")).rpartition(".")[0] == board)
-    known = {key: value for key, value in next(matching, {}).items() if key.endswith("_bytes")}
+    cache_sizes = {key: value for key, value in next(matching, {}).items() if key.endswith("_bytes")}
     xnack_notes = [WITHOUT_XNACK] if facts.get("xnack") in ("off", "none") else []
-    return ExtraInfo(known, [HIP_UNTESTED, *xnack_notes])
+    return ExtraInfo(cache_sizes, [HIP_UNTESTED, *xnack_notes])
 
 
 BACKENDS: Mapping[str, Backend] = {

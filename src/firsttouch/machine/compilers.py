@@ -52,23 +52,23 @@ def _clang(text: str, name: str, target: str) -> Compiled:
     options = ["-x", "hip", "--cuda-device-only", f"--offload-arch={target}", "-nogpuinc", "-nogpulib", "-S", "-O3"]
     refusals = []
     for tool in llvm_tools("clang"):
-        done = ask([tool, *options, "-", "-o", "-"], text)
-        if done.returncode == 0:
-            version = re.search(r'\.ident\s+"(.*)"', done.stdout)
-            return Compiled("hsaco", b"", done.stdout, version[1] if version else tool)
-        refusals.append(done.stderr.strip().partition("\n")[0] or f"{tool} ended with status {done.returncode}")
+        result = ask([tool, *options, "-", "-o", "-"], text)
+        if result.returncode == 0:
+            version = re.search(r'\.ident\s+"(.*)"', result.stdout)
+            return Compiled("hsaco", b"", result.stdout, version[1] if version else tool)
+        refusals.append(result.stderr.strip().partition("\n")[0] or f"{tool} ended with status {result.returncode}")
     raise Unsupported(refusals[0]) if refusals else _core.Unavailable("clang was not found")
 
 
 def _hiprtc(text: str, name: str, target: str) -> Compiled:
     """In a separate process, because hipRTC may crash on a target that it does not know."""
     command = python_module("firsttouch.machine.compilers", name, target)
-    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
-    if done.returncode == MISSING:
+    result = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    if result.returncode == MISSING:
         raise _core.Unavailable("hipRTC was not found")
-    if done.returncode != 0:
-        raise Unsupported("hipRTC crashed" if done.returncode < 0 else done.stderr.decode(errors="replace").strip())
-    return Compiled("hsaco", done.stdout, "", "hipRTC")
+    if result.returncode != 0:
+        raise Unsupported("hipRTC crashed" if result.returncode < 0 else result.stderr.decode(errors="replace").strip())
+    return Compiled("hsaco", result.stdout, "", "hipRTC")
 
 
 def _main(name: str, target: str) -> None:

@@ -12,10 +12,10 @@ AS_USED = "the host hands memory out as it is used, so a first touch may take lo
 
 
 _PRICES_WITH_TOUCHES = {"first_touch", "moving_touch", "copy_into_new", "allocation"}
-"""That of an allocation contains them where pages are locked."""
+"""The price of an allocation contains first touches where pages are locked."""
 _COUNTERS_WITH_TOUCHES = ("touch", "phase_initialise_ms")
 TOOK_TURNS = "took turns"
-"""In the text that says how a point's events were counted, if there were more events than counters of the processor."""
+"""Words in the text on how a point's events were counted, if there were more events than counters of the processor."""
 
 
 def measuring_conditions(machine: Machine, records: Sequence[Record]) -> list[str]:

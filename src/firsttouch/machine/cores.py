@@ -93,7 +93,9 @@ _PART = "part"
 _MACHINE = re.compile(r"\bmachine\s*[=:]\s*(\w+)")
 _BOARDS = ("proc/device-tree/model", "sys/firmware/devicetree/base/model", "sys/class/dmi/id/product_name")
 _ALIKE = 0.85
-"""The part of the clock, or capacity, of others with which cores are alike: some of one kind may be clocked higher."""
+"""Cores with at least this part of the clock, or capacity, of others are like them: some of one kind may be clocked
+higher.
+"""
 _KINDS = {"cpu_core": "P", "cpu_atom": "E", "cpu_lowpower": "low-power E"}
 """Intel's kinds of cores by the units that count their events."""
 _ARM_UNIT = re.compile(r"(armv\d|apple)_\w+")
@@ -141,7 +143,7 @@ def model(tree: Tree, blocks: Sequence[Fields]) -> str | None:
 
 
 def unnamed(facts: Mapping[str, Scalar], architecture: str) -> str:
-    """What tells a processor of which nothing is known but `facts`, those of host.cpu."""
+    """What distinguishes a processor of which only `facts` are known, those of host.cpu."""
     sizes = [
         f"{format_size(int(size))} {level.upper()}"
         for level in ("l2", "l3")
@@ -238,11 +240,11 @@ def kinds(
 
 def _units(tree: Tree, usable: Sequence[int]) -> list[str | None]:
     """The unit that counts each core's events, which Linux has one of for each kind."""
-    of: dict[int, str] = {}
+    unit_of_core: dict[int, str] = {}
     for unit in tree.names("sys/devices"):
         if unit in _KINDS or _ARM_UNIT.fullmatch(unit):
-            of |= dict.fromkeys(parse_ids(tree.text(f"sys/devices/{unit}/cpus")), _KINDS.get(unit, unit))
-    return [of.get(core) for core in usable]
+            unit_of_core |= dict.fromkeys(parse_ids(tree.text(f"sys/devices/{unit}/cpus")), _KINDS.get(unit, unit))
+    return [unit_of_core.get(core) for core in usable]
 
 
 def _named_cores(blocks: Sequence[Fields], usable: Sequence[int]) -> list[str | None]:
@@ -264,5 +266,5 @@ def _steps(values: Sequence[int | None], text: str, unit: float = 1) -> list[str
     for value in sorted({value for value in values if value}, reverse=True):
         if not tops or value < _ALIKE * tops[-1]:
             tops.append(value)
-    of = [next((top for top in tops[::-1] if value and value <= top), None) for value in values]
-    return [None if top is None else text.format(top / unit if unit != 1 else top) for top in of]
+    chosen_tops = [next((top for top in tops[::-1] if value and value <= top), None) for value in values]
+    return [None if top is None else text.format(top / unit if unit != 1 else top) for top in chosen_tops]

@@ -26,8 +26,8 @@ def show_libraries() -> Mapping[str, str]:
     lacking = {}
     for backend in BACKENDS.values():
         paths = {name: libraries.candidates(name) for name in backend.libraries}
-        for name, found in paths.items():
-            _core.set_library_paths(name, found)
+        for name, library_paths in paths.items():
+            _core.set_library_paths(name, library_paths)
         if any(paths.values()) and (missing := backend.prepare()):
             lacking[backend.kind] = missing
     return lacking
@@ -52,16 +52,16 @@ def describe_devices(kind: str) -> list[DeviceInfo]:
     """
     count = _count(kind)
     backend = BACKENDS[kind]
-    alone = os.environ.get(ALONE, "")
-    names = [alone] if kind_of(alone) == kind else backend.device_names(count)
+    only_device = os.environ.get(ALONE, "")
+    names = [only_device] if kind_of(only_device) == kind else backend.device_names(count)
     described = [_describe(name, kind) for name in names]
     opened = [(device, info) for device, info in described if device]
     devices = [info for _, info in opened]
-    others = name_partitions(devices, backend.partitions() if opened else [])
+    unopened = name_partitions(devices, backend.partitions() if opened else [])
     add_peers(opened, moves_buffers=backend.moves_buffers, links=backend.links() if len(opened) > 1 else {})
     if backend.between and len(opened) > 1:
         opened[0][1].notes.append(backend.between)
-    return [info for _, info in described] + ([] if alone else list(opened_alone(others, devices, kind)))
+    return [info for _, info in described] + ([] if only_device else list(opened_alone(unopened, devices, kind)))
 
 
 def _count(kind: str) -> int:

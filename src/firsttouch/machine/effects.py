@@ -30,9 +30,9 @@ def pinning() -> Facts:
 
     def bind() -> None:
         try:
-            wanted = {min(os.sched_getaffinity(0))}
-            os.sched_setaffinity(0, wanted)  # of this thread alone, which ends
-            if os.sched_getaffinity(0) != wanted:
+            affinity = {min(os.sched_getaffinity(0))}
+            os.sched_setaffinity(0, affinity)  # of this thread alone, which ends
+            if os.sched_getaffinity(0) != affinity:
                 refused.append("the request has no effect")
         except OSError as error:
             refused.append(error.strerror or str(error))
@@ -62,7 +62,7 @@ def pair(processors: Sequence[int]) -> Facts:
 
 def _work_done(processors: Sequence[int]) -> int:
     """How often threads on these processors hash a block at once, in all."""
-    done = [0] * len(processors)
+    hashes = [0] * len(processors)
     ready = threading.Barrier(len(processors), timeout=_LONGEST)
 
     def work(i: int) -> None:
@@ -76,7 +76,7 @@ def _work_done(processors: Sequence[int]) -> int:
             until = time.perf_counter() + _PAIR_SECONDS
             while time.perf_counter() < until:
                 hashlib.sha256(_HASHED)  # without the interpreter's lock
-                done[i] += 1
+                hashes[i] += 1
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(processors))]
     for thread in threads:
@@ -85,7 +85,7 @@ def _work_done(processors: Sequence[int]) -> int:
         thread.join()
     if ready.broken:
         raise threading.BrokenBarrierError
-    return sum(done)
+    return sum(hashes)
 
 
 def touches(available: float) -> Facts:

@@ -28,7 +28,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     topics = host_topics(Tree(), os.environ, host.usable_cores())
     for topic, facts in (nvml | amd.collect()).items():
         topics[topic] = topics.get(topic, {}) | _clean(facts)
-    for topic, facts in _tried(before, topics, host.usable_cores()).items():
+    for topic, facts in _measured_facts(before, topics, host.usable_cores()).items():
         topics[topic] = topics.get(topic, {}) | facts
     if reason and topics.get("nvidia"):
         topics["nvidia"]["nvml_reason"] = _clean({"": reason})[""]
@@ -53,7 +53,7 @@ def _notes(devices: Sequence[DeviceInfo]) -> list[str]:
     return [f"{names_together(names)}: {note}" for note, names in about.items()]
 
 
-def _tried(
+def _measured_facts(
     before: processor_time.ProcessorUse | None, topics: Mapping[str, Facts], usable: Sequence[int]
 ) -> dict[str, Facts]:
     """The facts by topic that no file states: they are measured on this process. before: what was used at the start."""

@@ -177,8 +177,8 @@ class Nvml:
         """The handles of a GPU's MIG devices that this user may open; empty if it is not partitioned."""
         mode = self.query("DeviceGetMigMode", handle)
         most = self.query("DeviceGetMaxMigDeviceCount", handle) or 0 if mode and mode[0] else 0
-        found = (self.query("DeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most))
-        return [device for device in found if device is not None]
+        handles = (self.query("DeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most))
+        return [device for device in handles if device is not None]
 
     def partitions(self, environment: Mapping[str, str]) -> list[Partition]:
         """The MIG devices of all GPUs. Of each GPU, CUDA opens the one that CUDA_VISIBLE_DEVICES names first, otherwise
@@ -187,19 +187,19 @@ class Nvml:
         The compute instances of a GPU instance share its memory and bandwidth (CUPTI's documentation, "Multi-Instance
         GPU"); a process opens one, and none reaches another GPU (NVIDIA's MIG User Guide, "Deployment considerations").
         """
-        found: list[Partition] = []
+        parts: list[Partition] = []
         for gpu in filter(None, map(self.device, range(self.query("DeviceGetCount") or 0))):
             pci = pci_address(str(_text(getattr(self.query("DeviceGetPciInfo", gpu), "busId", ""))))
             devices = self.mig_devices(gpu)
             instances = [self.query("DeviceGetGpuInstanceId", device) for device in devices]
             uuids = [str(_text(self.query("DeviceGetUUID", device) or "")) for device in devices]
-            chosen = [uuid for entry in _chosen(environment) for uuid in uuids if uuid.startswith(entry)]
+            chosen = [uuid for entry in _chosen_uuids(environment) for uuid in uuids if uuid.startswith(entry)]
             offered = uuids if _VISIBLE not in environment else chosen
             for number, (device, uuid) in enumerate(zip(devices, uuids, strict=True)):
                 memory = self.query("DeviceGetMemoryInfo", device)
                 total, free = (getattr(memory, name, None) for name in ("total", "free"))
                 attributes = self.query("DeviceGetAttributes", device)
-                found.append(
+                parts.append(
                     Partition(
                         gpu=pci,
                         number=number,
@@ -216,7 +216,7 @@ class Nvml:
                         offered=uuid in offered,
                     )
                 )
-        return found
+        return parts
 
     def _table(self, table: Sequence[tuple[str, str, tuple[Any, ...], Callable[[Any], Scalar]]], handle: Any) -> Facts:
         facts: Facts = {}
@@ -292,16 +292,16 @@ class Nvml:
         return None
 
     def _nvlink(
-        self, first: Any, second: Any, address: str, own: Sequence[_NvLink], theirs: Sequence[_NvLink]
+        self, first: Any, second: Any, address: str, own_links: Sequence[_NvLink], peer_links: Sequence[_NvLink]
     ) -> Link | None:
         """The NVLinks from the first GPU to the second, whose PCI address is given: direct ones, or else through
         switches, of which NVML does not state how many lie between. None if the GPUs use no NVLink for each other.
         """
-        if direct := [link for link in own if link.remote == address]:
+        if direct := [link for link in own_links if link.remote == address]:
             return _nvlink_sum("NVLink", 1, direct)
         if self.query("DeviceGetP2PStatus", first, second, _P2P_NVLINK) != 0:
             return None
-        up, down = ([link for link in links if link.to == _TO_SWITCH] for links in (own, theirs))
+        up, down = ([link for link in links if link.to == _TO_SWITCH] for links in (own_links, peer_links))
         if not (up and down):
             return Link("NVLink")  # which links is unknown, as where a virtual machine has other PCI addresses
         sums = [_nvlink_sum("NVLink switch", None, links) for links in (up, down)]
@@ -326,7 +326,9 @@ class Nvml:
     def _connection(self, first: Any, second: Any) -> str:
         """How two GPUs of one host are connected."""
         path = _TOPOLOGY.get(self.query("DeviceGetTopologyCommonAncestor", first, second), "unknown path")
-        read, nvlink = (self.query("DeviceGetP2PStatus", first, second, which) for which in (_P2P_READ, _P2P_NVLINK))
+        read, nvlink = (
+            self.query("DeviceGetP2PStatus", first, second, capability) for capability in (_P2P_READ, _P2P_NVLINK)
+        )
         return f"{'NVLink' if nvlink == 0 else path}, peer access: {_P2P.get(read, 'unknown')}"
 
 
@@ -348,13 +350,13 @@ def open_nvml() -> Iterator[Nvml]:
 
 def _nvlink_sum(name: str, hops: int | None, links: Sequence[_NvLink]) -> Link:
     """Several NVLinks as one; its peak is unknown if that of one of them is."""
-    known = [link.gbs for link in links if link.gbs is not None]
-    if len(known) < len(links):
+    peaks = [link.gbs for link in links if link.gbs is not None]
+    if len(peaks) < len(links):
         return Link(name, hops)
-    return Link(name, hops, math.fsum(known), f"NVML, {len(links)} x NVLink")
+    return Link(name, hops, math.fsum(peaks), f"NVML, {len(links)} x NVLink")
 
 
-def _chosen(environment: Mapping[str, str]) -> tuple[str, ...]:
+def _chosen_uuids(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The MIG devices that the environment names, by the beginnings of their UUIDs."""
     entries = (entry.strip() for entry in environment.get(_VISIBLE, "").split(","))
     return tuple(entry for entry in entries if entry.startswith("MIG-"))
@@ -382,7 +384,7 @@ def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tupl
     """The topics of `Nvml.topics` from a separate process, and the reason if there are none (otherwise empty)."""
     command = command or python_module("firsttouch.machine.gpus")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -392,11 +394,11 @@ def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tupl
         return {}, f"NVML did not answer within {timeout:g} s"
     except OSError as error:
         return {}, f"the process that queries NVML did not start: {error}"
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {done.returncode}"]
+    if result.returncode:
+        last = result.stderr.decode(errors="replace").strip().splitlines()[-1:] or [f"status {result.returncode}"]
         return {}, f"the process that queries NVML ended with: {last[0]}"
     try:
-        answer = msgspec.json.decode(done.stdout, type=dict[str, dict[str, Scalar]])
+        answer = msgspec.json.decode(result.stdout, type=dict[str, dict[str, Scalar]])
     except msgspec.MsgspecError as error:
         return {}, f"the process that queries NVML returned no facts: {error}"
     return answer, str(answer.pop("error", {}).get("reason", ""))

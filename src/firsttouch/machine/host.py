@@ -164,7 +164,7 @@ def limits(tree: Tree) -> Facts:
         "max_map_count": tree.integer("proc/sys/vm/max_map_count"),
     }
     if tree.is_real:
-        facts |= {f"{name}_bytes": _rlimit(which) for name, which in _RLIMITS.items()}
+        facts |= {f"{name}_bytes": _rlimit(resource_id) for name, resource_id in _RLIMITS.items()}
         facts |= {"root": os.geteuid() == 0} | _pagemap()
     return drop_missing(facts)
 
@@ -191,7 +191,7 @@ def kernel(tree: Tree, environment: Mapping[str, str]) -> Facts:
         {
             "release": tree.text("proc/sys/kernel/osrelease") or (platform.release() if real else None),
             "architecture": platform.machine() if real else None,
-            "distribution": _quoted(tree.lines("etc/os-release"), "PRETTY_NAME"),
+            "distribution": _quoted_value(tree.lines("etc/os-release"), "PRETTY_NAME"),
             "virtualisation": _virtualisation(tree),
             "container": _container(tree, environment),
             "clock_source": tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource"),
@@ -265,8 +265,8 @@ def usable_cores() -> list[int]:
 _RLIMITS = {"memlock": resource.RLIMIT_MEMLOCK, "address_space": resource.RLIMIT_AS, "stack": resource.RLIMIT_STACK}
 
 
-def _rlimit(which: int) -> int | str:
-    soft = resource.getrlimit(which)[0]
+def _rlimit(resource_id: int) -> int | str:
+    soft = resource.getrlimit(resource_id)[0]
     return "unlimited" if soft == resource.RLIM_INFINITY else soft
 
 
@@ -352,7 +352,7 @@ def _pagemap() -> Facts:
     return {"pagemap_readable": True, "pagemap_frames": entry & ((1 << 55) - 1) != 0}
 
 
-def _quoted(lines: Sequence[str], name: str) -> str | None:
+def _quoted_value(lines: Sequence[str], name: str) -> str | None:
     for line in lines:
         key, _, value = line.partition("=")
         if key == name:

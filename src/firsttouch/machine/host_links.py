@@ -17,10 +17,10 @@ def host_link(facts: Mapping[str, Scalar], tree: Tree, usable: Iterable[int]) ->
     """
     path = f"sys/bus/pci/devices/{str(facts.get('pci_bus')).lower()}"
     speed, width = tree.text(f"{path}/max_link_speed"), tree.integer(f"{path}/current_link_width")
-    node, known = tree.integer(f"{path}/numa_node"), numa.nodes(tree)
+    node, nodes = tree.integer(f"{path}/numa_node"), numa.nodes(tree)
     rows = {n: parse_ids((tree.text(f"{_NODE}/node{n}/distance") or "").replace(" ", ","))
             for n in numa.acting_nodes(tree, usable)}  # fmt: skip
-    distances = [row[known.index(node)] for row in rows.values() if node in known and len(row) == len(known)]
+    distances = [row[nodes.index(node)] for row in rows.values() if node in nodes and len(row) == len(nodes)]
     return drop_missing(
         {
             "host_link": f"{speed} x{width}" if speed and width else None,

@@ -29,14 +29,14 @@ def choose_cache(environment: Mapping[str, str], places: Iterable[str]) -> tuple
     """The folder that PoCL must be told, None if it needs none; and why there is none. places: folders for temporary
     files, in the order to try.
     """
-    own = pocl_folder(environment)
-    if not (problem := why_unusable(own)):
+    own_folder = pocl_folder(environment)
+    if not (problem := why_unusable(own_folder)):
         return None, ""
     for place in filter(os.path.isabs, places):
         folder = Path(place) / f"firsttouch-{os.getuid()}"
         if not why_unusable(folder) and _is_private(folder):
             return folder / "pocl", ""
-    return None, f"PoCL cannot keep kernels in {own} ({problem}); set {VARIABLE} to a folder that can be written"
+    return None, f"PoCL cannot keep kernels in {own_folder} ({problem}); set {VARIABLE} to a folder that can be written"
 
 
 def pocl_folder(environment: Mapping[str, str]) -> Path:

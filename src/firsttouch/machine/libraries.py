@@ -328,8 +328,12 @@ def _header(path: str) -> bytes:
 
 
 def _is_library(path: str) -> bool:
-    own, header = _own_header(), _header(path)
-    return header[:4] == b"\x7fELF" and len(header) == 20 and (own[4:6], own[18:]) == (header[4:6], header[18:])
+    own_header, header = _own_header(), _header(path)
+    return (
+        header[:4] == b"\x7fELF"
+        and len(header) == 20
+        and (own_header[4:6], own_header[18:]) == (header[4:6], header[18:])
+    )
 
 
 def _version(path: Path, spec: LibrarySpec) -> str:

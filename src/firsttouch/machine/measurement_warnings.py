@@ -35,7 +35,9 @@ _SLOW_CLOCKS = (
 and arch/*/vdso of Linux.
 """
 _TIMES_FRESH = 4.0
-"""Fresh memory whose first touch takes this many times as long as that of memory used before is handed out then."""
+"""If the first touch of fresh memory takes this many times as long as that of memory used before, the host hands it out
+only then.
+"""
 _PAIR_OF_CORES = 1.75
 """Two processors that do less than this many times the work of one, both at once, share a core."""
 _NUMBER, _DETAIL = re.compile(r"\d[\d.,]*(?: [KMGT]iB)?"), re.compile(r" \(.*\)")
@@ -92,7 +94,7 @@ def _how_memory_comes(fact: _FactLookup) -> str:
     return ""
 
 
-def _back(fact: _FactLookup) -> str:
+def _swap_cost(fact: _FactLookup) -> str:
     on = fact("memory", "swap_on")
     return "be packed and unpacked again in memory (zram)" if on == ZRAM else "come back from disk"
 
@@ -256,7 +258,7 @@ _HOST: Sequence[_HostCondition] = (
     _HostCondition(
         lambda fact: fact.number("memory", "swap_used_bytes") > 0,
         lambda fact: (
-            f"{format_size(fact.number('memory', 'swap_used_bytes'))} of swap are in use: pages may {_back(fact)} "
+            f"{format_size(fact.number('memory', 'swap_used_bytes'))} of swap are in use: pages may {_swap_cost(fact)} "
             "while measuring."
         ),
         lambda fact: f"swap in use{' (zram)' if fact('memory', 'swap_on') == ZRAM else ''}",
@@ -385,16 +387,16 @@ _GPU: Sequence[_GpuCondition] = (
 
 def measurement_warnings(topics: Topics) -> list[str]:
     """One sentence for each condition that holds, in the order of the tables above; conditions of GPUs follow."""
-    return _of_gpus_together((sentence for sentence, _ in _holding(_FactLookup(topics))), "each of ")
+    return _join_gpus((sentence for sentence, _ in _holding(_FactLookup(topics))), "each of ")
 
 
 def conditions(topics: Topics) -> list[str]:
     """In a few words each, the conditions that distort what is measured."""
-    return _of_gpus_together(words for _, words in _holding(_FactLookup(topics)) if words)
+    return _join_gpus(words for _, words in _holding(_FactLookup(topics)) if words)
 
 
-def _of_gpus_together(texts: Iterable[str], before: str = "") -> list[str]:
-    """The texts, one for all GPUs of which the same is said if they are three or more. before: what then begins it."""
+def _join_gpus(texts: Iterable[str], before: str = "") -> list[str]:
+    """The texts, with one for three or more GPUs of which the same is said. before: the beginning of such a text."""
     gpus: dict[str, list[int]] = {}
     for text in texts:
         match = _GPU_NAME.match(text)
@@ -409,7 +411,7 @@ def _of_gpus_together(texts: Iterable[str], before: str = "") -> list[str]:
 
 
 def conditions_by_name(topics: Topics) -> dict[str, str]:
-    """The words of `conditions` by a name of each that is the same whatever its numbers are."""
+    """The words of `conditions`, each by a name that does not depend on its numbers."""
     holding = (words for _, words in _holding(_FactLookup(topics)) if words)
     return {_NUMBER.sub("#", _DETAIL.sub("", words)): words for words in holding}
 

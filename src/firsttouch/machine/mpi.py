@@ -54,10 +54,10 @@ def find_mpi() -> Mpi:
     mpirun = str(beside) if os.access(beside, os.X_OK) else shutil.which("mpirun")
     if mpirun is None:
         raise UsageError(f"there is no mpirun beside {sys.executable} or in PATH; {INSTALL}, or give --launcher")
-    asked = ask([mpirun, "--version"])
-    said = asked.stdout + asked.stderr
-    if ("Open MPI" in said) != version.startswith("Open MPI"):
-        theirs = (said.splitlines() or ["nothing that can be read"])[0]
+    answer = ask([mpirun, "--version"])
+    output = answer.stdout + answer.stderr
+    if ("Open MPI" in output) != version.startswith("Open MPI"):
+        theirs = (output.splitlines() or ["nothing that can be read"])[0]
         raise UsageError(
             f"{mpirun} is of another MPI ({theirs.strip()}) than mpi4py's ({version}), so every rank would believe "
             "that it is alone; use an environment with one MPI, or give --launcher"
@@ -75,12 +75,12 @@ def check_mpi4py() -> None:
 
 def library_version() -> str:
     """What mpi4py's library says of itself, as one line. Raises UsageError if there is none."""
-    done = ask(python_code(_ASK))
-    if done.returncode == 0 and (said := done.stdout.strip()):
-        return " ".join(said.splitlines()[0].split(",")[0].split())
-    if "No module named 'mpi4py'" in done.stderr:
+    result = ask(python_code(_ASK))
+    if result.returncode == 0 and (printed := result.stdout.strip()):
+        return " ".join(printed.splitlines()[0].split(",")[0].split())
+    if "No module named 'mpi4py'" in result.stderr:
         raise UsageError(NO_MPI4PY)
-    words = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    words = (result.stderr.strip().splitlines() or ["it printed nothing"])[-1]
     raise UsageError(f"mpi4py finds no MPI library ({words:.200}); {INSTALL}")
 
 
@@ -143,5 +143,5 @@ def why_not_taken(comm: _core.Comm, kind: str) -> str:
         by_kind(_GPU_KINDS[kind], ctypes.byref(supported))
         if supported.value:
             return ""
-    said = f"{name} says no" if query is not None else f"it has no {name}"
-    return f"this MPI does not take addresses of {word} memory ({said})"
+    reason = f"{name} says no" if query is not None else f"it has no {name}"
+    return f"this MPI does not take addresses of {word} memory ({reason})"

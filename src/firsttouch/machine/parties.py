@@ -49,21 +49,21 @@ def rank_party(devices: Sequence[DeviceInfo], rank: int, nodes: Sequence[int] = 
     tree = tree or Tree()
     usable = host.usable_cores()
     acting = numa.acting_nodes(tree, usable)
-    every, ranks = list(acting), len(devices)
+    node_numbers, ranks = list(acting), len(devices)
 
     def node_of_rank(of_rank: int) -> int | None:
         if nodes:
             return nodes[of_rank]
         if devices[of_rank].capabilities.runs_kernels:
             return node_of(devices[of_rank], tree)
-        return every[of_rank * len(every) // ranks] if every else None
+        return node_numbers[of_rank * len(node_numbers) // ranks] if node_numbers else None
 
     node = node_of_rank(rank)
     neighbours = [number for number in range(ranks) if node_of_rank(number) == node]
     cores = usable if node is None else acting.get(node, [])
     if len(cores) >= len(neighbours):
-        at = neighbours.index(rank)
-        cores = cores[at * len(cores) // len(neighbours) : (at + 1) * len(cores) // len(neighbours)]
+        index = neighbours.index(rank)
+        cores = cores[index * len(cores) // len(neighbours) : (index + 1) * len(cores) // len(neighbours)]
     return Party(
         device=devices[rank].name,
         rank=rank,

@@ -98,7 +98,7 @@ def topics(partitions: Iterable[Partition]) -> dict[str, Facts]:
 
 def topics_of(facts: Mapping[str, Facts]) -> list[Facts]:
     """The facts about each partition of a machine."""
-    return [some for topic, some in facts.items() if topic.startswith(TOPIC)]
+    return [topic_facts for topic, topic_facts in facts.items() if topic.startswith(TOPIC)]
 
 
 def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partition]) -> list[Partition]:
@@ -111,14 +111,14 @@ def name_partitions(devices: Sequence[DeviceInfo], partitions: Iterable[Partitio
         by_gpu.setdefault(partition.gpu, []).append(partition)
     others: list[Partition] = []
     for gpu, parts in by_gpu.items():
-        own = [device for device in devices if _gpu_of(device) == _board(gpu)]
+        gpu_devices = [device for device in devices if _gpu_of(device) == _board(gpu)]
         opened = [part for part in parts if part.opened]
-        known = len(own) == len(opened) and all(map(_is_named, own, opened))
-        for device, part in zip(own, opened if known else [parts[0]] * len(own), strict=True):
-            _describe(device, part, numbered=known)
-        if own:
-            own[0].notes.append(remark(parts, own))
-        others += [part for part in parts if not own or (known and part not in opened)]
+        is_matched = len(gpu_devices) == len(opened) and all(map(_is_named, gpu_devices, opened))
+        for device, part in zip(gpu_devices, opened if is_matched else [parts[0]] * len(gpu_devices), strict=True):
+            _describe(device, part, numbered=is_matched)
+        if gpu_devices:
+            gpu_devices[0].notes.append(remark(parts, gpu_devices))
+        others += [part for part in parts if not gpu_devices or (is_matched and part not in opened)]
     return others
 
 
@@ -129,26 +129,26 @@ def opened_alone(partitions: Iterable[Partition], devices: Sequence[DeviceInfo],
     offered = [part for part in partitions if part.chosen_by and part.uuid and part.offered]
     for number, part in enumerate(offered, len(devices)):
         name = f"{kind}:{number}"
-        made = DeviceInfo(name=name, kind=kind, title=part.name, available=False, reason="not opened yet")
-        made.facts = {"pci_bus": part.gpu, "uuid": part.uuid, "partition": part.number}
-        made.facts |= drop_missing({"memory_free_bytes": part.free_bytes})
-        made.environment = {part.chosen_by: part.uuid, ALONE: name}
-        yield like(made, devices)
+        device = DeviceInfo(name=name, kind=kind, title=part.name, available=False, reason="not opened yet")
+        device.facts = {"pci_bus": part.gpu, "uuid": part.uuid, "partition": part.number}
+        device.facts |= drop_missing({"memory_free_bytes": part.free_bytes})
+        device.environment = {part.chosen_by: part.uuid, ALONE: name}
+        yield like(device, devices)
 
 
 def like(device: DeviceInfo, devices: Iterable[DeviceInfo]) -> DeviceInfo:
     """A partition that was not opened, described by one of the same model among the devices if there is one."""
-    same = next((d for d in devices if d.available and d.facts.get("model") == device.title), None)
-    if same is None:
+    sibling = next((d for d in devices if d.available and d.facts.get("model") == device.title), None)
+    if sibling is None:
         return device
     number = device.facts["partition"]
     assert isinstance(number, int)
-    label = _label(number, same.facts["partitions"], same.facts["partition_mode"])
+    label = _label(number, sibling.facts["partitions"], sibling.facts["partition_mode"])
     return msgspec.structs.replace(
-        same,
+        sibling,
         name=device.name,
         title=f"{device.title}, {label}",
-        facts={**{k: v for k, v in same.facts.items() if k != "memory_free_bytes"}, **device.facts},
+        facts={**{k: v for k, v in sibling.facts.items() if k != "memory_free_bytes"}, **device.facts},
         environment=device.environment,
         notes=[],
         peers=[],
@@ -180,13 +180,13 @@ def _is_named(device: DeviceInfo, part: Partition) -> bool:
 
 
 def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo]) -> str:
-    """What the partitions of a GPU share, and how those are measured that this call does not offer."""
+    """What the partitions of a GPU share, and how to measure those that this call does not offer."""
     first = parts[0]
     total = f"{first.partitions} partitions of one GPU ({first.mode}, {first.gpu})"
-    whose = (
+    subject = (
         f"this is one of {total}" if len(devices) == 1 else f"{devices[0].name} to {devices[-1].name} are of {total}"
     )
-    text = f"{whose}{_shared(parts)}."
+    text = f"{subject}{_sharing_clause(parts)}."
     if first.chosen_by:
         text += " Each is opened by processes of its own, and none reaches another."
     if hidden := [part for part in parts if part.chosen_by and part.uuid and not (part.offered or part.opened)]:
@@ -194,7 +194,7 @@ def remark(parts: Sequence[Partition], devices: Sequence[DeviceInfo]) -> str:
     return text
 
 
-def _shared(parts: Sequence[Partition]) -> str:
+def _sharing_clause(parts: Sequence[Partition]) -> str:
     sharing = {part.memory_shared_by for part in parts}
     if None in sharing:
         return ""

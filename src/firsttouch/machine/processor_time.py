@@ -47,28 +47,28 @@ class ProcessorUse(Struct):
 def processor_use(tree: Tree, usable: Sequence[int]) -> ProcessorUse | None:
     """What was used of the processors `usable` since the machine started; None if the kernel does not state it."""
     user = system = stolen = idle = 0
-    wanted = {f"cpu{n}" for n in usable}
+    remaining = {f"cpu{n}" for n in usable}
     for line in tree.lines("proc/stat"):
         name, *numbers = line.split()
-        if name not in wanted:
+        if name not in remaining:
             continue
-        wanted.discard(name)
-        of = dict(zip(_FIELDS, (parse_int(number) or 0 for number in numbers), strict=False))
-        user += of.get("user", 0) + of.get("nice", 0)
-        system += of.get("system", 0)
-        stolen += of.get("steal", 0)
-        idle += of.get("idle", 0)
-    if wanted or not usable or not user + system + idle:  # gVisor states zeros
+        remaining.discard(name)
+        ticks = dict(zip(_FIELDS, (parse_int(number) or 0 for number in numbers), strict=False))
+        user += ticks.get("user", 0) + ticks.get("nice", 0)
+        system += ticks.get("system", 0)
+        stolen += ticks.get("steal", 0)
+        idle += ticks.get("idle", 0)
+    if remaining or not usable or not user + system + idle:  # gVisor states zeros
         return None
-    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own_usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return ProcessorUse(
         processors=format_ids(usable),
         seconds=time.monotonic(),
         user=user * _TICK,
         system=system * _TICK,
         stolen=stolen * _TICK,
-        own_user=sum(used.ru_utime for used in own),
-        own_system=sum(used.ru_stime for used in own),
+        own_user=sum(used.ru_utime for used in own_usage),
+        own_system=sum(used.ru_stime for used in own_usage),
     )
 
 
@@ -86,26 +86,26 @@ def others_share(uses: Iterable[ProcessorUse | None], own: float = 0.0, *, drive
     uses: of processes that worked at the same time, each since its start. own: further seconds that are not others'.
     drivers: what the kernel does is not counted, since threads of a GPU's driver work for this program.
     """
-    known = [use for use in uses if use is not None]
-    sets = {use.processors: parse_ids(use.processors) for use in known}
-    if not known or len({n for ids in sets.values() for n in ids}) < sum(map(len, sets.values())):
-        return None  # none is known, or what each rank used of processors that it shares is not
+    known_uses = [use for use in uses if use is not None]
+    sets = {use.processors: parse_ids(use.processors) for use in known_uses}
+    if not known_uses or len({n for ids in sets.values() for n in ids}) < sum(map(len, sets.values())):
+        return None  # nothing is known, or ranks share processors
     shares = [
-        _share([use for use in known if use.processors == processors], len(ids), own, drivers)
+        _share([use for use in known_uses if use.processors == processors], len(ids), own, drivers)
         for processors, ids in sets.items()
     ]
     return max((share for share in shares if share is not None), default=None)
 
 
-def _share(uses: Sequence[ProcessorUse], processors: int, own: float, drivers: bool) -> float | None:
+def _share(uses: Sequence[ProcessorUse], processors: int, own_seconds: float, drivers: bool) -> float | None:
     longest = max(uses, key=lambda use: use.seconds)
     used = longest.user + longest.stolen + (0 if drivers else longest.system)
-    own += sum(use.own_user + (0 if drivers else use.own_system) for use in uses)
+    own_seconds += sum(use.own_user + (0 if drivers else use.own_system) for use in uses)
     whole, uncertain = longest.seconds * processors, _ROUNDED * math.sqrt(processors)
     if whole <= 0:
         return None
-    if (others := used - own) > uncertain:
-        return min(1.0, others / whole)
+    if (others_seconds := used - own_seconds) > uncertain:
+        return min(1.0, others_seconds / whole)
     return 0.0 if uncertain < BUSY * whole else None
 
 
@@ -144,10 +144,10 @@ def busiest(tree: Tree, seconds: float, most: int = 3) -> list[str]:
 
 def _by_process(tree: Tree) -> dict[str, tuple[str, int]]:
     """The name and the ticks of every process but this one that /proc shows."""
-    own = str(os.getpid())
+    own_pid = str(os.getpid())
     processes = {}
     for pid in tree.names("proc"):
-        if not pid.isdecimal() or pid == own or len(fields := tree.stat(pid)) < 13:
+        if not pid.isdecimal() or pid == own_pid or len(fields := tree.stat(pid)) < 13:
             continue
         name = (tree.text(f"proc/{pid}/comm") or "?").partition("\n")[0]
         processes[pid] = name, sum(parse_int(field) or 0 for field in fields[11:13])

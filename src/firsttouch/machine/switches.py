@@ -109,8 +109,8 @@ def optimistic_device(device: DeviceInfo, factors: Factors) -> DeviceInfo:
     whether the point is possible when it opens the device.
     """
     of_memory = {name: switch for name, switch in SWITCHES.items() if switch.part == "memory"}
-    same = all(factors.get(name) in (None, switch.current) for name, switch in of_memory.items())
-    if same:
+    is_current = all(factors.get(name) in (None, switch.current) for name, switch in of_memory.items())
+    if is_current:
         return device
     device = without_verified_facts(device)  # facts from methods.json were verified in another environment
     capabilities = device.capabilities

@@ -1,4 +1,4 @@
-"""Programs of others that are asked something."""
+"""Runs other programs and reads what they print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def ask(command: Sequence[str], text: str = "", timeout: float = TIMEOUT) -> sub
     try:
         return subprocess.run(command, input=text, capture_output=True, text=True, errors="replace", timeout=timeout)
     except subprocess.TimeoutExpired:
-        why = f"{command[0]} did not end within {timeout:g} s"
+        reason = f"{command[0]} did not end within {timeout:g} s"
     except OSError as error:
-        why = f"{command[0]} did not start: {error.strerror}"
-    return subprocess.CompletedProcess(command, NOT_STARTED, "", why)
+        reason = f"{command[0]} did not start: {error.strerror}"
+    return subprocess.CompletedProcess(command, NOT_STARTED, "", reason)

@@ -52,12 +52,12 @@ def host_usage(tree: Tree) -> dict[str, int]:
     used = {n: value for n, value in read.items() if value is not None} or {0: total - info.get("MemFree", 0)}
     if len(used) > 1:
         counters |= {f"node{n}_free": value for n, value in used.items()}
-    listed = _listed(tree)
-    taken = {n: value - listed[n] for n, value in used.items()}
+    listed = _bytes_in_lists(tree)
+    used_beyond_lists = {n: value - listed[n] for n, value in used.items()}
     counters["numa_free"] = sum(used.values())
-    counters["numa_free_and_lists"] = sum(taken.values())
+    counters["numa_free_and_lists"] = sum(used_beyond_lists.values())
     memory_only = numa.memory_only_nodes(tree)
-    counters["host_free_and_lists"] = sum(value for n, value in taken.items() if n not in memory_only)
+    counters["host_free_and_lists"] = sum(value for n, value in used_beyond_lists.items() if n not in memory_only)
     charged = cgroup.memory_charged(tree)
     return counters if charged is None else counters | {"cgroup": charged}
 
@@ -75,9 +75,9 @@ def vendor_usage(device: _core.Device, info: DeviceInfo, tree: Tree) -> dict[str
     """Bytes of device memory in use by counters other than the driver's: vendor_used and vendor_free (as bytes in use)
     of the vendor's management library; where none answers, those of `kernel_usage`.
     """
-    known = device.usage()
-    if "used_bytes" in known:
-        return {"vendor_used": known["used_bytes"], "vendor_free": known["total_bytes"] - known["free_bytes"]}
+    counts = device.usage()
+    if "used_bytes" in counts:
+        return {"vendor_used": counts["used_bytes"], "vendor_free": counts["total_bytes"] - counts["free_bytes"]}
     return kernel_usage(tree, str(info.facts.get("pci_bus", "")), shared=info.capabilities.shares_host_memory)
 
 
@@ -116,9 +116,9 @@ def drm_memory(tree: Tree, process: str) -> dict[str, Counter[str]] | None:
     for name in names:
         fields = dict(line.split(":", 1) for line in tree.lines(f"{folder}/{name}") if line.startswith("drm-"))
         if bus := fields.get("drm-pdev", "").strip().lower():
-            held = {region: _drm_bytes(fields.get(f"drm-memory-{region}", "")) for region in ("vram", "gtt")}
+            region_bytes = {region: _drm_bytes(fields.get(f"drm-memory-{region}", "")) for region in ("vram", "gtt")}
             client = bus, fields.get("drm-client-id", name)
-            clients[client] = Counter({k: v for k, v in held.items() if v is not None})
+            clients[client] = Counter({k: v for k, v in region_bytes.items() if v is not None})
     totals: dict[str, Counter[str]] = {}
     for (bus, _), memory in clients.items():
         totals.setdefault(bus, Counter()).update(memory)
@@ -139,7 +139,7 @@ def _used(node: Mapping[str, int]) -> int | None:
     return node["MemTotal"] - node["MemFree"] if node.keys() >= {"MemTotal", "MemFree"} else None
 
 
-def _listed(tree: Tree) -> Counter[int]:
+def _bytes_in_lists(tree: Tree) -> Counter[int]:
     """Bytes of free pages in the lists of the processors (pagesets in /proc/zoneinfo), by NUMA node."""
     by_node: Counter[int] = Counter()
     node, page = 0, os.sysconf("SC_PAGE_SIZE")

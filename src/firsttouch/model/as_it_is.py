@@ -73,7 +73,7 @@ def moves(items: Sequence[Item], times: int = 1, parallel: set[int] | None = Non
 
 
 def _call(terms: Terms, prices: Prices, call: Literal["allocate", "free"], obtained: Obtained) -> None:
-    """Where the device's memory is its own, a run may not have measured its calls, which are quick."""
+    """A run may not have measured the calls of a device that has memory of its own; they are quick."""
     allocator, nbytes, times = LOCKED if obtained.pinned else DEVICE, obtained.nbytes, obtained.times
     try:
         price = prices.allocation(allocator, call)
@@ -98,12 +98,12 @@ def _move(
         touch, nbytes, what = prices.host_touch(parallel=parallel), move.nbytes, COPY_IN
         terms.add(phase, FIRST_BY_CPU, touch, new * times, touch.of(new).times(times), times)
     else:
-        nbytes, what = move.nbytes - (_into_new(terms, prices, phase, host, new, times) if new else 0), COPY_BACK
+        nbytes, what = move.nbytes - (_price_into_new(terms, prices, phase, host, new, times) if new else 0), COPY_BACK
     price, time = copy_price(prices, move.way, host, nbytes, lone=lone)
     terms.add(phase, f"{what}, {host} host arrays", price, nbytes * times, time.times(times), times)
 
 
-def _into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, times: int) -> int:
+def _price_into_new(terms: Terms, prices: Prices, phase: str, host: str, new: int, times: int) -> int:
     """Price a copy of so many bytes into pages that nobody has touched. Returns how many of them are then priced."""
     try:
         price = prices.copy_into_new(host)
@@ -130,8 +130,8 @@ def copy_price(prices: Prices, direction: Direction, host: str, nbytes: int, *, 
 
 
 STAGED = 16 << 20
-"""Of a smaller copy of pageable memory, which the CPU copies to or from a buffer of the driver, a record has the GPU's
-part alone.
+"""The record of a smaller copy of pageable memory has the GPU's part alone: the CPU copies it to or from a buffer of
+the driver.
 """
 
 
@@ -143,17 +143,21 @@ def _is_mostly_call(prices: Prices, way: Direction, move: Move) -> bool:
 
 
 def copy_times(program: Program, prices: Prices, way: Direction) -> tuple[int, int, float, Time]:
-    """Of the copies in one direction whose time was recorded: how many, their bytes, and the ns that they took and that
-    they are priced at. Those that take hardly longer than copies of next to nothing, and small ones of pageable memory,
-    are left out: most of their price is that of the call, which is not in what was recorded.
+    """The copies in one direction whose time was recorded: their number, their bytes, the ns that they took, and the ns
+    that they are priced at. Copies that take hardly longer than those of next to nothing, and small ones of pageable
+    memory, are left out: most of their price is that of the call, which was not recorded.
     """
-    terms, number, size, took = Terms(), 0, 0, 0.0
+    terms, number, size, recorded_ns = Terms(), 0, 0, 0.0
     for move, times, _ in moves((*program.initialise, *program.compute)):
         if move.way == way and move.seconds is not None and not _is_mostly_call(prices, way, move):
-            number, size, took = number + times, size + move.nbytes * times, took + 1e9 * move.seconds * times
+            number, size, recorded_ns = (
+                number + times,
+                size + move.nbytes * times,
+                recorded_ns + 1e9 * move.seconds * times,
+            )
             _move(terms, prices, "compute", move, times, lone=False)
     priced = Time()
     for term in terms.terms():
         if term.what != FIRST_BY_CPU:
             priced += Time(term.ms, term.low, term.high).times(1e6)
-    return number, size, took, priced
+    return number, size, recorded_ns, priced

@@ -51,11 +51,11 @@ class ProfiledComputing:
         if self.kernels is None:
             return None
         try:
-            own = self.kernels.time(launch)
+            kernel_time = self.kernels.time(launch)
         except NoProfile as missing:
             self.notes[str(missing)] = None
             return None
-        whole = own.at_least(crossed)
+        whole = kernel_time.at_least(crossed)
         return Time(*(max(0.0, a - b) for a, b in zip(_of(whole), _of(crossed), strict=True)))
 
     def _cpu_code(self, pricing: Pricing, launch: Launch, declared: float) -> None:
@@ -75,7 +75,7 @@ class ProfiledComputing:
             pricing.terms.add(pricing.phase, CPU_CODE, self._stream, declared, time)
 
     def _longer(self, pricing: Pricing, launch: Launch) -> float:
-        """How many times as long a launch takes whose work fewer threads share."""
+        """How many times as long a launch takes if fewer threads share its work."""
         fewer = pricing.phase == "initialise" and launch.by == "kernel" and self.initialise_threads
         return max(1.0, self._processors / self.initialise_threads) if fewer else 1.0
 

@@ -80,7 +80,7 @@ class Time:
         return Time(self.value * factor, self.low * factor, self.high * factor)
 
     def beyond(self, other: Time) -> Time:
-        """By how much it is longer; nothing where it is not."""
+        """By how much it is longer than another; nothing if it is not."""
         differences = (self.value - other.value, self.low - other.high, self.high - other.low)
         return Time(*(max(0.0, difference) for difference in differences))
 
@@ -130,11 +130,6 @@ class Price:
         part = (nbytes - self.sizes[i - 1]) / (self.sizes[i] - self.sizes[i - 1])
         return self.times[i - 1].times(1 - part) + self.times[i].times(part)
 
-    @property
-    def gb_per_s(self) -> float:
-        """The rate at the largest known size."""
-        return self.sizes[-1] / self.times[-1].value if self.times[-1].value else float("inf")
-
     def assuming(self, text: str) -> Price:
         """The same price, which rests on an assumption too."""
         return self.resting_on([Assumption(text)])
@@ -165,9 +160,9 @@ class ExchangePrice:
 
     def of(self, turns: float, gap: float = 0) -> Time:
         """Nanoseconds of so many turns, gap ns apart."""
-        known = [(0.0, 1.0), *self.gaps]
-        at = min(max(bisect_left([g for g, _ in known], gap), 1), len(known) - 1)
-        (first, low), (second, high) = known[at - 1], known[at]
+        points = [(0.0, 1.0), *self.gaps]
+        index = min(max(bisect_left([g for g, _ in points], gap), 1), len(points) - 1)
+        (first, low), (second, high) = points[index - 1], points[index]
         part = min(1.0, max(0.0, (gap - first) / (second - first))) if second > first else 0.0
         return self.turns.of(turns).times(low + part * (high - low))
 

@@ -57,17 +57,17 @@ class CountedReplay(Replay):
 
     # ------------------------------------------------------------------------------------------------ the replay
 
-    def play(self, wanted: Iterable[steps.Step]) -> None:
+    def play(self, next_steps: Iterable[steps.Step]) -> None:
         self._launch_now, self._access = NO_LAUNCH, NO_ACCESS
-        for step in wanted:
+        for step in next_steps:
             self._play(step)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self._launch_now = launch
         together: list[tuple[steps.Use, Access]] = []
-        for access, wanted in prepared:
+        for access, access_steps in prepared:
             self._access = access
-            for step in wanted:
+            for step in access_steps:
                 if isinstance(step, steps.Use) and step.agent == "gpu" and step.buffer in self.managed.buffers:
                     together.append((step, access))
                 else:
@@ -159,18 +159,18 @@ class CountedReplay(Replay):
     def counters(self) -> dict[str, int]:
         """The counters that the events of a measured run have (profile/events/sums.py), under the same names."""
         page, faults = self.settings.kind.page, self.total("cpu_fault", "gpu_fault")
-        called, evicted, every = self.total("prefetch"), self.total("eviction"), self.total()
+        called, evicted, all_counts = self.total("prefetch"), self.total("eviction"), self.total()
         return {
             "copied_h2d_bytes": self.ledger.transferred["gpu"],
             "copied_d2h_bytes": self.ledger.transferred["cpu"],
             "peak_device_bytes": self.most_on_device,
-            "um_h2d_migrations": every.copies_to_gpu,
-            "um_h2d_bytes": every.to_gpu * page,
+            "um_h2d_migrations": all_counts.copies_to_gpu,
+            "um_h2d_bytes": all_counts.to_gpu * page,
             "um_h2d_prefetch_bytes": called.to_gpu * page,
             "um_h2d_fault_bytes": faults.faulted_to_gpu * page,
             "um_h2d_speculative_bytes": (faults.to_gpu - faults.faulted_to_gpu) * page,
-            "um_d2h_migrations": every.copies_to_cpu,
-            "um_d2h_bytes": every.to_cpu * page,
+            "um_d2h_migrations": all_counts.copies_to_cpu,
+            "um_d2h_bytes": all_counts.to_cpu * page,
             "um_d2h_prefetch_bytes": called.to_cpu * page,
             "um_d2h_fault_bytes": faults.faulted_to_cpu * page,
             "um_d2h_speculative_bytes": (faults.to_cpu - faults.faulted_to_cpu) * page,

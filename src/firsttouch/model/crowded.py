@@ -77,13 +77,15 @@ class Crowded(Moving):
         """The uses of a kernel take place together."""
         uses = [
             (step, access)
-            for access, wanted in prepared
-            for step in wanted
+            for access, access_steps in prepared
+            for step in access_steps
             if isinstance(step, steps.Use) and step.agent == "gpu" and step.buffer in self.pages.memory.buffers
         ]
         if uses:
             together = {id(step) for step, _ in uses}
-            prepared = [(a, [step for step in wanted if id(step) not in together]) for a, wanted in prepared]
+            prepared = [
+                (a, [step for step in access_steps if id(step) not in together]) for a, access_steps in prepared
+            ]
             self.iterations.launched(self.terms.time_of(self.phase))
             self._use_by_gpu(launch, uses)
         super().launch(launch, prepared)
@@ -134,6 +136,6 @@ class Crowded(Moving):
         return moves.counts
 
     def _price_evictions(self, evicted: PageMoves) -> None:
-        if gone := evicted.counts.to_cpu * self.page:
+        if evicted_bytes := evicted.counts.to_cpu * self.page:
             price = self.prices.eviction(self.name)
-            self.terms.add(self.phase, EVICTED, price, gone, price.of(gone), evicted.blocks)
+            self.terms.add(self.phase, EVICTED, price, evicted_bytes, price.of(evicted_bytes), evicted.blocks)

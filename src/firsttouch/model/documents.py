@@ -31,7 +31,7 @@ class JsonFile:
     or is not JSON.
     """
 
-    def __init__(self, path: Path, name: str, what: str = "a platform") -> None:
+    def __init__(self, path: Path, name: str, subject: str = "a platform") -> None:
         self.path, self.name = path, valid_text(name)
         self._text = self._read()
         try:
@@ -49,7 +49,7 @@ class JsonFile:
             line, column = self._unusable(str(error).partition(" ")[0])
             raise UsageError(f"{self.name}:{line}:{column}: not JSON that can be used: {error}") from None
         if not isinstance(self.value, dict):
-            self.fail((), f"{what} is an object, as in {{ ... }}")
+            self.fail((), f"{subject} is an object, as in {{ ... }}")
 
     def _read(self) -> str:
         try:
@@ -70,15 +70,15 @@ class JsonFile:
         if not word.startswith("'"):
             without_texts = _TEXTS.sub(lambda found: " " * len(found[0]), self._text)
             return _line_and_column(self._text, max(0, without_texts.find(word)))
-        return position(self._text, next(_twice(json.loads(self._text, object_pairs_hook=_Pairs)), ()))
+        return position(self._text, next(_duplicate_keys(json.loads(self._text, object_pairs_hook=_Pairs)), ()))
 
     @staticmethod
     def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        known = dict(pairs)
-        if len(known) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             names = [name for name, _ in pairs]
             raise ValueError(f"'{next(n for n in names if names.count(n) > 1)}' stands twice in one object")
-        return known
+        return members
 
     @staticmethod
     def _constant(word: str) -> NoReturn:
@@ -95,19 +95,19 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of an object."""
 
 
-def _twice(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def _duplicate_keys(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The places of keys that an object has twice."""
     members = value if isinstance(value, _Pairs) else list(enumerate(value)) if isinstance(value, list) else []
-    seen = set[str | int]()
+    keys = set[str | int]()
     for key, member in members:
-        if key in seen:
+        if key in keys:
             yield (*place, key)
-        seen.add(key)
-        yield from _twice(member, (*place, key))
+        keys.add(key)
+        yield from _duplicate_keys(member, (*place, key))
 
 
 def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[JsonPath, str]:
-    """Where and what an error of msgspec is, whose message ends with '- at `$.a[0].b`'."""
+    """The place and the text of an error of msgspec, whose message ends with '- at `$.a[0].b`'."""
     text, _, path = str(error).partition(" - at `$")
     steps = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]`]+", path)]
     text = (text[:1].lower() + text[1:]).replace("`", "'")
@@ -118,39 +118,39 @@ def place_of(error: msgspec.ValidationError, above: JsonPath = ()) -> tuple[Json
 
 def position(text: str, place: JsonPath) -> tuple[int, int]:
     """The line and column, from 1, at which a value of valid JSON begins; of its key if it has one."""
-    at = _skip(text, 0)
+    offset = _skip(text, 0)
     for step in place:
-        found = _enter(text, at, step)
+        found = _enter(text, offset, step)
         if found is None:
             break
         key, value = found
-        at = value if step is not place[-1] else key
-    return _line_and_column(text, at)
+        offset = value if step is not place[-1] else key
+    return _line_and_column(text, offset)
 
 
-def _line_and_column(text: str, at: int) -> tuple[int, int]:
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+def _line_and_column(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,:":
-        at += 1
-    return at
+def _skip(text: str, offset: int) -> int:
+    while offset < len(text) and text[offset] in " \t\r\n,:":
+        offset += 1
+    return offset
 
 
-def _enter(text: str, at: int, step: str | int) -> tuple[int, int] | None:
-    """Where the member of an object or a list that begins at `at` has its key, and where its value; None if absent."""
-    if text[at] not in "{[":
+def _enter(text: str, offset: int, step: str | int) -> tuple[int, int] | None:
+    """Where the key and the value are of a member of the object or list that begins at `offset`; None if absent."""
+    if text[offset] not in "{[":
         return None
-    is_object, at, index = text[at] == "{", _skip(text, at + 1), 0
-    while text[at] not in "}]":
+    is_object, offset, index = text[offset] == "{", _skip(text, offset + 1), 0
+    while text[offset] not in "}]":
         key: str | int = index
-        start = at
+        start = offset
         if is_object:
-            key, at = scanstring(text, at + 1)
-            at = _skip(text, at)
+            key, offset = scanstring(text, offset + 1)
+            offset = _skip(text, offset)
         if key == step:
-            return start, at
-        _, at = json.JSONDecoder().raw_decode(text, at)
-        at, index = _skip(text, at), index + 1
+            return start, offset
+        _, offset = json.JSONDecoder().raw_decode(text, offset)
+        offset, index = _skip(text, offset), index + 1
     return None

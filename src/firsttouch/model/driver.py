@@ -12,5 +12,5 @@ _RELEASES: Mapping[str, tuple[str, str]] = {"uvm": ("nvidia", "driver"), "kfd": 
 
 def driver_of(machine: Machine) -> tuple[str, str]:
     """The family and the release of the driver of a machine's GPUs; '' and '' if the machine does not state them."""
-    known = {family: machine.facts.get(topic, {}).get(name) for family, (topic, name) in _RELEASES.items()}
-    return next(((family, str(release)) for family, release in known.items() if release), ("", ""))
+    releases = {family: machine.facts.get(topic, {}).get(name) for family, (topic, name) in _RELEASES.items()}
+    return next(((family, str(release)) for family, release in releases.items() if release), ("", ""))

@@ -40,7 +40,7 @@ STUDENT = (1.732, 1.265, 1.15, 1.099, 1.07, 1.052, 1.039, 1.03, 1.022, 1.017)
 DIGITS = 5
 """The significant digits of a written number."""
 _NOT_STATED = ("verified", "reason")
-"""What a driver does not state of an allocator."""
+"""Fields of an allocator that no driver states."""
 _INCOMPLETE = ("stream.<agent>.<allocator>",)
 """Names of prices that others of the file say more exactly."""
 _OF_MOVING_PAGES = (
@@ -59,7 +59,7 @@ class Pool:
 
     def names(self, experiments: Iterable[str]) -> list[str]:
         """The runs that have records of experiments."""
-        return [name for name, known in self.experiments.items() if known & set(experiments)]
+        return [name for name, recorded in self.experiments.items() if recorded & set(experiments)]
 
 
 def _pooled(runs: Mapping[str, Results], device: DeviceInfo) -> list[Pool]:
@@ -69,10 +69,10 @@ def _pooled(runs: Mapping[str, Results], device: DeviceInfo) -> list[Pool]:
         identity = next((d.identity for d in run.machine.devices if d.name == device.name), "")
         machines.setdefault(identity, {})[name] = run
     pools = []
-    for known in machines.values():
-        records = [r for run in known.values() for r in run.records]
-        experiments = {name: frozenset(r.experiment for r in run.records) for name, run in known.items()}
-        pools.append(Pool(experiments, MeasuredPrices(next(iter(known.values())).machine, records, device)))
+    for machine_runs in machines.values():
+        records = [r for run in machine_runs.values() for r in run.records]
+        experiments = {name: frozenset(r.experiment for r in run.records) for name, run in machine_runs.items()}
+        pools.append(Pool(experiments, MeasuredPrices(next(iter(machine_runs.values())).machine, records, device)))
     return pools
 
 
@@ -98,14 +98,14 @@ def fitted_platform(
         )
     first, machine = max(((n, run.machine) for n, run in runs.items()), key=lambda named: len(named[1].devices))
     fitted |= _updates(pools, device)
-    fitted |= _of_rules(pools, device, machine)
+    fitted |= _rule_values(pools, device, machine)
     host = next((d for d in machine.devices if not d.capabilities.runs_kernels and d.available), None)
     parameters = {**_stated(machine, device, host, f"{first}/machine.json"), **fitted}
     if extends:
         base = load_platform(extends)
         if base.device.title != device.title:
             raise UsageError(f"--extends {extends} describes {base.device.title}, the runs are of {device.title}")
-        parameters = {name: _with_smaller(name, entry, base) for name, entry in parameters.items()}
+        parameters = {name: _with_smaller_sizes(name, entry, base) for name, entry in parameters.items()}
         return {"title": title or base.title, "extends": extends, "parameters": parameters}
     return {
         "title": title or device.title,
@@ -150,32 +150,32 @@ def _prices(pools: Sequence[Pool], device: DeviceInfo) -> Iterator[tuple[str, di
         "allocator": [entry.name for entry in device.allocators],
     }
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating" or moves_pages(entry)]
-    for known in PARAMETERS:
-        family = known.name.partition(".")[0]
-        if family not in FAMILIES or known.name in _INCOMPLETE:
+    for definition in PARAMETERS:
+        family = definition.name.partition(".")[0]
+        if family not in FAMILIES or definition.name in _INCOMPLETE:
             continue
-        for name in _names(known, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
-            if prices := _known(pools, name.split(".")):
-                yield name, _entry(prices) if known.dimension != "count" else _count(prices)
+        for name in _names(definition, {**words, "allocator": moving} if family in _OF_MOVING_PAGES else words):
+            if prices := _prices_by_pool(pools, name.split(".")):
+                yield name, _entry(prices) if definition.dimension != "count" else _count(prices)
 
 
 def _updates(pools: Sequence[Pool], device: DeviceInfo) -> dict[str, dict[str, Any]]:
     """The updates in turns of which the price is by atomics."""
     counts = {}
     for allocator in (entry.name for entry in device.allocators):
-        known: dict[Pool, ExchangePrice] = {}
+        exchange_prices: dict[Pool, ExchangePrice] = {}
         for pool in pools:
             with suppress(Unmeasured):
-                known[pool] = pool.prices.exchange(allocator, by_groups=True)
-        if known:
-            value = median(price.updates for price in known.values())
-            source = _source({pool: price.turns for pool, price in known.items()})
+                exchange_prices[pool] = pool.prices.exchange(allocator, by_groups=True)
+        if exchange_prices:
+            value = median(price.updates for price in exchange_prices.values())
+            source = _source({pool: price.turns for pool, price in exchange_prices.items()})
             counts[f"exchange_updates.{allocator}"] = {"value": _rounded(value), **source}
     return counts
 
 
-def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> dict[str, dict[str, Any]]:
-    """What the prices consist of, by the rules of drivers."""
+def _rule_values(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> dict[str, dict[str, Any]]:
+    """The values that prices consist of, by the rules of drivers."""
     page, huge = (
         machine.facts.get(topic, {}).get(name)
         for topic, name in (("memory", "page_bytes"), ("huge_pages", "thp_bytes"))
@@ -186,7 +186,7 @@ def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> di
         return {}
 
     def known(*name: str) -> Price | None:
-        prices = _known(pools, name)
+        prices = _prices_by_pool(pools, name)
         return merged([*prices.values()]) if prices else None
 
     values = [*host_values(known, page, huge, common_allocator("host"))]
@@ -194,35 +194,40 @@ def _of_rules(pools: Sequence[Pool], device: DeviceInfo, machine: Machine) -> di
         kind = Kind(page, parse_release(str(stated["driver.release"])))
         values += uvm_values(known, kind, moving)
     entries: dict[str, dict[str, Any]] = {}
-    for name, of in values:
-        runs = join_names([run for pool in pools for run in pool.names(of.experiments)])
-        source = f"{join_names(of.experiments)} in {runs}, by what the driver's rules count"
-        unit = {"unit": of.unit} if of.unit else {}
-        entries[name] = {**_number(Time(of.value, of.low, of.high)), **unit, "how": "derived", "source": source}
+    for name, rule_value in values:
+        runs = join_names([run for pool in pools for run in pool.names(rule_value.experiments)])
+        source = f"{join_names(rule_value.experiments)} in {runs}, by what the driver's rules count"
+        unit = {"unit": rule_value.unit} if rule_value.unit else {}
+        entries[name] = {
+            **_number(Time(rule_value.value, rule_value.low, rule_value.high)),
+            **unit,
+            "how": "derived",
+            "source": source,
+        }
     return entries
 
 
 def _rates(pools: Sequence[Pool]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The rates of links and memories: those at the largest size."""
-    host, own = common_allocator("host"), common_allocator("device")
+    host, device_memory = common_allocator("host"), common_allocator("device")
     locked = common_allocator("page-locked")
     names: Mapping[str, Sequence[Any]] = {
         "link.h2d": ("copy", "h2d", locked),
         "link.d2h": ("copy", "d2h", locked),
-        "device.bandwidth": ("stream", "gpu", own, "read"),
+        "device.bandwidth": ("stream", "gpu", device_memory, "read"),
         "host.bandwidth": ("stream", "cpu", host, "read"),
         "host.thread_bandwidth": ("stream", "cpu", host, "triad", 1),
     }
-    for name, of in names.items():
-        if prices := _known(pools, of):
+    for name, price_name in names.items():
+        if prices := _prices_by_pool(pools, price_name):
             price = merged([*prices.values()])
             size, time = price.sizes[-1], price.times[-1]
             rates = (size / t for t in (time.low, time.value, time.high))
             yield name, {**_number(Time(*rates)), "unit": "GB/s", **_source(prices)}
 
 
-def _known(pools: Sequence[Pool], name: Sequence[str]) -> dict[Pool, Price]:
-    """A price by machine, of those that have it."""
+def _prices_by_pool(pools: Sequence[Pool], name: Sequence[str]) -> dict[Pool, Price]:
+    """The price of each machine that has it."""
     prices = {}
     for pool in pools:
         with suppress(Unmeasured):
@@ -253,12 +258,12 @@ def _count(prices: Mapping[Pool, Price]) -> dict[str, Any]:
     return {**_number(merged([*prices.values()]).times[-1]), **_source(prices)}
 
 
-def _with_smaller(name: str, entry: dict[str, Any], base: Platform) -> dict[str, Any]:
+def _with_smaller_sizes(name: str, entry: dict[str, Any], base: Platform) -> dict[str, Any]:
     """A value with the points of another platform for smaller sizes than the runs have measured."""
     if "points" not in entry or not base.has(name):
         return entry
-    known, least = base.curve(name), entry["points"][0][0]
-    smaller = [(s, t) for s, t in zip(known.sizes, known.times, strict=True) if s < least]
+    base_curve, least = base.curve(name), entry["points"][0][0]
+    smaller = [(s, t) for s, t in zip(base_curve.sizes, base_curve.times, strict=True) if s < least]
     if not smaller:
         return entry
     text = f"{entry['source']}; of less than {format_size(int(least))}, {base.name}"
@@ -294,23 +299,23 @@ def merged(prices: Sequence[Price]) -> Price:
     times = []
     for size in sizes:
         reached = [p for p in prices if p.sizes[0] <= size <= p.sizes[-1]]
-        known = [p.of(size) for p in reached]
-        times.append(another_machine(known))
+        times_at_size = [p.of(size) for p in reached]
+        times.append(another_machine(times_at_size))
     return Price(tuple(sizes), tuple(times), tuple(dict.fromkeys(g for p in prices for g in p.grounds)))
 
 
-def another_machine(known: Sequence[Time]) -> Time:
+def another_machine(times: Sequence[Time]) -> Time:
     """The median of the times of several machines, with the bounds between which that of one machine more lies in two
     of three cases, by Student's distribution; of one machine, its own interval.
     """
-    if len(known) == 1:
-        return known[0]
-    values = [time.value for time in known]
+    if len(times) == 1:
+        return times[0]
+    values = [time.value for time in times]
     middle = median(values)
     quantile = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
     reach = quantile * stdev(values) * sqrt(1 + 1 / len(values))
     low, high = fmean(values) - reach, max(middle, fmean(values) + reach)
-    if low <= 0 < middle:  # no time is nothing: as many times less as the other bound is more
+    if low <= 0 < middle:  # no time is zero: the low bound is as many times less as the high bound is more
         low = middle * middle / high
     return Time(middle, max(0.0, min(middle, low)), high)
 
@@ -320,13 +325,13 @@ def another_machine(known: Sequence[Time]) -> Time:
 
 def _description(device: DeviceInfo) -> dict[str, Any]:
     """A device as a platform file has it: what its driver states, but for what parameters say."""
-    elsewhere = {f"{of}.{name}" for of in ("device", "host") for name in OWN_FACTS}
+    elsewhere = {f"{section}.{name}" for section in ("device", "host") for name in OWN_FACTS}
     elsewhere.update(fact for p in PARAMETERS for fact in p.facts)
-    of = "device" if device.capabilities.runs_kernels else "host"
+    section = "device" if device.capabilities.runs_kernels else "host"
     return {
         "kind": device.kind,
         "title": device.title,
-        "facts": {name: fact for name, fact in device.facts.items() if f"{of}.{name}" not in elsewhere},
+        "facts": {name: fact for name, fact in device.facts.items() if f"{section}.{name}" not in elsewhere},
         "capabilities": _other_than_default(device.capabilities),
         "allocators": {entry.name: _allocator(entry) for entry in device.allocators if entry.available},
     }
@@ -338,15 +343,19 @@ def _allocator(entry: AllocatorInfo) -> dict[str, Any]:
 
 
 def _other_than_default(struct: msgspec.Struct) -> dict[str, Any]:
-    known = {f.name: f.default for f in msgspec.structs.fields(struct)}
-    return {name: v for name, default in known.items() if (v := getattr(struct, name)) != default}
+    defaults = {f.name: f.default for f in msgspec.structs.fields(struct)}
+    return {name: v for name, default in defaults.items() if (v := getattr(struct, name)) != default}
 
 
 def _stated(machine: Machine, device: DeviceInfo, host: DeviceInfo | None, source: str) -> dict[str, dict[str, Any]]:
     """The values that the machine itself states."""
     facts: dict[str, Scalar] = {f"device.{name}": fact for name, fact in device.facts.items()}
     facts |= {f"host.{name}": fact for name, fact in host.facts.items()} if host is not None else {}
-    facts |= {f"machine.{topic}.{name}": fact for topic, known in machine.facts.items() for name, fact in known.items()}
+    facts |= {
+        f"machine.{topic}.{name}": fact
+        for topic, topic_facts in machine.facts.items()
+        for name, fact in topic_facts.items()
+    }
     stated = {p.name: next((facts[f] for f in p.facts if f in facts), None) for p in PARAMETERS}
     stated |= _driver(machine, device)
     units = {p.name: "B" if p.dimension == "size" else "" for p in PARAMETERS}

@@ -28,17 +28,17 @@ class IterationTimes:
         self.each, self._began, self._waits = [], None, True
         self._rounds = [0 for _ in self._rounds]
 
-    def launched(self, at: float) -> None:
-        """Work of the GPU begins. at: without what belongs to later launches."""
+    def launched(self, elapsed: float) -> None:
+        """Work of the GPU begins. elapsed: without what belongs to later launches."""
         if self._waits and self._began is None:
-            self._began = at
+            self._began = elapsed
 
-    def end(self, at: float) -> None:
+    def end(self, elapsed: float) -> None:
         """An iteration ends."""
-        at -= self.later.total
+        elapsed -= self.later.total
         if self._waits:
-            self.each.append(at - (at if self._began is None else self._began))
-            self._began = at
+            self.each.append(elapsed - (elapsed if self._began is None else self._began))
+            self._began = elapsed
 
     def begin_round(self) -> None:
         self._rounds.append(len(self.each))
@@ -48,15 +48,15 @@ class IterationTimes:
         self._since = self._rounds.pop()
         self.later.end_round()
 
-    def add_again(self, times: int, at: float) -> None:
-        """So many rounds follow that are like the last one, after which the phase has taken `at`."""
+    def add_again(self, times: int, elapsed: float) -> None:
+        """So many rounds follow that are like the last one, after which the phase has taken `elapsed`."""
         last = sum(self.later.taken.values())
         shares = self.later.take_again(times)
         if again := self.each[self._since :]:
             for share in shares:  # a round may have less of it than the one before
                 self.each += again[:-1]
                 self.each.append(max(0.0, again[-1] - last + share))
-            self._began = at - self.later.total
+            self._began = elapsed - self.later.total
 
     def shown(self) -> Sequence[float]:
         """The ns of each, or the mean of each group if there are many."""
@@ -91,12 +91,12 @@ class Later:
         if left := self.left.get(buffer, 0.0):
             share = min(left, part * self._whole[buffer])
             self.left[buffer] = left - share
-            for taken in self._rounds:
-                taken[buffer] = taken.get(buffer, 0.0) + share
+            for of_round in self._rounds:
+                of_round[buffer] = of_round.get(buffer, 0.0) + share
 
     def swap(self, first: int, second: int) -> None:
-        for known in (self.left, self._whole):
-            known[first], known[second] = known.get(second, 0.0), known.get(first, 0.0)
+        for by_buffer in (self.left, self._whole):
+            by_buffer[first], by_buffer[second] = by_buffer.get(second, 0.0), by_buffer.get(first, 0.0)
 
     def begin_round(self) -> None:
         self._rounds.append({})
@@ -110,8 +110,8 @@ class Later:
         for _ in range(times):
             share = 0.0
             for buffer, ns in self.taken.items():
-                own = min(self.left.get(buffer, 0.0), ns)
-                self.left[buffer] = self.left.get(buffer, 0.0) - own
-                share += own
+                part = min(self.left.get(buffer, 0.0), ns)
+                self.left[buffer] = self.left.get(buffer, 0.0) - part
+                share += part
             shares.append(share)
         return shares

@@ -63,7 +63,7 @@ TimeOfPoint: TypeAlias = "Callable[[KernelPoint], tuple[float | None, float]]"
 HOW = "make them with: firsttouch app NAME --strategy explicit --strategy pinned --set kernel_times=on --out DIR"
 COMMON_SIZE = 256 << 20
 IDLE = 0.01
-"""A CPU that declares less than this part of the bytes of the kernels computes nothing between them that counts."""
+"""If the CPU declares less than this part of the bytes of the kernels, what it computes between them does not count."""
 SAME_TIME = 0.03
 """The time of iterations stands for that of kernels if both are known at some size and differ by at most this part."""
 
@@ -102,8 +102,8 @@ def profiles_from(runs: Iterable[KernelRun], apps: Mapping[str, DeclaringApp]) -
     for run in runs:
         devices[run.name] = _device(run)
         for source, records in run.applications.items():
-            for (name, _), same in _by_point(records, run.device.name).items():
-                if name in apps and (point := _found(run.name, source, apps[name], same)):
+            for (name, _), point_records in _by_point(records, run.device.name).items():
+                if name in apps and (point := _point_from(run.name, source, apps[name], point_records)):
                     found.setdefault(name, []).append(point)
     kept = {name: _points(points) for name, points in sorted(found.items())}
     profiles = {name: KernelProfile(digest_of(apps[name]), tuple(points)) for name, points in kept.items() if points}
@@ -175,19 +175,19 @@ def _device(run: KernelRun) -> ProfiledDevice:
         memory = _rate(prices.price("stream", "gpu", common_allocator("device"), "read"))
         link = _rate(prices.remote("h2d", locked))
     except Unmeasured as missing:
-        known = next((d for d in known_profiles().devices.values() if d.title == title), None)
+        known_device = next((d for d in known_profiles().devices.values() if d.title == title), None)
         if run.platform is not None and run.platform.device.title == title and run.platform.has(BANDWIDTH):
             memory = run.platform.quantity(BANDWIDTH).value
             link = _rate(PlatformPrices(run.platform).remote("h2d", locked))
-        elif known is not None:
-            memory, link = known.memory, known.link
+        elif known_device is not None:
+            memory, link = known_device.memory, known_device.link
         else:
             raise NoProfile(
                 f"{run.source} does not say at which rates {title} uses its memory and the host's; add a directory of "
                 f"{missing}"
             ) from None
     processors = int(as_number(run.machine.facts.get("cpu", {}).get("cores_usable")) or 0)
-    rates = _short(memory), _short(link), _short(cycles_of(run.device.facts))
+    rates = _five_digits(memory), _five_digits(link), _five_digits(cycles_of(run.device.facts))
     return ProfiledDevice(title, *rates, processors, run.source)
 
 
@@ -216,35 +216,35 @@ def _uses_host_memory(strategy: Strategy) -> bool:
     return not strategy.duplicated and is_common(strategy.allocator) and role(strategy.allocator) == "page-locked"
 
 
-def _found(device: str, source: str, app: DeclaringApp, records: Sequence[Record]) -> _Found | None:
+def _point_from(device: str, source: str, app: DeclaringApp, records: Sequence[Record]) -> _Found | None:
     """A point from the records of one application with the same parameters. None if there is nothing in them, or if
     the application does not take these parameters any more.
     """
-    own = _last(r for r in records if _uses_device_memory(STRATEGIES[str(r.factors.get("strategy"))]))
-    host = _last(r for r in records if _uses_host_memory(STRATEGIES[str(r.factors.get("strategy"))]))
-    some = own or host
-    if some is None:
+    device_run = _last_record(r for r in records if _uses_device_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    host_run = _last_record(r for r in records if _uses_host_memory(STRATEGIES[str(r.factors.get("strategy"))]))
+    any_run = device_run or host_run
+    if any_run is None:
         return None
-    params = {name: v for name, v in some.parameters.items() if isinstance(v, int)}
-    if set(params) != set(tiny_of(app)) or app(params).footprint(params) != some.counters.get("footprint_bytes"):
+    params = {name: v for name, v in any_run.parameters.items() if isinstance(v, int)}
+    if set(params) != set(tiny_of(app)) or app(params).footprint(params) != any_run.counters.get("footprint_bytes"):
         return None
-    rounds = sum(name.startswith("iteration_") and name.endswith("_ms") for name in some.counters)
+    rounds = sum(name.startswith("iteration_") and name.endswith("_ms") for name in any_run.counters)
     program = program_of(app, params, rounds)
-    ns = 1e6 * (_number(own, "iterations_ms") or 0.0) or None
+    ns = 1e6 * (_number(device_run, "iterations_ms") or 0.0) or None
     kernel, link, cpu = _declared(program)
     idle = cpu < IDLE * kernel
-    own_ns, link_ns, cpu_ns = _times(own, host, idle)
-    begin = _short(summed(program.initialise, of_agent("cpu")))
-    others = summed(program.initialise, lambda launch: kernel_bytes(launch) * (launch.by == "file"))
-    others += summed(program.initialise, of_agent("gpu"))
-    begin_ms = _number(host, "phase_initialise_ms") if others < begin else None
-    begin_ns = None if begin_ms is None else _short(begin_ms * 1e6)
+    own_ns, link_ns, cpu_ns = _times(device_run, host_run, idle)
+    begin = _five_digits(summed(program.initialise, of_agent("cpu")))
+    other_bytes = summed(program.initialise, lambda launch: kernel_bytes(launch) * (launch.by == "file"))
+    other_bytes += summed(program.initialise, of_agent("gpu"))
+    begin_ms = _number(host_run, "phase_initialise_ms") if other_bytes < begin else None
+    begin_ns = None if begin_ms is None else _five_digits(begin_ms * 1e6)
     declared = (kernel, link, cpu, begin)
     point = KernelPoint(device, source, program.nbytes, rounds, *declared, own_ns, link_ns, cpu_ns, begin_ns)
     return _Found(point, ns if idle else None)
 
 
-def _last(records: Iterable[Record]) -> Record | None:
+def _last_record(records: Iterable[Record]) -> Record | None:
     """The last record, of those with kernel times if any has them."""
     chosen = list(records)
     return next((r for r in reversed(chosen) if "kernel_ms" in r.counters), chosen[-1] if chosen else None)
@@ -253,7 +253,9 @@ def _last(records: Iterable[Record]) -> Record | None:
 def _declared(program: Program) -> tuple[float, float, float]:
     """The bytes that kernels declare, those of them in memory of the host, and those that the CPU's code declares."""
     in_place = of_agent("gpu", lambda launch: link_bytes(launch, program.blocks))
-    kernels, link, cpu = (_short(summed(program.compute, a)) for a in (of_agent("gpu"), in_place, of_agent("cpu")))
+    kernels, link, cpu = (
+        _five_digits(summed(program.compute, a)) for a in (of_agent("gpu"), in_place, of_agent("cpu"))
+    )
     return kernels, link, cpu
 
 
@@ -265,8 +267,10 @@ def _times(run: Record | None, host: Record | None, idle: bool) -> tuple[float |
         cpu = max(0.0, whole - across)
     elif idle:
         across = _number(host, "phase_compute_ms")
-    own, link, between = (None if ms is None else _short(ms * 1e6) for ms in (kernels, across, None if idle else cpu))
-    return own, link, between
+    kernels_ns, link, between = (
+        None if ms is None else _five_digits(ms * 1e6) for ms in (kernels, across, None if idle else cpu)
+    )
+    return kernels_ns, link, between
 
 
 def _number(record: Record | None, counter: str) -> float | None:
@@ -275,11 +279,11 @@ def _number(record: Record | None, counter: str) -> float | None:
 
 def _points(found: Sequence[_Found]) -> list[KernelPoint]:
     """The points of an application, with the time of their iterations where it stands for that of kernels."""
-    both = [(f.iterations, f.point.kernels) for f in found if f.iterations and f.point.kernels]
-    same = all(abs(own / kernels - 1) <= SAME_TIME for own, kernels in both)
+    pairs = [(f.iterations, f.point.kernels) for f in found if f.iterations and f.point.kernels]
+    is_same = all(abs(iterations / kernels - 1) <= SAME_TIME for iterations, kernels in pairs)
     points = [
-        msgspec.structs.replace(f.point, kernels=_short(f.iterations))
-        if same and f.iterations and f.point.kernels is None
+        msgspec.structs.replace(f.point, kernels=_five_digits(f.iterations))
+        if is_same and f.iterations and f.point.kernels is None
         else f.point
         for f in found
     ]
@@ -304,23 +308,26 @@ def _spread(profiles: Iterable[tuple[Sequence[KernelPoint], TimeOfPoint]]) -> Ra
             if time and declared:
                 rates.setdefault(point.device, {}).setdefault(point.footprint, []).append(time / declared)
         for by_size in rates.values():
-            repeats += [abs(math.log(a / b)) for same in by_size.values() for a, b in combinations(same, 2)]
-            medians = {size: median(same) for size, same in by_size.items()}
+            repeats += [abs(math.log(a / b)) for at_size in by_size.values() for a, b in combinations(at_size, 2)]
+            medians = {size: median(at_size) for size, at_size in by_size.items()}
             for size, rate in medians.items():
-                others = {n: other for n, other in medians.items() if n != size}
-                one += [abs(math.log(other / rate)) / abs(math.log2(n / size)) for n, other in others.items()]
-                if len(near := nearest_two(size, others)) == 2 and not min(near) < size < max(near):
+                other_medians = {n: other_median for n, other_median in medians.items() if n != size}
+                one += [
+                    abs(math.log(other_median / rate)) / abs(math.log2(n / size))
+                    for n, other_median in other_medians.items()
+                ]
+                if len(near := nearest_two(size, other_medians)) == 2 and not min(near) < size < max(near):
                     away = min(abs(math.log2(n / size)) for n in near)
-                    two.append(abs(math.log(between(size, {n: others[n] for n in near}) / rate)) / away)
+                    two.append(abs(math.log(between(size, {n: other_medians[n] for n in near}) / rate)) / away)
     return RateSpread(_factor(repeats), _factor(one), _factor(two))
 
 
 def _factor(changes: Sequence[float]) -> float:
     """The factor below which nine in ten changes are."""
-    return _short(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
+    return _five_digits(math.exp(sorted(changes)[len(changes) * 9 // 10])) if changes else 1.0
 
 
-def _short(number: float) -> float:
+def _five_digits(number: float) -> float:
     """Five significant digits."""
     return float(f"{number:.5g}")
 

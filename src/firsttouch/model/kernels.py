@@ -137,13 +137,13 @@ class Kernels:
 
     def time(self, launch: Launch) -> Time:
         """ns of a kernel in the device's own memory. Raises NoProfile if that was not measured."""
-        return _known(self.per_byte, f"the time of the kernels of {self.name}").times(kernel_bytes(launch))
+        return _require_measured(self.per_byte, f"the time of the kernels of {self.name}").times(kernel_bytes(launch))
 
     def in_place(self, of_kernels: float, of_the_link: float, link: Price) -> Time:
         """ns of kernels that declare so many bytes, and so many of them in memory of the host. Raises NoProfile if what
         crosses the link was not measured.
         """
-        cross = _known(self.crossings, f"what kernels of {self.name} take across the link")
+        cross = _require_measured(self.crossings, f"what kernels of {self.name} take across the link")
         low, value, high = (link.of(of_the_link * n) for n in (cross.low, cross.value, cross.high))
         crossing = Time(value.value, low.low, high.high)
         return crossing if self.per_byte is None else crossing.at_least(self.per_byte.times(of_kernels))
@@ -153,16 +153,16 @@ class Kernels:
         if not (declared := kernel_bytes(launch)):
             return Time()
         per_byte = self.begin_per_byte if phase == "initialise" else self.cpu_per_byte
-        return _known(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
+        return _require_measured(per_byte, f"what the CPU computes in the phase {phase} of {self.name}").times(declared)
 
 
 class NoProfile(Unsupported):
     """The kernels of an application were not measured, or not as it is now. The text is the reason."""
 
 
-def _known(measured: T | None, what: str) -> T:
+def _require_measured(measured: T | None, subject: str) -> T:
     if measured is None:
-        raise NoProfile(f"{what} was not measured, and is not in the times")
+        raise NoProfile(f"{subject} was not measured, and is not in the times")
     return measured
 
 
@@ -236,7 +236,7 @@ def kernels_at(app: type[Declares], nbytes: int, platform: Platform, profiles: K
         raise NoProfile(f"the kernels of {app.name} were not measured, and are not in the times")
     if profile.digest != digest_of(app):
         raise NoProfile(f"{app.name} has changed since its kernels were measured, which are not in the times")
-    return _On(platform, profiles, profile).kernels(app.name, nbytes)
+    return _ProfileOnPlatform(platform, profiles, profile).kernels(app.name, nbytes)
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class _Scale:
     processors: float | None
 
 
-class _On:
+class _ProfileOnPlatform:
     """A profile on a platform."""
 
     def __init__(self, platform: Platform, profiles: KernelProfiles, profile: KernelProfile) -> None:
@@ -258,68 +258,74 @@ class _On:
     @cached_property
     def _order(self) -> list[str]:
         """The devices of the profile: first those like the platform's, then those whose memory is most like its."""
-        own = self.platform.quantity(BANDWIDTH).value if self.platform.has(BANDWIDTH) else None
+        bandwidth = self.platform.quantity(BANDWIDTH).value if self.platform.has(BANDWIDTH) else None
         used = {p.device: self.profiles.devices[p.device] for p in self.profile.points}
         title = self.platform.device.title
         return sorted(
-            used, key=lambda name: (used[name].title != title, abs(math.log(used[name].memory / own)) if own else 0.0)
+            used,
+            key=lambda name: (
+                used[name].title != title,
+                abs(math.log(used[name].memory / bandwidth)) if bandwidth else 0.0,
+            ),
         )
 
     def _scale(self, device: ProfiledDevice) -> _Scale:
         if device.title == self.platform.device.title:
             return _Scale(Time(1.0, 1.0, 1.0), 1.0)
-        own = self.platform.quantity(BANDWIDTH)
-        memory = Time(*(device.memory / rate for rate in (own.value, own.high, own.low)))
+        bandwidth = self.platform.quantity(BANDWIDTH)
+        memory = Time(*(device.memory / rate for rate in (bandwidth.value, bandwidth.high, bandwidth.low)))
         cycles = cycles_of(self.platform.device.facts)
         if self.platform.has(CLOCK) and self.platform.has(UNITS):
             cycles = self.platform.quantity(CLOCK).value * self.platform.quantity(UNITS).value
         return _Scale(memory, device.cycles / cycles if cycles and device.cycles else None)
 
     def kernels(self, name: str, size: int) -> Kernels:
-        own = self._points(lambda p: p.kernels)
+        on_device = self._points(lambda p: p.kernels)
         across = self._points(lambda p: p.link)
         between = [p for p in self.profile.points if p.cpu]  # of any device, since the hosts' code is the same
         begin = [p for p in self.profile.points if p.begin]
         spreads = self.profiles.spreads
-        per_byte = _rate(size, own, self._time, spreads["kernels"])
+        per_byte = _rate(size, on_device, self._time, spreads["kernels"])
         crossing = _rate(size, across, self._crossing, spreads["link"])
         cpu = _rate(size, between, lambda p: self._by_cpu(p, p.cpu, p.cpu_bytes), spreads["cpu"])
         begins = _rate(size, begin, lambda p: self._by_cpu(p, p.begin, p.begin_bytes), spreads["cpu"])
         crossings = None
         if crossing is not None:
-            at_most = _hides_link(_near(size, across))
+            at_most = _hides_link(_nearest_points(size, across))
             crossings = LinkTraffic(crossing.value, 0.0 if at_most else crossing.low, crossing.high, at_most)
-        points = next(near for p in (own, across, begin) if (near := _near(size, p)))
+        points = next(near for p in (on_device, across, begin) if (near := _nearest_points(size, p)))
         rounds = min(points, key=lambda p: abs(math.log(p.footprint / size))).rounds
         sources = tuple(dict.fromkeys(p.source for p in points))
         return Kernels(name, per_byte, crossings, cpu, begins, rounds, sources, self._grounds(name, points))
 
     def _points(self, measured: Callable[[KernelPoint], float | None]) -> list[KernelPoint]:
-        """The points of the first device that has what is measured."""
-        known = [p for p in self.profile.points if measured(p)]
-        first = next((name for name in self._order if any(p.device == name for p in known)), None)
-        return [p for p in known if p.device == first]
+        """The points of the first device for which the value is measured."""
+        measured_points = [p for p in self.profile.points if measured(p)]
+        first = next((name for name in self._order if any(p.device == name for p in measured_points)), None)
+        return [p for p in measured_points if p.device == first]
 
     def _grounds(self, name: str, points: Sequence[KernelPoint]) -> tuple[Ground, ...]:
         devices = [self.profiles.devices[p.device] for p in points]
         titles, hosts = [device.title for device in devices], sorted({device.host for device in devices})
-        where = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
-        grounds: list[Ground] = [Assumption(f"the kernels of {name} take what they took on an {where}")]
+        origin = f"{' and '.join(dict.fromkeys(titles))} ({', '.join(dict.fromkeys(p.source for p in points))})"
+        grounds: list[Ground] = [Assumption(f"the kernels of {name} take what they took on an {origin}")]
         if not set(titles) <= {self.platform.device.title}:
             scaled = "times of kernels are scaled by the rates of the devices' memories or processors"
-            known = [name for name in (BANDWIDTH, CLOCK, UNITS) if self.platform.has(name)]
-            grounds += [Assumption(scaled), *(self.platform.quantity(name).ground for name in known)]
+            scale_values = [name for name in (BANDWIDTH, CLOCK, UNITS) if self.platform.has(name)]
+            grounds += [Assumption(scaled), *(self.platform.quantity(name).ground for name in scale_values)]
         if (processors := self.platform.quantity(PROCESSORS)).value not in hosts:
             shared = f"processors share what the CPU computes, as {' or '.join(map(str, hosts))} did elsewhere"
             grounds += [Assumption(shared), processors.ground]
         return tuple(grounds)
 
     def _time(self, point: KernelPoint) -> Time:
-        """The time for a byte on the platform: what limits it there is what did elsewhere, or the memory."""
+        """The time for a byte on the platform, where the kernel is limited by what limited it elsewhere, or by the
+        memory.
+        """
         device, rate = self.profiles.devices[point.device], (point.kernels or 0.0) / point.kernel_bytes
         scale = self._scale(device)
-        other = 1.0 if scale.processors is None else scale.processors
-        bounds = (other, scale.memory.low, scale.memory.high)
+        by_processors = 1.0 if scale.processors is None else scale.processors
+        bounds = (by_processors, scale.memory.low, scale.memory.high)
         value = scale.memory.value
         if rate * device.memory * BUSY > 1 and scale.processors is not None:
             value = max(value / (rate * device.memory), scale.processors)
@@ -327,8 +333,8 @@ class _On:
 
     def _by_cpu(self, point: KernelPoint, ns: float | None, declared: float) -> Time:
         """The time for a byte of the CPU's code, which the host's processors share, or which is all one's."""
-        own = self.platform.quantity(PROCESSORS).value
-        part = (self.profiles.devices[point.device].host or own) / own
+        processors = self.platform.quantity(PROCESSORS).value
+        part = (self.profiles.devices[point.device].host or processors) / processors
         return Time(part, min(part, 1.0), max(part, 1.0)).times((ns or 0.0) / declared)
 
     def _crossing(self, point: KernelPoint) -> Time:
@@ -337,18 +343,18 @@ class _On:
 
 
 def scaled_time(platform: Platform, title: str, ns: float, declared: float) -> Time | None:
-    """ns on a platform of a kernel that took so many on a device of this title, and used so many bytes. None unless the
+    """The ns on a platform of a kernel that took `ns` on a device of this title and used so many bytes. None unless the
     device is the platform's own, or one whose rates are known. Raises MissingValue as kernels_for does.
     """
-    known = known_profiles().devices
+    devices = known_profiles().devices
     if title == platform.device.title or ns <= 0:
         return _exactly(ns)
-    name = next((name for name, device in known.items() if device.title == title), None)
+    name = next((name for name, device in devices.items() if device.title == title), None)
     if name is None:
         return None
     point = KernelPoint(name, "", 1, 0, declared or 1.0, 0.0, 0.0, 0.0, kernels=ns)
-    profiles = KernelProfiles(known, known_profiles().spreads, {})
-    return _On(platform, profiles, KernelProfile("", (point,)))._time(point).times(point.kernel_bytes)
+    profiles = KernelProfiles(devices, known_profiles().spreads, {})
+    return _ProfileOnPlatform(platform, profiles, KernelProfile("", (point,)))._time(point).times(point.kernel_bytes)
 
 
 def _rate(
@@ -357,9 +363,9 @@ def _rate(
     """What is measured, for each byte that is declared, at a size between the known ones or beyond them."""
     rates: dict[int, Time] = {}
     for footprint in nearest_two(size, {p.footprint for p in points}):
-        same = [rate_of(p) for p in points if p.footprint == footprint]
-        value = median(t.value for t in same)
-        rates[footprint] = Time(value, min(t.low for t in same), max(t.high for t in same))
+        at_footprint = [rate_of(p) for p in points if p.footprint == footprint]
+        value = median(t.value for t in at_footprint)
+        rates[footprint] = Time(value, min(t.low for t in at_footprint), max(t.high for t in at_footprint))
     if not rates:
         return None
     value = between(size, {footprint: rate.value for footprint, rate in rates.items()})
@@ -376,7 +382,7 @@ def _exactly(value: float) -> Time:
     return Time(value, value, value)
 
 
-def _near(size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
+def _nearest_points(size: int, points: Sequence[KernelPoint]) -> list[KernelPoint]:
     """The points of the nearest size on either side."""
     below = max((p.footprint for p in points if p.footprint <= size), default=None)
     above = min((p.footprint for p in points if p.footprint >= size), default=None)
@@ -388,13 +394,13 @@ def _hides_link(points: Sequence[KernelPoint]) -> bool:
     return any(p.link < HARDLY_LONGER * p.kernels for p in points if p.link and p.kernels)
 
 
-def nearest_two(size: int, known: Collection[int]) -> list[int]:
+def nearest_two(size: int, sizes: Collection[int]) -> list[int]:
     """The sizes on either side; or an equal one; or, if all are on one side, the nearest, and the next that differs by
     half or more, so that noise matters little.
     """
-    if size in known:
+    if size in sizes:
         return [size]
-    nearest = sorted(known, key=lambda n: abs(math.log(n / size)))
+    nearest = sorted(sizes, key=lambda n: abs(math.log(n / size)))
     below, above = [n for n in nearest if n < size], [n for n in nearest if n > size]
     if below and above:
         return [below[0], above[0]]
@@ -402,8 +408,8 @@ def nearest_two(size: int, known: Collection[int]) -> list[int]:
 
 
 def between(size: int, rates: Mapping[int, float]) -> float:
-    """The rate at a size where a fixed time, and one for each byte, are those of two sizes. Beyond them, if that would
-    be a fixed time below zero: the rate of the nearest.
+    """The rate at a size, from the fixed time and the time for each byte that two sizes imply. Beyond them, if that
+    fixed time would be below zero: the rate of the nearest.
     """
     (first, low), (last, high) = min(rates.items()), max(rates.items())
     if first == last:

@@ -99,9 +99,9 @@ def known_values() -> KnownValuesOutput:
 def platforms(name: str | None = None, changes: Mapping[str, str] | None = None) -> PlatformsOutput:
     """The platform of a name or of a file, with changes, or all of the program's. Raises UsageError."""
     if name is None:
-        known = [_described(load_platform(each)) for each in platform_names()]
-        names = join_names([each.name for each in known])
-        return PlatformsOutput(summary=f"{count(len(known), 'platform')}: {names}.", platforms=known)
+        descriptions = [_described(load_platform(description)) for description in platform_names()]
+        names = join_names([description.name for description in descriptions])
+        return PlatformsOutput(summary=f"{count(len(descriptions), 'platform')}: {names}.", platforms=descriptions)
     only = _described(platform_of(name).changed(changes or {}))
     ways = join_names([f"{n} {how}" for how, n in only.ways.items() if n])
     return PlatformsOutput(
@@ -110,8 +110,8 @@ def platforms(name: str | None = None, changes: Mapping[str, str] | None = None)
 
 
 def _described(platform: Platform) -> PlatformDescription:
-    known, description = platform.values(), platform.description
-    ways = Counter(value.entry.how for value in known)
+    values, description = platform.values(), platform.description
+    ways = Counter(value.entry.how for value in values)
     return PlatformDescription(
         name=platform.name,
         title=platform.title,
@@ -123,7 +123,7 @@ def _described(platform: Platform) -> PlatformDescription:
         digest=platform.digest,
         changes=list(platform.changes),
         ways={how: ways[how] for how in WAYS},
-        values=_entries(known),
+        values=_entries(values),
         conditions=[
             PlatformCondition(
                 when={**{name: need.text for name, need in part.needs.items()}, **part.factors},
@@ -139,9 +139,9 @@ def _described(platform: Platform) -> PlatformDescription:
 def _entries(values: Sequence[Value]) -> list[PlatformEntry]:
     entries = []
     for value in values:
-        known = parameter(value.name)
-        assert known is not None
+        definition = parameter(value.name)
+        assert definition is not None
         fields = msgspec.structs.asdict(value.entry)
-        about, platform = known.says, value.ground.platform
+        about, platform = definition.says, value.ground.platform
         entries.append(PlatformEntry(name=value.name, about=about, text=value.text, platform=platform, **fields))
     return entries

@@ -117,12 +117,12 @@ class ManagedMemory:
             return
         for first, end, state in pages.pieces(0, pages.blocks):
             theirs = state.gpu & ~state.cpu if agent == "cpu" else state.cpu & ~state.gpu
-            known = state.cpu_maps if agent == "cpu" else state.gpu_maps
-            if theirs & ~known:
-                both = known | theirs
-                after = state._replace(cpu_maps=both) if agent == "cpu" else state._replace(gpu_maps=both)
+            mapped_pages = state.cpu_maps if agent == "cpu" else state.gpu_maps
+            if theirs & ~mapped_pages:
+                all_mapped = mapped_pages | theirs
+                after = state._replace(cpu_maps=all_mapped) if agent == "cpu" else state._replace(gpu_maps=all_mapped)
                 pages.assign(first, end, after)
-                moves.add(Counts(mapped=(theirs & ~known).bit_count()), end - first)
+                moves.add(Counts(mapped=(theirs & ~mapped_pages).bit_count()), end - first)
 
     def touch(
         self,
@@ -146,18 +146,18 @@ class ManagedMemory:
         if not parts or not self._faults(pages, access, min(a for a, _ in parts), max(b for _, b in parts)):
             return
         whole, segments = split_blocks(parts, pages.kind)
-        every = filled(pages.kind.leaves)
+        every_page = filled(pages.kind.leaves)
         if stride > pages.kind.page:
-            every = sum(1 << page for page in range(0, pages.kind.leaves, stride // pages.kind.page))
+            every_page = sum(1 << page for page in range(0, pages.kind.leaves, stride // pages.kind.page))
         for first, end in whole:
-            self._sweep(buffer, first, end, access, every, moves, evicted)
+            self._sweep(buffer, first, end, access, every_page, moves, evicted)
         for block, several in segments.items():
             leaves, state = pages.leaves(block), self._state(pages, block)
-            if order.variant is not None or every != filled(pages.kind.leaves):
-                wanted = 0
+            if order.variant is not None or every_page != filled(pages.kind.leaves):
+                touched_pages = 0
                 for a, b, _ in several:
-                    wanted |= span(a, b)
-                after, counts = touch(state, agent, wanted & every, leaves, pages.kind, writes, order)
+                    touched_pages |= span(a, b)
+                after, counts = touch(state, agent, touched_pages & every_page, leaves, pages.kind, writes, order)
             else:
                 after, counts = touch_parts(state, agent, several, leaves, pages.kind, writes)
             self._settle(buffer, block, block + 1, state, after, evicted)
@@ -179,17 +179,24 @@ class ManagedMemory:
         return next(pages.pieces(block, block + 1))[2]
 
     def _sweep(
-        self, buffer: int, first: int, end: int, access: _Touch, wanted: int, moves: PageMoves, evicted: PageMoves
+        self,
+        buffer: int,
+        first: int,
+        end: int,
+        access: _Touch,
+        touched_pages: int,
+        moves: PageMoves,
+        evicted: PageMoves,
     ) -> None:
-        """Touch blocks [first, end), of each the wanted pages."""
+        """Touch these pages of each of the blocks [first, end)."""
         pages, (agent, writes, order) = self.buffers[buffer], access
         while first < end:
             _, until, state = next(pages.pieces(first, end))
             leaves = pages.leaves(first)
-            how = (state, agent, wanted & filled(leaves), leaves, pages.kind, writes, order)
-            after, _ = touch(*how)
+            access_arguments = (state, agent, touched_pages & filled(leaves), leaves, pages.kind, writes, order)
+            after, _ = touch(*access_arguments)
             until = self._settle(buffer, first, until, state, after, evicted)
-            moves.add(touch_alike(*how, until - first)[1])
+            moves.add(touch_alike(*access_arguments, until - first)[1])
             moves.blocks += until - first - 1
             first = until
 

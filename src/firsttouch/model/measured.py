@@ -78,12 +78,12 @@ class MeasuredPrices(NamedPrices):
         self.machine, self.device = machine, device
         self.host = next((d.name for d in machine.devices if not d.capabilities.runs_kernels and d.available), "cpu")
         self._records: dict[tuple[str, str], list[Record]] = {}
-        known = list(records)
+        all_records = list(records)
         for name in (self.host, device.name):
-            for r in measured(for_device(known, name)):
+            for r in measured(for_device(all_records, name)):
                 if r.metric_version == codebook_of(r.experiment).version:
                     self._records.setdefault((r.experiment, name), []).append(r)
-        self._kept: dict[tuple[object, ...], Any] = {}
+        self._made_prices: dict[tuple[object, ...], Any] = {}
         self._makers: Mapping[str, Callable[..., Price]] = {
             "host_touch": self._host_touch,
             "copy": partial(self._copy, "copy"),
@@ -125,21 +125,21 @@ class MeasuredPrices(NamedPrices):
     def _find(self, price: str, device: str = "", /, **given: Scalar) -> list[Record]:
         """The records of a price for its parameters, on the device or on another."""
         experiment, source = _sources()[price]
-        wanted = source.factors(**given).items()
+        conditions = source.factors(**given).items()
         return [
             r
             for r in self._records.get((experiment, device or self.device.name), ())
-            if all(r.factors.get(name) == value for name, value in wanted)
+            if all(r.factors.get(name) == value for name, value in conditions)
             and not any(name in r.factors for name in source.without)
         ]
 
     def _once(self, key: tuple[object, ...], make: Callable[[], P]) -> P:
-        if key not in self._kept:
+        if key not in self._made_prices:
             try:
-                self._kept[key] = make()
+                self._made_prices[key] = make()
             except Unmeasured as missing:
-                self._kept[key] = missing
-        price: P | Unmeasured = self._kept[key]
+                self._made_prices[key] = missing
+        price: P | Unmeasured = self._made_prices[key]
         if isinstance(price, Unmeasured):
             raise price
         return price
@@ -167,8 +167,8 @@ class MeasuredPrices(NamedPrices):
     def _stream(self, agent: str, allocator: str, kernel: str, threads: int = 0) -> Price:
         """By the bytes of one array, at the rate of all."""
         device = self.host if agent == "cpu" else self.device.name
-        given: dict[str, Scalar] = {"agent": agent, "allocator": allocator, "kernel": kernel, "threads": threads}
-        if rows := self._find("stream", device, **given):
+        parameters: dict[str, Scalar] = {"agent": agent, "allocator": allocator, "kernel": kernel, "threads": threads}
+        if rows := self._find("stream", device, **parameters):
             return _by_size("stream", rows, lambda r, rate: _amount("stream", r, "bytes") / rate)
         raise self._missing("stream", device, agent=agent, allocator=allocator, kernel=kernel)
 
@@ -242,15 +242,15 @@ class MeasuredPrices(NamedPrices):
 
     # ------------------------------------------------------------------------------------------------ memory that moves
 
-    def _moving(self, price: str, what: Callable[[Record], float | None], **given: Scalar) -> Price:
+    def _moving(self, price: str, ms_of: Callable[[Record], float | None], **given: Scalar) -> Price:
         """A price from the ms of passes over memory that moves."""
-        rows = [r for r in self._find(price, **given) if what(r) is not None]
+        rows = [r for r in self._find(price, **given) if ms_of(r) is not None]
         if not rows:
             raise self._missing(price, allocator=given["allocator"])
         rates = []
         for r in rows:
-            rate = max(0.0, what(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
-            wide = _relative(r)
+            rate = max(0.0, ms_of(r) or 0.0) * 1e6 / _amount(price, r, "bytes")
+            wide = _relative_width(r)
             rates.append((rate, rate * (1 - wide), rate * (1 + wide)))
         return per_byte(rates, _keys(rows))
 
@@ -276,11 +276,11 @@ class MeasuredPrices(NamedPrices):
         return self._moving("moving_touch", lambda r: self._beyond_resident("moving_touch", r), allocator=allocator)
 
     def _gpu_fault(self, operation: str, touch: str, advice: str, allocator: str) -> Price:
-        given: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
-        return self._moving("gpu_fault", lambda r: _pass("gpu_fault", r), allocator=allocator, **given)
+        parameters: dict[str, Scalar] = {"advice": advice, "operation": operation, "touch": touch}
+        return self._moving("gpu_fault", lambda r: _first_pass_ms("gpu_fault", r), allocator=allocator, **parameters)
 
     def _gpu_touch(self, allocator: str) -> Price:
-        return self._moving("gpu_touch", lambda r: _pass("gpu_touch", r, least=0), allocator=allocator)
+        return self._moving("gpu_touch", lambda r: _first_pass_ms("gpu_touch", r, least=0), allocator=allocator)
 
     def _cpu_fault(self, allocator: str) -> Price:
         return self._moving("cpu_fault", lambda r: self._beyond_resident("cpu_fault", r), allocator=allocator)
@@ -293,7 +293,8 @@ class MeasuredPrices(NamedPrices):
         """From touches in order, one in every 2 MiB."""
         rows = self._find("isolated_fault", allocator=allocator)
         times = [
-            (_pass("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count")) for r in rows
+            (_first_pass_ms("isolated_fault", r) or 0.0) * 1e6 / max(1.0, _amount("isolated_fault", r, "count"))
+            for r in rows
         ]
         if not times:
             raise self._missing("isolated_fault", allocator=allocator)
@@ -338,8 +339,8 @@ class MeasuredPrices(NamedPrices):
         def last(r: Record) -> float | None:
             return _value("gpu_fault", r, "later_ms", int(_amount("gpu_fault", r, "passes")) - 1)
 
-        given: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
-        return self._moving("gpu_fault", last, allocator=allocator, **given)
+        parameters: dict[str, Scalar] = {"advice": "none", "operation": "update", "touch": "dense"}
+        return self._moving("gpu_fault", last, allocator=allocator, **parameters)
 
     def exchange(self, allocator: str, *, by_groups: bool = False) -> ExchangePrice:
         """Without what a launch takes for which the CPU waits. Records of other advice or of a CPU that writes are not
@@ -393,10 +394,10 @@ class MeasuredPrices(NamedPrices):
         return Price((1.0,), (time,), _keys(rows))
 
 
-def _value(price: str, record: Record, name: str, which: object = "") -> float | None:
-    """A counter or a factor by what it is to a price; None if the record does not have it. which: of several."""
-    known = _sources()[price][1].names[name].replace("{}", str(which))
-    return as_number(record.counters.get(known, record.factors.get(known)))
+def _value(price: str, record: Record, name: str, part: object = "") -> float | None:
+    """The counter or factor that a price has under this name; None if the record lacks it. which: of several."""
+    key = _sources()[price][1].names[name].replace("{}", str(part))
+    return as_number(record.counters.get(key, record.factors.get(key)))
 
 
 def _amount(price: str, record: Record, name: str) -> float:
@@ -422,18 +423,18 @@ def _per_page(rows: Sequence[Record]) -> Price:
 def _is_lone(record: Record, scenario: str) -> bool:
     """Whether a record is of a single page that is touched so."""
     _, source = _sources()["lone_fault"]
-    wanted = source.factors(scenario=scenario).items()
-    return all(record.factors.get(name) == value for name, value in wanted)
+    conditions = source.factors(scenario=scenario).items()
+    return all(record.factors.get(name) == value for name, value in conditions)
 
 
-def _pass(price: str, record: Record, least: int = 1) -> float | None:
+def _first_pass_ms(price: str, record: Record, least: int = 1) -> float | None:
     """ms of the first pass, or of what comes before it, beyond those of the last pass, which is at least `least`."""
     last = int(_amount(price, record, "passes")) - 1
     first, later = _value(price, record, "first_ms"), _value(price, record, "later_ms", last)
     return None if first is None or later is None or last < least else first - later
 
 
-def _relative(record: Record) -> float:
+def _relative_width(record: Record) -> float:
     """Half the width of the interval of the record's median, as a part of it."""
     s = record.summary
     return 0.0 if s is None or s.median <= 0 else min(1.0, max(s.median - s.ci_low, s.ci_high - s.median) / s.median)

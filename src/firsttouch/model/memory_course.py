@@ -1,7 +1,7 @@
 """The memory in use over time of a prediction: what the page map has after each launch and copy, when prices say it is.
 
-Two replays go through the same program: one keeps its pages, the other adds up times. Where rounds repeat, either
-leaves out those that are like one before, so that both are put together by how much of the program they have done.
+Two replays go through the same program: one keeps its pages, the other adds up times. Either leaves out rounds that are
+like one before, so that the two are matched by how much of the program they have done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from firsttouch.records.timeline import MemoryCourse, Phase
 
 SOURCE = "the page map, after each launch and copy"
 EVENLY = 16
-"""The readings of what one launch or copy changes."""
+"""The number of readings of what one launch or copy changes."""
 LAST = "free"
 """The phase that no course has, as none of a measurement has it."""
 
@@ -54,8 +54,8 @@ class MemoryReplay(CountedReplay):
             self._file = step.nbytes
         elif isinstance(step, steps.Free):
             sides = {"host": (self._host, self._untouched), "device": (self._device,)}
-            for held in sides.get(step.side, (self._host, self._untouched, self._device)):
-                held.pop(step.buffer, None)
+            for by_buffer in sides.get(step.side, (self._host, self._untouched, self._device)):
+                by_buffer.pop(step.buffer, None)
         elif (
             isinstance(step, steps.Prefault | steps.CopyFile)
             or (isinstance(step, steps.Copy) and step.to == "cpu")
@@ -121,7 +121,7 @@ class MemoryReplay(CountedReplay):
         return counters | sums | {"peak_bytes": max(self.most_on_host, *sums.values())}
 
     def _in_both(self) -> bool:
-        """As harness/memory.py has it."""
+        """As in harness/memory.py."""
         entry = self.device.allocator(self.strategy.allocator)
         if entry is None or self.device.capabilities.shares_host_memory:
             return True
@@ -143,34 +143,34 @@ class Clock:
 
 
 def course(clock: Clock, memory: MemoryReplay, phases: Mapping[str, float]) -> MemoryCourse:
-    """Puts both together. phases: seconds of each phase, in their order."""
+    """Puts the two replays together. phases: seconds of each phase, in their order."""
     starts, until, shown = dict[str, float](), 0.0, list[Phase]()
     for name, seconds in phases.items():
         starts[name] = until
         if name != LAST:
             shown.append(Phase(name, until, until + seconds))
             until += seconds
-    known = [(0, 0.0)]
-    for done, phase, ns in clock.noted:
-        known.append((done, max(known[-1][1], min(until, starts[phase] + 1e-9 * ns))))
+    readings = [(0, 0.0)]
+    for progress, phase, ns in clock.noted:
+        readings.append((progress, max(readings[-1][1], min(until, starts[phase] + 1e-9 * ns))))
     host, device = list[tuple[float, float]](), list[tuple[float, float]]()
-    last = max((done for done, phase, _ in clock.noted if phase != LAST), default=0)
-    for done, on_host, on_device in memory.noted:
-        if done <= last:
-            t = _at(known, done)
+    last = max((progress for progress, phase, _ in clock.noted if phase != LAST), default=0)
+    for progress, on_host, on_device in memory.noted:
+        if progress <= last:
+            t = _time_at(readings, progress)
             _add(host, t, on_host)
             _add(device, t, on_device)
     return MemoryCourse(shown, host, device, SOURCE, "", "", 0.0)
 
 
-def _at(known: Sequence[tuple[int, float]], done: int) -> float:
-    """The time at which so much is done; between two known times in proportion."""
-    i = bisect_right(known, done, key=lambda pair: pair[0])
-    before = known[i - 1]
-    if before[0] == done or i == len(known):
+def _time_at(readings: Sequence[tuple[int, float]], progress: int) -> float:
+    """The time at which this much of the program is done, interpolated between two readings."""
+    i = bisect_right(readings, progress, key=lambda pair: pair[0])
+    before = readings[i - 1]
+    if before[0] == progress or i == len(readings):
         return before[1]
-    after = known[i]
-    return before[1] + (after[1] - before[1]) * (done - before[0]) / (after[0] - before[0])
+    after = readings[i]
+    return before[1] + (after[1] - before[1]) * (progress - before[0]) / (after[0] - before[0])
 
 
 def _add(readings: list[tuple[float, float]], t: float, nbytes: int) -> None:

@@ -27,7 +27,7 @@ UNMEASURED_TURNS = (
 TURNS = "turns of kernels and the CPU over small blocks"
 GPU_FAULTS = "faults of the GPU on pages that are on the CPU"
 SLOW_TURN, SLOW_UPDATE = 300e3, 1e3
-"""Nanoseconds that a turn, and an atomic update in it, may take where they are not measured: as on H100s."""
+"""Nanoseconds that a turn, and an atomic update in it, may take where they were not measured: those of H100s."""
 
 
 class Moving(Pricing):
@@ -54,7 +54,7 @@ class Moving(Pricing):
         """Where the CPU does not wait for kernels, both agents run at once, and pages of which both use bytes move as
         often as either touches them.
         """
-        waits = any(isinstance(step, steps.Wait) for _, wanted in prepared for step in wanted)
+        waits = any(isinstance(step, steps.Wait) for _, access_steps in prepared for step in access_steps)
         if launch.agent == "cpu" and self.phase == "compute" and not waits:
             for access, _ in prepared:
                 if not self.read_mostly[access.block]:

@@ -18,7 +18,7 @@ from firsttouch.program.guidance import ADVICE, NONE, READ_MOSTLY
 from firsttouch.records.schema import DeviceInfo, Machine
 
 ONE_A_BLOCK = "per-2MiB"
-"""What a pass of migration touches that faults once in each block of the driver."""
+"""The touch of a pass of migration that faults once in each block of the driver."""
 WHOLE_BLOCKS = "new pages that were advised to be on the GPU come by one fault for each block of 2 MiB"
 CALLS = ("allocate", "free")
 AGENTS = ("cpu", "gpu")
@@ -86,11 +86,11 @@ class NamedPrices(ABC):
 
     def gpu_fault(self, allocator: str, *, reads_only: bool, read_mostly: bool = False, touch: str = "dense") -> Price:
         """Other advice than read-mostly strategies give when memory is allocated, which no experiment measures."""
-        wanted = [(READ_MOSTLY, "read")] * read_mostly + [(NONE, "read")] * reads_only + [(NONE, "update")]
-        for advice, operation in wanted[:-1]:
+        candidates = [(READ_MOSTLY, "read")] * read_mostly + [(NONE, "read")] * reads_only + [(NONE, "update")]
+        for advice, operation in candidates[:-1]:
             with suppress(Unmeasured):
                 return self.price("gpu_fault", operation, touch, advice, allocator)
-        advice, operation = wanted[-1]
+        advice, operation = candidates[-1]
         return self.price("gpu_fault", operation, touch, advice, allocator)
 
     def gpu_touch(self, allocator: str, *, whole_blocks: bool = False) -> Price:
@@ -157,12 +157,12 @@ class NamedPrices(ABC):
         return self.price("advise", advice, allocator)
 
     def placements(self, allocator: str) -> tuple[Mapping[str, float], tuple[Ground, ...]]:
-        known = {}
+        by_advice = {}
         for advice in ADVICE:
             with suppress(Unmeasured):
-                known[advice] = self.price("placements", advice, allocator)
-        if len(known) < 2 or NONE not in known:
+                by_advice[advice] = self.price("placements", advice, allocator)
+        if len(by_advice) < 2 or NONE not in by_advice:
             self.price("placements", NONE, allocator)
             raise Unmeasured
-        grounds = dict.fromkeys(ground for price in known.values() for ground in price.grounds)
-        return {advice: price.of(1).value * 1e-6 for advice, price in known.items()}, tuple(grounds)
+        grounds = dict.fromkeys(ground for price in by_advice.values() for ground in price.grounds)
+        return {advice: price.of(1).value * 1e-6 for advice, price in by_advice.items()}, tuple(grounds)

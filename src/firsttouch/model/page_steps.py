@@ -70,7 +70,7 @@ class PageSteps:
         slices = self._slices([step for step, _ in uses])
         for number in range(slices):
             for step, access in uses:
-                start, end = (_cut(step, n, slices) for n in (number, number + 1))
+                start, end = (_slice_start(step, n, slices) for n in (number, number + 1))
                 if start < end:
                     self._use(step._replace(start=start, end=end), access, launch, phase, moves, evicted)
 
@@ -108,9 +108,9 @@ class PageSteps:
         return [(begin + a, begin + b) for begin in begins for a, b in parts]
 
 
-def _cut(step: steps.Use, number: int, slices: int) -> int:
+def _slice_start(step: steps.Use, number: int, slices: int) -> int:
     """Where a slice of a use begins: where a block does."""
     if number in (0, slices):
         return step.end if number else step.start
-    at = step.start + (step.end - step.start) * number // slices
-    return max(step.start, at // BLOCK_BYTES * BLOCK_BYTES)
+    offset = step.start + (step.end - step.start) * number // slices
+    return max(step.start, offset // BLOCK_BYTES * BLOCK_BYTES)

@@ -52,7 +52,8 @@ class BlockState(NamedTuple):
 
 EMPTY = BlockState()
 VARIANTS = 16
-"""Orders without pattern that are tried: what they count differs by a few faults a block, and its mean is meant."""
+"""The number of orders without pattern that are tried. Their counts differ by a few faults a block; the mean is used.
+"""
 
 
 class Order(NamedTuple):
@@ -122,23 +123,23 @@ def _opposite(agent: Agent) -> Agent:
     return "gpu" if agent == "cpu" else "cpu"
 
 
-def _moved(
-    state: BlockState, to: Agent, wanted: int, faulted: int, *, duplicate: bool, map_for: Agent | None
+def _after_arrival(
+    state: BlockState, to: Agent, arriving: int, faulted: int, *, duplicate: bool, map_for: Agent | None
 ) -> tuple[BlockState, Counts]:
-    """A block after pages arrived at a memory. wanted: all pages, of which some faulted, and of which those that are
-    nowhere are populated. map_for: the agent that can access them then.
+    """A block after pages arrived in a memory. arriving: all these pages, of which some faulted; those that are nowhere
+    are populated. map_for: the agent that can access them then.
     """
     there, away = (state.cpu, state.gpu) if to == "cpu" else (state.gpu, state.cpu)
     maps = {"cpu": state.cpu_maps, "gpu": state.gpu_maps}
-    moved, new = wanted & away & ~there, wanted & ~away & ~there
-    there |= wanted
+    moved, new = arriving & away & ~there, arriving & ~away & ~there
+    there |= arriving
     dropped = 0
     if not duplicate:
-        dropped = (wanted & away & ~moved).bit_count()
-        away &= ~wanted
-        maps[_opposite(to)] &= ~wanted
+        dropped = (arriving & away & ~moved).bit_count()
+        away &= ~arriving
+        maps[_opposite(to)] &= ~arriving
     if map_for is not None:
-        maps[map_for] |= wanted
+        maps[map_for] |= arriving
     in_cpu, in_gpu = (there, away) if to == "cpu" else (away, there)
     pages, part, n = moved.bit_count(), (moved & faulted).bit_count(), copies(moved, faulted)
     counts = (
@@ -167,16 +168,16 @@ def serve(
             going[to] = going.get(to, 0) | pages
     for (place, duplicate), pages in going.items():
         there = state.cpu if place == "cpu" else state.gpu
-        wanted = pages
+        arriving = pages
         if fills_block(place, policy, state.cpu | state.gpu):
-            wanted = filled(leaves)
+            arriving = filled(leaves)
         elif takes_along(place, policy, kind.release):
             big = max(1, BIG_PAGE_BYTES // kind.page)
             more = density_prefetch(there, pages, leaves, big=big, threshold=kind.threshold)
             if place == "cpu":
                 more &= ~(there & state.cpu_maps)
-            wanted |= more
-        state, counts = _moved(state, place, wanted, pages, duplicate=duplicate, map_for=agent)
+            arriving |= more
+        state, counts = _after_arrival(state, place, arriving, pages, duplicate=duplicate, map_for=agent)
         total = total.plus(counts)
         if place != agent:
             total = total.plus(Counts(mapped=pages.bit_count()))
@@ -257,7 +258,7 @@ def migrate(state: BlockState, to: Agent, leaves: int, kind: Kind) -> tuple[Bloc
 
     Source: uvm_va_block.c, uvm_va_block_migrate_locked.
     """
-    return _moved(state, to, filled(leaves), filled(leaves), duplicate=kind.policy.read_mostly, map_for=to)
+    return _after_arrival(state, to, filled(leaves), filled(leaves), duplicate=kind.policy.read_mostly, map_for=to)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -274,7 +275,9 @@ def evict(state: BlockState, kind: Kind) -> tuple[BlockState, Counts]:
         counts_accesses=counted,
         counters_enabled=counted,
     )
-    after, counts = _moved(state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None)
+    after, counts = _after_arrival(
+        state, "cpu", state.gpu, state.gpu, duplicate=False, map_for="gpu" if keeps else None
+    )
     return after._replace(held=False), counts
 
 
@@ -298,17 +301,17 @@ class BufferPages:
 
     def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, BlockState]]:
         """The runs of blocks [first, end), of which one never has a partial block and whole ones."""
-        at = bisect_right(self.starts, first) - 1
+        run = bisect_right(self.starts, first) - 1
         last = self.blocks - 1
         split = last if self.leaves(last) < self.kind.leaves else last + 1
         found = []
         while first < end:
-            until = min(end, self.starts[at + 1] if at + 1 < len(self.starts) else self.blocks)
+            until = min(end, self.starts[run + 1] if run + 1 < len(self.starts) else self.blocks)
             if first < split < until:
-                found.append((first, split, self.states[at]))
+                found.append((first, split, self.states[run]))
                 first = split
-            found.append((first, until, self.states[at]))
-            first, at = until, at + 1
+            found.append((first, until, self.states[run]))
+            first, run = until, run + 1
         return iter(found)
 
     def assign(self, first: int, end: int, state: BlockState) -> None:

@@ -79,9 +79,9 @@ class Parameter:
         if self.dimension == "word":
             return ", ".join(self.words) or "text"
         units = units_of(self.dimension)
-        known = [unit for unit in units if unit]
+        named_units = [unit for unit in units if unit]
         word = "or" if "" in units else "in"
-        number = f"a number {word} {', '.join(known)}" if known else "a number"
+        number = f"a number {word} {', '.join(named_units)}" if named_units else "a number"
         return f"{number}, or points of bytes and such a number" if self.dimension == "price" else number
 
 
@@ -101,7 +101,7 @@ _PLACES = {
     "engine": "[a-z][a-z-]*",
     "scenario": "cpu|gpu-major|gpu-minor",
 }
-"""What stands for the words in angle brackets of a pattern."""
+"""The regular expressions for the words in angle brackets of a pattern."""
 
 
 @cache

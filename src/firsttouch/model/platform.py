@@ -29,9 +29,11 @@ class MissingValue(Unsupported):
     """A platform lacks a value that is needed."""
 
     def __init__(self, platform: Platform, name: str) -> None:
-        known = parameter(name)
-        says = f" ({known.says})" if known else ""
-        super().__init__(f"{platform.name} has no value {name}{says}; give it in a file or with --what-if {name}=VALUE")
+        definition = parameter(name)
+        meaning = f" ({definition.says})" if definition else ""
+        super().__init__(
+            f"{platform.name} has no value {name}{meaning}; give it in a file or with --what-if {name}=VALUE"
+        )
         self.name = name
 
 
@@ -64,7 +66,7 @@ class Platform:
 
     def changed(self, changes: Mapping[str, str]) -> Platform:
         """The platform with other values, as --what-if states them. Raises UsageError."""
-        given = dict(self.given)
+        changed_values = dict(self.given)
         for name, text in changes.items():
             if parameter(name) is None:
                 raise UsageError(
@@ -72,10 +74,10 @@ class Platform:
                     f"`firsttouch platforms {self.name}` lists those of {self.name}"
                 )
             try:
-                given[name] = (text, parse_value(name, text, self.name))
+                changed_values[name] = (text, parse_value(name, text, self.name))
             except WrongValue as error:
                 raise UsageError(f"--what-if {name}={text}: {error}") from None
-        return replace(self, given=given)
+        return replace(self, given=changed_values)
 
     @property
     def unchanged(self) -> Platform:
@@ -103,8 +105,8 @@ class Platform:
         device, host = self.description.device, self.description.host
         for part in self.description.when:
             if part.applies(values, self.factors):
-                others = {**values, **part.values, **changed}
-                values = {name: value for name, value in others.items() if value is not None}
+                merged_values = {**values, **part.values, **changed}
+                values = {name: value for name, value in merged_values.items() if value is not None}
                 device, host = merged(device, part.device), merged(host, part.host)
         return values, device, host
 
@@ -210,7 +212,7 @@ class Platform:
                 described,
                 name=name,
                 facts={**described.facts, **self._facts("device")},
-                peers=[peer_info(self.description.peer, other) for other in names if other != name],
+                peers=[peer_info(self.description.peer, other_name) for other_name in names if other_name != name],
             )
             for name in names
         ]
@@ -221,8 +223,8 @@ class Platform:
         """The facts of the device, the host or the machine that values state."""
         facts: dict[str, Scalar] = {}
         for value in self._parts[0].values():
-            known = parameter(value.name)
-            for fact in known.facts if known else ():
+            definition = parameter(value.name)
+            for fact in definition.facts if definition else ():
                 if fact.startswith(f"{owner}."):
                     facts[fact.partition(".")[2]] = _fact(value.content)
         return facts

@@ -117,9 +117,9 @@ def _own(name: str) -> Description:
 def _path(name: str) -> Path:
     if "/" in name or name.endswith(".json"):
         return Path(name)
-    known = platform_names()
+    names = platform_names()
     raise UsageError(
-        f"unknown platform '{name}'{did_you_mean(name, known)}; accepted: {', '.join(known)}, or the path of a file"
+        f"unknown platform '{name}'{did_you_mean(name, names)}; accepted: {', '.join(names)}, or the path of a file"
     )
 
 
@@ -265,8 +265,8 @@ class _Loader:
         self, fields: Mapping[str, Any], values: Mapping[str, Any], section: str, *above: str | int
     ) -> None:
         """A fact of a device that follows from a value is not stated beside it."""
-        known = [entry for name in values if (entry := parameter(name))]
-        stating = {fact: entry.name for entry in known for fact in entry.facts}
+        definitions = [entry for name in values if (entry := parameter(name))]
+        stating = {fact: entry.name for entry in definitions for fact in entry.facts}
         for fact in fields.get("facts", {}):
             if name := stating.get(f"{section}.{fact}"):
                 self._fail(f"it follows from the value {name}; state that", *above, section, "facts", fact)

@@ -48,7 +48,7 @@ class PlatformPrices(NamedPrices):
 
     def __init__(self, platform: Platform) -> None:
         self.platform, self.machine, self.device = platform, platform.machine(), platform.device
-        self._known = dict[tuple[str, ...], Price]()
+        self._by_name = dict[tuple[str, ...], Price]()
         self._rules: Mapping[str, Callable[..., Price | None]] = {
             "copy": self._over_the_link,
             "remote": self._remote,
@@ -61,15 +61,15 @@ class PlatformPrices(NamedPrices):
         return "huge" if self.platform.word("host.thp") == HUGE_PAGES else "base"
 
     def price(self, *name: str) -> Price:
-        if name not in self._known:
-            self._known[name] = self._price(name)
-        return self._known[name]
+        if name not in self._by_name:
+            self._by_name[name] = self._price(name)
+        return self._by_name[name]
 
     def _price(self, name: Sequence[str]) -> Price:
         joined = ".".join(name)
         if self.platform.has(joined):
-            own = self.platform.curve(joined)
-            return own if joined in self.platform.given else self._with_changes(own, name)
+            stated = self.platform.curve(joined)
+            return stated if joined in self.platform.given else self._with_changes(stated, name)
         if (price := self._derived(name)) is not None:
             return price
         missing = MissingValue(self.platform, joined)
@@ -87,23 +87,23 @@ class PlatformPrices(NamedPrices):
                 return price
         return None
 
-    def _with_changes(self, own: Price, name: Sequence[str]) -> Price:
-        """A price of a file, and by how much what follows from other values differs after the call, or a file that
-        extends it, changed these. A copy by way of page-locked memory takes no less than the link does.
+    def _with_changes(self, stated: Price, name: Sequence[str]) -> Price:
+        """A price of a file, shifted by the change of what follows from other values, if the call or a file that
+        extends it changed these. A copy by way of page-locked memory takes no less than the link does.
         """
         origin = self.platform.ground(".".join(name)).platform
         if not self.platform.given and origin == self.platform.description.name:
-            return own
+            return stated
         source = self.platform.as_of(origin)
         before, after = PlatformPrices(source)._derived_if_known(name), self._derived_if_known(name)
         if before is not None and after is not None:
-            return shifted(own, before, after)
+            return shifted(stated, before, after)
         rate = f"link.{name[1]}" if name[0] == "copy" else ""
         if self.platform.has(rate) and not source.same_value(self.platform, rate):
             link = self.platform.curve(rate)
-            times = tuple(t.at_least(link.of(size)) for size, t in zip(own.sizes, own.times, strict=True))
-            return Price(own.sizes, times, tuple(dict.fromkeys((*own.grounds, *link.grounds))))
-        return own
+            times = tuple(t.at_least(link.of(size)) for size, t in zip(stated.sizes, stated.times, strict=True))
+            return Price(stated.sizes, times, tuple(dict.fromkeys((*stated.grounds, *link.grounds))))
+        return stated
 
     def _derived_if_known(self, name: Sequence[str]) -> Price | None:
         with suppress(MissingValue, Unmeasured):
@@ -145,8 +145,8 @@ class PlatformPrices(NamedPrices):
         if self.platform.has(loads):
             return self.platform.curve(loads).times[-1], self.platform.curve(loads).grounds
         if self.platform.has("uvm.remote_turn"):
-            one = self.platform.quantity("uvm.remote_turn")
-            return Time(one.value, one.low, one.high), (one.ground,)
+            turn = self.platform.quantity("uvm.remote_turn")
+            return Time(turn.value, turn.low, turn.high), (turn.ground,)
         return None
 
     # ------------------------------------------------------------------------------------------------ what follows
@@ -163,7 +163,7 @@ class PlatformPrices(NamedPrices):
         return self._rate(f"link.{direction}") if role(allocator) == "page-locked" else None
 
     def _remote(self, direction: Direction, allocator: str) -> Price | None:
-        """Plain memory too, where the GPU translates by the host's page tables."""
+        """Plain memory is used at the rate of the link too, where the GPU translates by the host's page tables."""
         if is_plain_host(allocator) and self.platform.flag("driver.ats"):
             return self._rate(f"link.{direction}")
         return self._over_the_link(direction, allocator)

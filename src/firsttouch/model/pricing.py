@@ -21,7 +21,9 @@ from firsttouch.program.strategies import Strategy, why_not_at_once
 from firsttouch.records.schema import AllocatorInfo
 
 COPY_IN, COPY_BACK, NEW_BY_COPY = "copy in", "copy back", "first touch of host pages by the copy"
-"""How the terms of copies to the device and back begin, and the term of new pages that a copy back touches first."""
+"""The beginnings of the terms of copies to the device and back, and the term of new pages that a copy back touches
+first.
+"""
 SMALLEST_PAGE = 4096
 """Bytes of a page where the records do not say."""
 SMALL_COPIES = "copies of small blocks"
@@ -29,7 +31,7 @@ NEW_ON_DEVICE = "first touch of the device array, which is host memory"
 NEW_GPU_PAGES = "first touch of new pages by the GPU"
 ONE_PASS = "a kernel uses bytes across the link once; what it reads again, and its caches do not hold, crosses again"
 NO_LAUNCH = Launch("cpu", ())
-"""What stands for the launch of steps that belong to none: they run on all threads."""
+"""The launch of steps that belong to none: these run on all threads."""
 NO_ACCESS = Access(0, 0, 0, False, False)
 
 
@@ -109,23 +111,23 @@ class Pricing(Replay):
 
     # ------------------------------------------------------------------------------------------------ the replay
 
-    def play(self, wanted: Iterable[steps.Step]) -> None:
+    def play(self, next_steps: Iterable[steps.Step]) -> None:
         self.current, self.access = NO_LAUNCH, NO_ACCESS
-        self._price(wanted)
+        self._price(next_steps)
 
     def launch(self, launch: Launch, prepared: Sequence[Prepared]) -> None:
         self.current, self.crossed = launch, Time()
         before = self.terms.time_of(self.phase) - self.iterations.later.total
-        for access, wanted in prepared:
+        for access, access_steps in prepared:
             self.access = access
-            self._price(wanted)
+            self._price(access_steps)
         if launch.agent == "gpu":  # copies precede the kernel, faults are of it
             self.iterations.launched(self.terms.time_of(self.phase) if self.strategy.duplicated else before)
         if self.computing is not None:
             self.computing.launch(self, launch)
 
-    def _price(self, wanted: Iterable[steps.Step]) -> None:
-        for step in wanted:
+    def _price(self, next_steps: Iterable[steps.Step]) -> None:
+        for step in next_steps:
             if action := self._actions.get(type(step)):
                 action(step)
 
@@ -178,8 +180,8 @@ class Pricing(Replay):
 
     def _is_own(self, buffer: int) -> bool:
         """Whether a buffer is device memory of its own. Small blocks that are copied under any strategy are not."""
-        own = self.places[buffer] == "copies" and self.program.blocks[buffer].role != "control"
-        return self.places[buffer] == "gpu" or (own and not self.strategy.duplicated)
+        is_copied = self.places[buffer] == "copies" and self.program.blocks[buffer].role != "control"
+        return self.places[buffer] == "gpu" or (is_copied and not self.strategy.duplicated)
 
     def allocate_placed(self, step: steps.Allocate) -> None:
         if self.is_up_front(step):
@@ -236,7 +238,7 @@ class Pricing(Replay):
 
     def _copy_into_new(self, new: int) -> int:
         """Price a copy of so many bytes into host pages that nobody has touched. Returns how many of them are then
-        priced: in a run that has not measured it, none, but their first touch is.
+        priced: none in a run that has not measured such copies, but their first touch is.
         """
         try:
             price = self.prices.copy_into_new(self.host)
@@ -266,8 +268,10 @@ class Pricing(Replay):
     @property
     def parallel(self) -> bool:
         """Whether all threads of the CPU carry out the current launch."""
-        one = self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
-        return self.current.by != "view" and not one
+        by_one_thread = (
+            self.computing is not None and self.computing.initialise_threads == 1 and self.phase == "initialise"
+        )
+        return self.current.by != "view" and not by_one_thread
 
     def use_by_gpu(self, step: steps.Use) -> None:
         raise NotImplementedError
@@ -346,7 +350,7 @@ class InPlace(Pricing):
             self.use_across_the_link(step)
 
     def use_across_the_link(self, step: steps.Use) -> Time:
-        """Price it. Returns the time of the bytes that cross."""
+        """Price a use across the link. Returns the time of the bytes that cross."""
         name, nbytes, passes = self.strategy.allocator, step.end - step.start, self.access.passes
         used = [self.prices.remote("h2d", name)] * step.reads + [self.prices.remote("d2h", name)] * step.writes
         # The link carries both directions at once.

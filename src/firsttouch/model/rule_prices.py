@@ -26,7 +26,7 @@ from firsttouch.model.values import ALWAYS
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo
 
 NOTHING = Price((0.0, 1.0), (Time(), Time()), ())
-"""What costs nothing, because it does not happen."""
+"""The price of what does not happen."""
 
 
 def rule_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) -> Price | None:
@@ -34,7 +34,7 @@ def rule_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) 
 
     Raises:
         MissingValue: a value is missing that the rule needs.
-        Unmeasured: what is priced does not happen, where that means something to who asks.
+        Unmeasured: what is priced does not happen, where that matters to the caller.
     """
     rule = _RULES.get(family)
     return rule(platform, device, *rest) if rule else None
@@ -44,18 +44,20 @@ def _line(platform: Platform, names: Mapping[str, float], inverses: Mapping[str,
     """A price in proportion to the bytes: the sum of times, each with how often it is in a byte, and of the inverses of
     rates or frequencies.
     """
-    parts = [(known := platform.quantity(name), _time(known).times(part)) for name, part in names.items()]
-    parts += [(known := platform.quantity(name), _inverse(known).times(part)) for name, part in inverses.items()]
+    parts = [(magnitude := platform.quantity(name), _time(magnitude).times(part)) for name, part in names.items()]
+    parts += [
+        (magnitude := platform.quantity(name), _inverse(magnitude).times(part)) for name, part in inverses.items()
+    ]
     total = sum((time for _, time in parts), Time())
-    return Price((0.0, 1.0), (Time(), total), tuple(dict.fromkeys(known.ground for known, _ in parts)))
+    return Price((0.0, 1.0), (Time(), total), tuple(dict.fromkeys(magnitude.ground for magnitude, _ in parts)))
 
 
-def _time(known: Magnitude) -> Time:
-    return Time(known.value, known.low, known.high)
+def _time(magnitude: Magnitude) -> Time:
+    return Time(magnitude.value, magnitude.low, magnitude.high)
 
 
-def _inverse(known: Magnitude) -> Time:
-    return Time(1 / known.value, 1 / known.high, 1 / known.low)
+def _inverse(magnitude: Magnitude) -> Time:
+    return Time(1 / magnitude.value, 1 / magnitude.high, 1 / magnitude.low)
 
 
 def _family(platform: Platform) -> str:
@@ -78,17 +80,17 @@ def _host_touch(platform: Platform, device: DeviceInfo, pages: str, threads: str
     if not platform.has("host.fault"):
         return None
     page = platform.quantity("host.page" if pages == "base" else "host.huge_page").value
-    one = _line(platform, {"host.fault": 1 / page}, {"host.zero": 1})
+    one_thread = _line(platform, {"host.fault": 1 / page}, {"host.zero": 1})
     if threads == "one":
-        return one
+        return one_thread
     at_once = platform.quantity("host.faults_at_once")
     most = platform.quantity("host.processors").value
-    t = one.times[-1]
+    t = one_thread.times[-1]
     parts = [max(1.0, min(most, n)) for n in (at_once.value, at_once.high, at_once.low)]
     time = Time(t.value / parts[0], t.low / parts[1], t.high / parts[2])
     if platform.has("host.bandwidth"):
         time = time.at_least(_inverse(platform.quantity("host.bandwidth")))
-    return Price((0.0, 1.0), (Time(), time), (*one.grounds, at_once.ground))
+    return Price((0.0, 1.0), (Time(), time), (*one_thread.grounds, at_once.ground))
 
 
 def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator: str) -> Price | None:
@@ -104,8 +106,8 @@ def _touched_free(platform: Platform, device: DeviceInfo, agent: str, allocator:
 
 def _gpu_touch(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
     if _family(platform) == "kfd":
-        own = not device.capabilities.shares_host_memory
-        return _window(platform) if own else _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
+        has_own_memory = not device.capabilities.shares_host_memory
+        return _window(platform) if has_own_memory else _line(platform, {}, {"kfd.major": 1 / kfd.PAGE_BYTES})
     if _family(platform) == "none":
         raise Unmeasured("pages are there before a kernel begins, since its faults bring none")
     if is_plain_host(allocator) and platform.flag("driver.ats"):
@@ -157,8 +159,8 @@ def _isolated_fault(platform: Platform, device: DeviceInfo, allocator: str) -> P
         return Price((1.0, ALWAYS), (time, time), (platform.quantity("kfd.window").ground,))
     if _family(platform) == "none":
         return NOTHING
-    known = platform.quantity("lone_fault.gpu-major")
-    return Price((1.0,), (_time(known),), (known.ground,))
+    lone_fault = platform.quantity("lone_fault.gpu-major")
+    return Price((1.0,), (_time(lone_fault),), (lone_fault.ground,))
 
 
 def _allocation(platform: Platform, device: DeviceInfo, call: str, allocator: str) -> Price | None:
@@ -203,8 +205,8 @@ def _cpu_remote(platform: Platform, device: DeviceInfo, allocator: str) -> Price
     """Raises Unmeasured where the CPU cannot use the GPU's memory."""
     if not platform.flag("driver.ats"):
         raise Unmeasured("the CPU cannot use the GPU's memory")
-    across, own = platform.curve("stream.cpu.device.read"), platform.curve("stream.cpu.malloc.read")
-    return Price((0.0, 1.0), (Time(), across.of(1).beyond(own.of(1))), (*across.grounds, *own.grounds))
+    across, local = platform.curve("stream.cpu.device.read"), platform.curve("stream.cpu.malloc.read")
+    return Price((0.0, 1.0), (Time(), across.of(1).beyond(local.of(1))), (*across.grounds, *local.grounds))
 
 
 def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Price | None:
@@ -219,7 +221,7 @@ def _counter_moves(platform: Platform, device: DeviceInfo, allocator: str) -> Pr
 
 
 def _memory_kind(entry: AllocatorInfo) -> SharedMemory:
-    """What an integrated chip takes memory for."""
+    """The kind of memory that an integrated chip takes an allocator's for."""
     if needs_mapping(entry) or memory_of(entry) == "device":
         return "device"
     if entry.managed:
@@ -245,8 +247,8 @@ def _cache_flush(platform: Platform, device: DeviceInfo, allocator: str) -> Pric
 
 
 def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, *kernel: str) -> Price | None:
-    """A kernel that streams waits for a walk of the page table at each translation, which is the larger the better
-    pages follow each other in memory.
+    """A kernel that streams waits for a walk of the page table at each translation. A translation covers more bytes the
+    longer the runs of pages that follow each other in memory are.
     """
     name = f"fragment.{allocator}"
     if agent != "gpu" or not platform.has(name):
@@ -258,7 +260,7 @@ def _stream(platform: Platform, device: DeviceInfo, agent: str, allocator: str, 
 
 
 def _translation_bytes(run: int) -> int:
-    """The bytes of one translation, in memory of which so many, aligned, follow each other."""
+    """The bytes of one translation, in memory with aligned runs of so many bytes."""
     pages = run // kfd.PAGE_BYTES
     return kfd.PAGE_BYTES << kfd.fragment_order(pages, pages)
 
@@ -267,9 +269,9 @@ def _slow_pass(platform: Platform, device: DeviceInfo, allocator: str) -> Price 
     """Raises Unmeasured where kernels use the memory as fast as the device's usual memory."""
     if device.capabilities.shares_host_memory and not is_main_of_device(allocator):
         name = f"stream.gpu.{allocator}"
-        known = platform.curve(name) if platform.has(name) else _stream(platform, device, "gpu", allocator)
-        if known is not None and known.of(1 << 30).value > _usual_pass(platform, device).of(1 << 30).value:
-            return known
+        price = platform.curve(name) if platform.has(name) else _stream(platform, device, "gpu", allocator)
+        if price is not None and price.of(1 << 30).value > _usual_pass(platform, device).of(1 << 30).value:
+            return price
         if platform.has("device.coherence") and not _caching(platform, device, allocator).gpu:
             return _usual_pass(platform, device)  # each use of a line goes to memory, as those across a link do
     raise Unmeasured("kernels use this memory as fast as the device's usual memory, as far as is known")

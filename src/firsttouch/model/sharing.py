@@ -22,7 +22,7 @@ from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import AllocatorInfo, DeviceInfo, as_number
 
 LINE_BYTES = 128
-"""What one access of a GPU across the link moves."""
+"""The bytes that one access of a GPU moves across the link."""
 MAPPING = "faults of the GPU on pages that are there and not in its page table"
 FLUSHES = "caches written back around kernels"
 
@@ -63,7 +63,7 @@ class OneMemoryPricing(InPlace):
         self._use_slow_memory(step)
 
     def _map_by_gpu(self, step: steps.Use, there: int) -> None:
-        """Where what it takes to map pages that are there is not known, it is not priced."""
+        """Mapping pages that are there is priced if its price is known."""
         with suppress(Unmeasured):
             price = self.prices.gpu_fault(self.strategy.allocator, reads_only=not step.writes)
             time = price.of(there).at_least(self._single_fault())
@@ -71,8 +71,8 @@ class OneMemoryPricing(InPlace):
                 self.terms.add(self.phase, MAPPING, price, there, time)
 
     def _touch_by_gpu(self, step: steps.Use, new: int) -> None:
-        """Where what a kernel's first touch of new pages takes is not known, or the CPU runs the kernels, it is priced
-        as the CPU's.
+        """A kernel's first touch of new pages is priced as the CPU's if its price is not known, or if the CPU runs the
+        kernels.
         """
         if self.device.capabilities.on_host_processor:
             self.touch_host(step.buffer, step.start, step.end)
@@ -247,7 +247,7 @@ def moves(entry: AllocatorInfo, device: DeviceInfo) -> bool:
 
 
 def pricing_kind(strategy: Strategy, entry: AllocatorInfo, device: DeviceInfo) -> type[Pricing]:
-    """What prices a strategy, whose allocator the device states as `entry`."""
+    """The class that prices a strategy whose allocator the device states as `entry`."""
     if strategy.duplicated:
         return Copies
     if device.capabilities.shares_host_memory:

@@ -54,7 +54,7 @@ class Terms:
 
     def time_of(self, phase: str) -> float:
         """The ns of a phase so far."""
-        return sum(total.time.value for (of, _), total in self._sums.items() if of == phase)
+        return sum(total.time.value for (term_phase, _), total in self._sums.items() if term_phase == phase)
 
     def begin_round(self) -> None:
         self._rounds.append(self._copy())

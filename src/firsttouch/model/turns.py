@@ -9,7 +9,7 @@ from firsttouch.model.costs import ExchangePrice, Time
 from firsttouch.model.rules.thrashing import time_of_turns
 
 FOLLOWED = 4000
-"""Turns that are followed one by one. More take as long as the later half of these."""
+"""At most this many turns are followed one by one. Further ones take as long as the later half of these."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class RuledTurns(ExchangePrice):
     coherent: bool = False
 
     def of(self, turns: float, gap: float = 0) -> Time:
-        known = (
+        bounds = (
             (self.fault.value, self.remote.value),
             (self.fault.low, self.remote.low),
             (self.fault.high, self.remote.high),
         )
-        times = [_followed(int(turns), fault, remote, gap, self.coherent) for fault, remote in known]
+        times = [_followed(int(turns), fault, remote, gap, self.coherent) for fault, remote in bounds]
         return Time(times[0], min(times), max(times))
 
 

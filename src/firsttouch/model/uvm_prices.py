@@ -43,7 +43,7 @@ def uvm_price(platform: Platform, device: DeviceInfo, family: str, *rest: str) -
 
 
 class _Rates:
-    """What a platform's values make of counts. used: what the price that is being made rests on."""
+    """Turns counts into times and prices, by a platform's values. used: what the price that is being made rests on."""
 
     def __init__(self, platform: Platform, device: DeviceInfo) -> None:
         self.platform = platform
@@ -54,21 +54,21 @@ class _Rates:
 
     def times(self, name: str, number: float) -> Time:
         """So many times of a value that is a time."""
-        known = self._known(name)
-        return Time(known.value, known.low, known.high).times(number)
+        magnitude = self._quantity(name)
+        return Time(magnitude.value, magnitude.low, magnitude.high).times(number)
 
     def bytes_at(self, name: str, nbytes: float) -> Time:
         """So many bytes at a rate."""
-        known = self._known(name)
-        return Time(nbytes / known.value, nbytes / known.high, nbytes / known.low)
+        magnitude = self._quantity(name)
+        return Time(nbytes / magnitude.value, nbytes / magnitude.high, nbytes / magnitude.low)
 
-    def _known(self, name: str) -> Magnitude:
-        known = self.platform.quantity(name)
-        self.used[known.ground] = None
-        return known
+    def _quantity(self, name: str) -> Magnitude:
+        magnitude = self.platform.quantity(name)
+        self.used[magnitude.ground] = None
+        return magnitude
 
     def price(self, time: Time, nbytes: float = BLOCKS * BLOCK_BYTES) -> Price:
-        """The price in proportion to the bytes, from the time of some."""
+        """The price in proportion to the bytes, from the time of `nbytes`."""
         return Price((0.0, 1.0), (Time(), time.times(1 / nbytes)), tuple(self.used))
 
     def step(self, name: str, **changes: object) -> Counts:
@@ -114,9 +114,9 @@ def _hints(advice: str) -> tuple[str, ...]:
 
 
 def _gpu_fault(rates: _Rates, operation: str, touch: str, advice: str) -> Price:
-    """Per byte of the pages, whichever of them a pass touches."""
-    how = {"writes": operation != "read", "advice": _hints(advice), "stride": TOUCHES[touch].stride}
-    return rates.price(rates.by_gpu(rates.step("iteration_0", **how)))
+    """The price per byte of all pages, whichever of them a pass touches."""
+    conditions = {"writes": operation != "read", "advice": _hints(advice), "stride": TOUCHES[touch].stride}
+    return rates.price(rates.by_gpu(rates.step("iteration_0", **conditions)))
 
 
 def _gpu_touch(rates: _Rates) -> Price:
@@ -124,7 +124,7 @@ def _gpu_touch(rates: _Rates) -> Price:
 
 
 def _isolated_fault(rates: _Rates) -> Price:
-    """A page in order, for which a service moves 64 KiB, in a batch of its own."""
+    """The price of one page that is touched in order: a service moves 64 KiB for it, in a batch of its own."""
     time = rates.times("uvm.batch", 1) + rates.by_gpu(
         rates.step("iteration_0", stride=BLOCK_BYTES, in_order=True)
     ).times(1 / BLOCKS)

@@ -75,22 +75,22 @@ class Value:
     ground: PlatformValue
 
     def has_content_of(self, other: Value) -> bool:
-        """Whether it is as much, or the same word."""
+        """Whether another value is as large, or the same word."""
         values = [v.content.value if isinstance(v.content, Magnitude) else v.content for v in (self, other)]
         return values[0] == values[1]
 
     @property
     def text(self) -> str:
         """The value for a reader, with its unit and range."""
-        known = parameter(self.name)
-        assert known is not None
-        return _text(known, self.content)
+        definition = parameter(self.name)
+        assert definition is not None
+        return _text(definition, self.content)
 
 
 def read_value(name: str, raw: Any, platform: str) -> Value:
     """A value of a file. Raises WrongValue."""
-    known = parameter(name)
-    if known is None:
+    definition = parameter(name)
+    if definition is None:
         raise WrongValue(f"unknown value{names_like(name)}; `firsttouch platforms --values` has them")
     try:
         entry = msgspec.convert(raw, ValueEntry)
@@ -105,25 +105,25 @@ def read_value(name: str, raw: Any, platform: str) -> Value:
         if row not in _rows():
             raise WrongValue(f"there is no published row '{row}'{did_you_mean(row, _rows())}", "rows", i)
     ground = PlatformValue(platform, name, entry.how, entry.source, tuple(entry.rows))
-    return Value(name, entry, _content(known, entry, ground), ground)
+    return Value(name, entry, _content(definition, entry, ground), ground)
 
 
 def parse_value(name: str, text: str, platform: str) -> Value:
     """A value of --what-if, such as 64KiB, 128GB/s or off, which is taken to be exact. Raises WrongValue."""
-    known = parameter(name)
-    assert known is not None
+    definition = parameter(name)
+    assert definition is not None
     entry = ValueEntry("assumed", WHAT_IF)
-    if known.dimension == "flag":
+    if definition.dimension == "flag":
         entry.value = {"on": True, "off": False}.get(text)
-    elif known.dimension == "word":
+    elif definition.dimension == "word":
         entry.value = text
     elif match := _NUMBER.fullmatch(text.strip()):
         entry.value, entry.unit = float(match["number"]), match["unit"]
         entry.low = entry.high = entry.value
-    if entry.value is None or (known.words and text not in known.words):
-        raise WrongValue(f"'{text}' is not {known.accepted}")
+    if entry.value is None or (definition.words and text not in definition.words):
+        raise WrongValue(f"'{text}' is not {definition.accepted}")
     ground = PlatformValue(platform, name, "assumed", WHAT_IF)
-    return Value(name, entry, _content(known, entry, ground), ground)
+    return Value(name, entry, _content(definition, entry, ground), ground)
 
 
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?)\s*(?P<unit>[A-Za-z%/]*)", re.ASCII)
@@ -133,52 +133,54 @@ _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:e-?[0-9]{1,3})?)\s*(?P<u
 def _rows() -> frozenset[str]:
     from firsttouch.records.papers.rows import papers
 
-    return frozenset(f"{paper}/{row.id}" for paper, known in papers().items() for row in known.rows)
+    return frozenset(f"{paper}/{row.id}" for paper, content in papers().items() for row in content.rows)
 
 
-def _content(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Content:
-    if known.dimension in ("word", "flag"):
-        return _word(known, entry)
-    if entry.unit not in (units := units_of(known.dimension)):
+def _content(definition: Parameter, entry: ValueEntry, ground: PlatformValue) -> Content:
+    if definition.dimension in ("word", "flag"):
+        return _word(definition, entry)
+    if entry.unit not in (units := units_of(definition.dimension)):
         accepted = ", ".join(filter(None, units))
-        given = f"unit '{entry.unit}' does not fit" if entry.unit else "the unit is missing"
-        raise WrongValue(f"{given}; accepted: {accepted or 'none, since it is a plain number'}", "unit")
+        problem = f"unit '{entry.unit}' does not fit" if entry.unit else "the unit is missing"
+        raise WrongValue(f"{problem}; accepted: {accepted or 'none, since it is a plain number'}", "unit")
     if entry.points:
-        if known.dimension != "price":
+        if definition.dimension != "price":
             raise WrongValue("it is one number and has no points", "points")
-        return _points(known, entry, ground)
-    number = _number(known, entry, ground)
-    return _price(number, entry.unit) if known.dimension == "price" else number
+        return _points(definition, entry, ground)
+    number = _number(definition, entry, ground)
+    return _price(number, entry.unit) if definition.dimension == "price" else number
 
 
-def _word(known: Parameter, entry: ValueEntry) -> str | bool:
+def _word(definition: Parameter, entry: ValueEntry) -> str | bool:
     for name in ("points", "unit", "low", "high"):
         if getattr(entry, name) not in (None, "", []):
             raise WrongValue("a value that is no number has none", name)
-    if known.dimension == "flag" and isinstance(entry.value, bool):
+    if definition.dimension == "flag" and isinstance(entry.value, bool):
         return entry.value
-    if known.dimension == "word" and isinstance(entry.value, str):
-        if known.words and entry.value not in known.words:
-            near = did_you_mean(entry.value, known.words)
-            raise WrongValue(f"'{entry.value}' is not accepted{near}; accepted: {', '.join(known.words)}", "value")
+    if definition.dimension == "word" and isinstance(entry.value, str):
+        if definition.words and entry.value not in definition.words:
+            near = did_you_mean(entry.value, definition.words)
+            raise WrongValue(f"'{entry.value}' is not accepted{near}; accepted: {', '.join(definition.words)}", "value")
         return entry.value
-    raise WrongValue(f"'value' must be {'true or false' if known.dimension == 'flag' else 'a word'}")
+    raise WrongValue(f"'value' must be {'true or false' if definition.dimension == 'flag' else 'a word'}")
 
 
-def _number(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Magnitude:
+def _number(definition: Parameter, entry: ValueEntry, ground: PlatformValue) -> Magnitude:
     if isinstance(entry.value, bool) or not isinstance(entry.value, int | float):
-        raise WrongValue(f"'value' must be {known.accepted}")
+        raise WrongValue(f"'value' must be {definition.accepted}")
     if (entry.low is None) != (entry.high is None) or (entry.how in _RANGED and entry.low is None):
         raise WrongValue(f"a value that is {entry.how} has both 'low' and 'high'" + _or_neither(entry))
     low, high = (entry.value if bound is None else bound for bound in (entry.low, entry.high))
     if not low <= entry.value <= high:
         raise WrongValue(f"the value {entry.value:g} is not within its range, {low:g} to {high:g}")
-    scale = units_of(known.dimension)[entry.unit]
+    scale = units_of(definition.dimension)[entry.unit]
     for number in (entry.value, low, high):
-        if known.dimension != "price" and not known.low <= number * scale <= known.high:
-            raise WrongValue(f"{number:g} {entry.unit}".rstrip() + f" is not possible; accepted: {possible(known)}")
+        if definition.dimension != "price" and not definition.low <= number * scale <= definition.high:
+            raise WrongValue(
+                f"{number:g} {entry.unit}".rstrip() + f" is not possible; accepted: {possible(definition)}"
+            )
     value, low, high = (number * scale for number in (entry.value, low, high))
-    if known.dimension in ("size", "count"):
+    if definition.dimension in ("size", "count"):
         value, low, high = round(value), round(low), round(high)
     return Magnitude(value, low, high, ground)
 
@@ -206,11 +208,11 @@ def line(rate: Magnitude) -> Price:
     return Price((0.0, 1.0), (Time(), Time(1 / rate.value, 1 / rate.high, 1 / rate.low)), (rate.ground,))
 
 
-def _points(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Price:
+def _points(definition: Parameter, entry: ValueEntry, ground: PlatformValue) -> Price:
     """A price through points."""
     if entry.value is not None or entry.low is not None or entry.high is not None:
         raise WrongValue("a value has 'points' or 'value', 'low' and 'high', not both", "points")
-    scale = units_of(known.dimension)[entry.unit]
+    scale = units_of(definition.dimension)[entry.unit]
     sizes, times = list[float](), list[Time]()
     for i, point in enumerate(entry.points):
         if len(point) not in (2, 4) or not all(isfinite(number) and number >= 0 for number in point):
@@ -236,33 +238,35 @@ def _points(known: Parameter, entry: ValueEntry, ground: PlatformValue) -> Price
 # ---------------------------------------------------------------------------------------------------- for a reader
 
 
-def possible(known: Parameter) -> str:
+def possible(definition: Parameter) -> str:
     """The numbers that a value may be, in words."""
-    return f"{_written(known, known.low)} to {_written(known, known.high)}"
+    return f"{_number_text(definition, definition.low)} to {_number_text(definition, definition.high)}"
 
 
-def _text(known: Parameter, content: Content) -> str:
+def _text(definition: Parameter, content: Content) -> str:
     if isinstance(content, bool):
         return "on" if content else "off"
     if isinstance(content, str):
         return content
     if isinstance(content, Magnitude):
         ranged = content.low < content.high
-        bounds = f" ({_written(known, content.low)} to {_written(known, content.high)})" if ranged else ""
-        return _written(known, content.value) + bounds
+        bounds = (
+            f" ({_number_text(definition, content.low)} to {_number_text(definition, content.high)})" if ranged else ""
+        )
+        return _number_text(definition, content.value) + bounds
     return _price_text(content)
 
 
-def _written(known: Parameter, number: float) -> str:
-    if known.dimension == "size":
+def _number_text(definition: Parameter, number: float) -> str:
+    if definition.dimension == "size":
         return format_size(number)
-    if known.dimension == "time":
+    if definition.dimension == "time":
         return format_seconds(number / 1e9)
-    if known.dimension == "frequency":
+    if definition.dimension == "frequency":
         return f"{format_number(number * 1e9)} /s"
-    if known.dimension == "clock":
+    if definition.dimension == "clock":
         return f"{format_number(number)} GHz"
-    return f"{format_number(number)} GB/s" if known.dimension == "rate" else format_number(number, 6)
+    return f"{format_number(number)} GB/s" if definition.dimension == "rate" else format_number(number, 6)
 
 
 def _price_text(price: Price) -> str:
@@ -279,5 +283,7 @@ def _price_text(price: Price) -> str:
         ranged = time.low < time.high
         bounds = f" ({format_seconds(time.low / 1e9)} to {format_seconds(time.high / 1e9)})" if ranged else ""
         return f"{format_seconds(time.value / 1e9)}{bounds} for any size"
-    first, last = (f"{format_seconds(price.times[at].value / 1e9)} at {format_size(price.sizes[at])}" for at in (0, -1))
+    first, last = (
+        f"{format_seconds(price.times[index].value / 1e9)} at {format_size(price.sizes[index])}" for index in (0, -1)
+    )
     return first if len(price.sizes) == 1 else f"{first} to {last}, {len(price.sizes)} points"

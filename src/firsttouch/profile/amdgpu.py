@@ -16,7 +16,7 @@ from firsttouch.profile.schema import GpuMemory, ProfiledGpu
 
 _DEVICES = "sys/bus/pci/devices"
 _ENOUGH = 32
-"""Bytes that the text of a counter has at most."""
+"""The text of a counter has at most this many bytes."""
 
 
 class AmdGpu:

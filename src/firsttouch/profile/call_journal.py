@@ -115,7 +115,7 @@ class _CallReader(JournalReader):
         self._unknown: dict[int, str] = {}
         """The kernels of launches whose arguments are not known, by correlation."""
         self._written: list[tuple[int, int]] = []
-        """What the CPU wrote, of records that go on in the next one."""
+        """What the CPU wrote, of a record that goes on in the next one."""
         self._lost = 0
         self._notices: list[str] = []
 
@@ -235,9 +235,9 @@ class _CallReader(JournalReader):
             raise self._file.broken() from None
 
     def _add_notice(self, content: memoryview) -> None:
-        said = notice(self._file, content)
-        if said.layer != "phases":
-            self._notices.append(said.text)
+        layer_notice = notice(self._file, content)
+        if layer_notice.layer != "phases":
+            self._notices.append(layer_notice.text)
 
     def _add_losses(self, records: int) -> None:
         self._lost += records
@@ -404,16 +404,16 @@ class _CallReader(JournalReader):
             self._above[record.number] = frame.read(content, form.size + place * frame.size).above
 
     def _function_of(self, file: str, offset: int) -> str:
-        known = self._names.get((file, offset))
-        return known.function if known else ""
+        location = self._names.get((file, offset))
+        return location.function if location else ""
 
     def _add_wait(self, time: int, stack: int, thread: int, site: int, what: int) -> None:
         if what >= len(_WAITS):
             raise self._file.broken()
         self._all.calls.append(self._wait(time, stack, thread, site, _WAITS[what]))
 
-    def _wait(self, time: int, stack: int, thread: int, site: int, what: WaitKind) -> CudaWait:
-        return CudaWait(t=time * 1e-9, thread=thread, what=what, stack=stack + self._above.get(site, 0))
+    def _wait(self, time: int, stack: int, thread: int, site: int, kind: WaitKind) -> CudaWait:
+        return CudaWait(t=time * 1e-9, thread=thread, what=kind, stack=stack + self._above.get(site, 0))
 
     def _add_query(self, time: int, free: int, total: int, site: int) -> None:
         frames = self._site_of(site)
@@ -456,9 +456,9 @@ class _CallReader(JournalReader):
                 assert isinstance(launch, CudaLaunch)
                 of_its_own = (number << 32) | correlation
                 self._all.calls[place] = replace(launch, correlation=of_its_own)
-                same = by_name[launch.arguments.kernel] if launch.arguments is not None else None
-                if same:
-                    self._add_graph_time(of_its_own, [same.popleft()])
+                of_name = by_name[launch.arguments.kernel] if launch.arguments is not None else None
+                if of_name:
+                    self._add_graph_time(of_its_own, [of_name.popleft()])
                 elif (
                     len(places) == 1 and launch.arguments is None and ran
                 ):  # a graph that was not seen when it was made
@@ -473,9 +473,9 @@ class _CallReader(JournalReader):
     def _add_variables(self) -> None:
         """Static variables that no call looked up, at the time at which their module was loaded or unloaded."""
         calls = self._all.calls
-        known = {call.address for call in calls if isinstance(call, CudaBlock) and call.begins}
+        looked_up = {call.address for call in calls if isinstance(call, CudaBlock) and call.begins}
         for variable in self._variables:
-            if variable.address not in known:
+            if variable.address not in looked_up:
                 calls.insert(bisect_left(calls, variable.t, key=attrgetter("t")), variable)
 
     def _losses(self) -> list[str]:
@@ -486,4 +486,8 @@ class _CallReader(JournalReader):
             "launches with arguments that are not known": unknown,
         }
         cut = [CUT] if self._file.is_cut else []
-        return [*cut, *dict.fromkeys(self._notices), *(f"{count:,} {what}" for what, count in counts.items() if count)]
+        return [
+            *cut,
+            *dict.fromkeys(self._notices),
+            *(f"{count:,} {records}" for records, count in counts.items() if count),
+        ]

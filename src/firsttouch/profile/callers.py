@@ -38,7 +38,7 @@ def plain_name(function: str) -> str:
 
 
 class Callers:
-    """Looks for return addresses, with files that were looked at once."""
+    """Looks for return addresses. Each file is looked at once."""
 
     def __init__(self) -> None:
         self._calls: dict[FileOffset, bool] = {}

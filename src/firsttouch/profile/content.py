@@ -61,12 +61,12 @@ class Profile:
     journals: list[ProcessJournal] = field(default_factory=list)
     """What the injected library wrote. Its times are those of CLOCK_MONOTONIC."""
 
-    def curve(self, of: str, column: str) -> Curve | None:
-        return self.curves.get((of, column))
+    def curve(self, track: str, column: str) -> Curve | None:
+        return self.curves.get((track, column))
 
-    def columns(self, of: str) -> dict[str, Curve]:
+    def columns(self, track: str) -> dict[str, Curve]:
         """The curves of one thing, by column."""
-        return {column: curve for (name, column), curve in self.curves.items() if name == of}
+        return {column: curve for (name, column), curve in self.curves.items() if name == track}
 
     @property
     def first(self) -> ProfiledProcess | None:

@@ -354,13 +354,13 @@ class SeenShare:
     sentence: str
 
 
-def seen_share(seen: int, faults: int) -> SeenShare:
-    """seen: page faults in user mode, as the events counted them or estimated from samples; faults: all minor and major
-    faults of the target's processes.
+def seen_share(user_faults: int, faults: int) -> SeenShare:
+    """user_faults: page faults in user mode, as the events counted them or estimated from samples; faults: all minor
+    and major faults of the target's processes.
     """
     if faults <= 0:
         return SeenShare(None, "The kernel states no page faults of these processes.")
-    share = min(1.0, seen / faults)
+    share = min(1.0, user_faults / faults)
     return SeenShare(
         share,
         f"{100 * share:.1f} % of the {faults:,} page faults were in user mode and could be sampled; "

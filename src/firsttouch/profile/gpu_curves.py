@@ -18,7 +18,7 @@ def rise_of(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
 
 
 def rise_of_all(profile: Profile, gpu: schema.ProfiledGpu) -> Curve | None:
-    """The same by all programs: from used memory where the source states it, else from free memory."""
+    """The rise by all programs: from used memory where the source states it, else from free memory."""
     for column, before, sign in (("used", gpu.before.used, 1), ("free", gpu.before.free, -1)):
         curve = profile.curve(gpu.name, column)
         if curve is not None and before is not None and len(curve):
@@ -39,11 +39,11 @@ def own_of(profile: Profile, gpu: str) -> Curve | None:
             steps.append((max(process.ended, curve.times[-1]), key, 0.0))
     if not steps:
         return None
-    held: dict[int, float] = {}
+    by_process: dict[int, float] = {}
     total, curve = 0.0, Curve()
     for t, key, value in sorted(steps, key=lambda step: step[0]):
-        total += value - held.get(key, 0.0)
-        held[key] = value
+        total += value - by_process.get(key, 0.0)
+        by_process[key] = value
         if len(curve) and curve.times[-1] == t:
             curve.values[-1] = total
         else:
@@ -56,9 +56,9 @@ def gpu_curves(profile: Profile, gpu: str) -> dict[int, Curve]:
     start = f"{gpu}/process:"
     return {
         key: curve
-        for (of, column), curve in profile.curves.items()
-        if column == "used" and of.startswith(start) and len(curve)
-        if (key := parse_int(of.removeprefix(start))) is not None
+        for (track, column), curve in profile.curves.items()
+        if column == "used" and track.startswith(start) and len(curve)
+        if (key := parse_int(track.removeprefix(start))) is not None
     }
 
 

@@ -59,7 +59,7 @@ class GpuSampler:
         self._heard = 0.0
         self._is_lost = False
         self._lines: list[Samples | Notice] = []
-        self._held: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
+        self._held_rows: dict[tuple[str, int], deque[nvml.SampleRow]] = {}
         self._amd: list[amdgpu.AmdGpu] = []
         self._amd_last: dict[str, int | None] = {}
         self._amd_rows: dict[str, list[nvml.SampleRow]] = {}
@@ -90,13 +90,13 @@ class GpuSampler:
         gpus = [_with_node(self._tree, gpu) for gpu in answer.gpus]
         after = 1 + max((parse_int(gpu.name.removeprefix("gpu:")) or 0 for gpu in gpus), default=-1)
         self._amd = amdgpu.amd_gpus(self._tree, after)
-        gpus += [each.gpu for each in self._amd]
+        gpus += [amd_gpu.gpu for amd_gpu in self._amd]
         return gpus, [_state(gpus, answer, has_nvidia=any(map(self._tree.exists, _NVIDIA_DRIVER)))]
 
     def tick(self, now: float) -> None:
         """Reads the counters of AMD's driver. NVML is read in its own time."""
-        for each in self._amd:
-            used, name = each.used(), each.gpu.name
+        for amd_gpu in self._amd:
+            used, name = amd_gpu.used(), amd_gpu.gpu.name
             if name not in self._amd_last or self._amd_last[name] != used:
                 self._amd_last[name] = used
                 self._amd_rows.setdefault(name, []).append([now, used])
@@ -111,12 +111,12 @@ class GpuSampler:
             return
         for pid in pids:
             now = time.monotonic()
-            held = amdgpu.memory_of(self._tree, pid, self._amd)
-            if held is None:
+            used_by_gpu = amdgpu.memory_of(self._tree, pid, self._amd)
+            if used_by_gpu is None:
                 continue
-            known = {name for name, of in self._amd_processes if of == pid}
-            for name in sorted(known | held.keys()):
-                size = held.get(name, 0)
+            known_gpus = {name for name, owner in self._amd_processes if owner == pid}
+            for name in sorted(known_gpus | used_by_gpu.keys()):
+                size = used_by_gpu.get(name, 0)
                 if self._amd_processes.get((name, pid)) != size:
                     self._amd_processes[name, pid] = size
                     self._hold(name, pid, [[now, size]])
@@ -133,18 +133,18 @@ class GpuSampler:
         for name, rows in self._amd_rows.items():
             lines.append(Samples(of=name, columns=_AMD_TICK, rows=rows))
         self._amd_rows = {}
-        for (name, pid), held in list(self._held.items()):
+        for (name, pid), process_rows in list(self._held_rows.items()):
             key = keys(pid)
             if key is not None:
-                lines.append(Samples(of=f"{name}/process:{key}", columns=_AMD_TICK, rows=list(held)))
-            if key is not None or held[-1][1] == 0:
-                del self._held[name, pid]
+                lines.append(Samples(of=f"{name}/process:{key}", columns=_AMD_TICK, rows=list(process_rows)))
+            if key is not None or process_rows[-1][1] == 0:
+                del self._held_rows[name, pid]
         return lines
 
     def stop(self) -> None:
         """Ends the process that asks NVML. What it still wrote is returned by the next `drain`."""
-        for each in self._amd:
-            each.close()
+        for amd_gpu in self._amd:
+            amd_gpu.close()
         self._amd = []
         if self._process is not None:
             assert self._process.stdin is not None
@@ -256,9 +256,9 @@ class GpuSampler:
         for pipe in process.stdin, process.stdout:
             if pipe is not None:
                 pipe.close()
-        return f"the process that asks NVML ended with {self._how(process.returncode)}"
+        return f"the process that asks NVML ended with {self._last_words(process.returncode)}"
 
-    def _how(self, status: int | None) -> str:
+    def _last_words(self, status: int | None) -> str:
         if status is not None and status < 0:
             with contextlib.suppress(ValueError):
                 return signal.Signals(-status).name
@@ -269,7 +269,7 @@ class GpuSampler:
         return last[0] if last else f"status {status}"
 
     def _hold(self, name: str, pid: int, rows: Iterable[nvml.SampleRow]) -> None:
-        self._held.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
+        self._held_rows.setdefault((name, pid), deque(maxlen=_HELD)).extend(rows)
 
 
 def _with_node(tree: Tree, gpu: ProfiledGpu) -> ProfiledGpu:

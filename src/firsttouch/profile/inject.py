@@ -39,8 +39,8 @@ def inject_environment(
     """The variables to add to those of the target (`current`), and what then is seen of it.
 
     A variable that the user has set is never changed. directory: where journals are written; it must exist. host: with
-    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all of copies is compared.
-    patch: in the place of the trace, what this file tells when it is put into kernels.
+    the trace, what the CPU does with buffers that are copied is recorded. check_copies: all bytes of copies are
+    compared. patch: a file that is put into kernels and tells what they use, in place of the trace.
     """
     library = injected_library()
     states = []
@@ -52,8 +52,8 @@ def inject_environment(
     if trace:
         states.append(_state("trace", library, CUDA_VARIABLE, current, "CUDA calls of the target"))
         if states[-1].active and current.get(EVENTS) == "1":
-            why = f"{EVENTS}=1 is set, with which programs of firsttouch record events themselves"
-            states[-1] = LayerState(layer="trace", active=False, why=why, mend=f"unset {EVENTS}")
+            reason = f"{EVENTS}=1 is set, with which programs of firsttouch record events themselves"
+            states[-1] = LayerState(layer="trace", active=False, why=reason, mend=f"unset {EVENTS}")
         if states[-1].active:
             added |= {
                 CUDA_VARIABLE: str(library),
@@ -83,21 +83,21 @@ def _host_state() -> LayerState:
     """Whether this kernel tells which pages are written. It is tried on memory of this process."""
     from firsttouch import _core
 
-    if why := _core.why_no_page_tracking():
-        mend = "docker run --security-opt seccomp=unconfined ..." if "refused" in why else ""
+    if reason := _core.why_no_page_tracking():
+        mend = "docker run --security-opt seccomp=unconfined ..." if "refused" in reason else ""
         return LayerState(
-            layer="host", active=False, why=f"what the CPU does with host data is not seen: {why}", mend=mend
+            layer="host", active=False, why=f"what the CPU does with host data is not seen: {reason}", mend=mend
         )
     return LayerState(layer="host", active=True)
 
 
 def _state(
-    layer: Literal["phases", "trace"], library: Path, variable: str, current: Mapping[str, str], what: str
+    layer: Literal["phases", "trace"], library: Path, variable: str, current: Mapping[str, str], subject: str
 ) -> LayerState:
     if variable in current:
-        why = f"{what} are not seen: {variable} is set already, so another tool is loaded"
-        return LayerState(layer=layer, active=False, why=why, mend=f"unset {variable}")
+        reason = f"{subject} are not seen: {variable} is set already, so another tool is loaded"
+        return LayerState(layer=layer, active=False, why=reason, mend=f"unset {variable}")
     if not library.is_file():
-        why = f"{what} are not seen: this installation has no {LIBRARY}"
-        return LayerState(layer=layer, active=False, why=why, mend="pip install --force-reinstall firsttouch")
+        reason = f"{subject} are not seen: this installation has no {LIBRARY}"
+        return LayerState(layer=layer, active=False, why=reason, mend="pip install --force-reinstall firsttouch")
     return LayerState(layer=layer, active=True)

@@ -89,7 +89,7 @@ def layout_of(version: int) -> Mapping[str, Structure]:
 
 
 class JournalFile:
-    """One journal, read from where the last call of `records` ended, so that one that still grows can be followed.
+    """One journal. A further call of `records` goes on where the last one ended.
 
     Raises:
         UsageError: It is no journal, or it contains what the library does not write.
@@ -128,15 +128,15 @@ class JournalFile:
             return False
         header = form.read(content)
         if header.magic != _MAGIC:
-            raise self._wrong("is no journal of firsttouch")
+            raise self._error("is no journal of firsttouch")
         try:
             self.layout = layout_of(header.version)
         except ValueError as error:
-            raise self._wrong(f"has version {header.version} of the format; {error}") from None
+            raise self._error(f"has version {header.version} of the format; {error}") from None
         first = header.header_bytes
         is_broken = first < form.size or first % 8 or first > 1 << 20
         if is_broken or header.chunk_bytes > _AT_ONCE or header.process > 1 << 31:
-            raise self._wrong("has a broken header")
+            raise self._error("has a broken header")
         self.pid, self.opened, self.left_out = header.process, header.opened * 1e-9, header.left_out
         self.version = header.version
         self._offset = max(self._offset, first)
@@ -149,18 +149,18 @@ class JournalFile:
             if size == 0 or at + size > len(block):
                 return
             if size % 8:
-                raise self._wrong(f"has a record of {size} bytes at {self._offset}")
+                raise self._error(f"has a record of {size} bytes at {self._offset}")
             self._offset += size
             if kind:
                 yield kind, view[at + form.size : at + size]
             at += size
 
-    def _wrong(self, what: str) -> UsageError:
-        return UsageError(f"{self.path} {what}; a profile's journals are those that its own run wrote")
+    def _error(self, problem: str) -> UsageError:
+        return UsageError(f"{self.path} {problem}; a profile's journals are those that its own run wrote")
 
     def broken(self) -> UsageError:
         """The error of a record whose content contradicts itself."""
-        return self._wrong(f"has a broken record before byte {self._offset}")
+        return self._error(f"has a broken record before byte {self._offset}")
 
 
 def journal_files(directory: Path) -> list[Path]:
@@ -179,32 +179,6 @@ def read_journals(directory: Path) -> list[ProcessJournal]:
         UsageError: A file is no journal, or contains what the library does not write.
     """
     return [JournalReader(path).read() for path in journal_files(directory)]
-
-
-class JournalFollower:
-    """The marks and notices of a run that goes on, as they come. What CUPTI recorded is left to read_journals, because
-    its times are known only after its next flush.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._files: dict[Path, JournalFile] = {}
-
-    def poll(self) -> tuple[list[Mark], list[LayerNotice]]:
-        """Those since the last call. A journal that is broken is left out from there on."""
-        marks: list[Mark] = []
-        notices: list[LayerNotice] = []
-        for path in journal_files(self._directory):
-            file = self._files.setdefault(path, JournalFile(path))
-            try:
-                for kind, content in file.records():
-                    if kind == file.layout["mark"].kind:
-                        marks.append(_mark(file, content))
-                    elif kind == file.layout["notice"].kind:
-                        notices.append(notice(file, content))
-            except (UsageError, struct.error):
-                continue
-        return marks, notices
 
 
 def _text(file: JournalFile, content: memoryview, start: int, size: int) -> str:

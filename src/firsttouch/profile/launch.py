@@ -25,10 +25,10 @@ class NotStarted(Exception):
     def __init__(self, name: str, number: int) -> None:
         missing = number in (errno.ENOENT, errno.ENOTDIR)
         self.status = NOT_FOUND if missing else NOT_EXECUTABLE
-        why = "there is no such program" if missing else os.strerror(number)
+        reason = "there is no such program" if missing else os.strerror(number)
         if missing and shutil.which(name):
-            why = "the interpreter that it names, in its first line or as its loader, is not there"
-        super().__init__(f"can't start {name}: {why}")
+            reason = "the interpreter that it names, in its first line or as its loader, is not there"
+        super().__init__(f"can't start {name}: {reason}")
 
 
 def start(

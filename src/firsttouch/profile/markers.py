@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 SOURCE = "mark"
 _NAME = "firsttouch"
-"""By what the kernel calls a process of the command."""
+"""The kernel's name of a process of the command."""
 _CLEARLY = 1.5
-"""How many times the memory of each call the kernel's peak of one process must be to be that of another one."""
+"""The kernel's peak of one process is that of another process if it exceeds the memory of each call this many times."""
 _LEVELS = ("resident", "pss", "processes")
 """Columns of the total that have no part of a process that has ended. Page faults stay counted."""
 
@@ -27,41 +27,43 @@ def leave_out(profile: Profile) -> None:
     by_pid: dict[int, list[ProfiledProcess]] = {}
     for process in profile.processes.values():
         by_pid.setdefault(process.pid, []).append(process)
-    calls = {p.key: p for m in marks for p in by_pid.get(m.pid, []) if p is not profile.first and _was_there(p, m.t)}
-    unread = sum(not any(_was_there(p, m.t) for p in by_pid.get(m.pid, [])) for m in marks)
+    calls = {p.key: p for m in marks for p in by_pid.get(m.pid, []) if p is not profile.first and _ran_at(p, m.t)}
+    unread = sum(not any(_ran_at(p, m.t) for p in by_pid.get(m.pid, [])) for m in marks)
     for line in profile.brief:
-        taken = min(unread, line.names.get(_NAME, 0), line.count)
-        unread, line.count = unread - taken, line.count - taken
-        line.names = {**line.names, _NAME: line.names.get(_NAME, 0) - taken} if taken else line.names
+        removed = min(unread, line.names.get(_NAME, 0), line.count)
+        unread, line.count = unread - removed, line.count - removed
+        line.names = {**line.names, _NAME: line.names.get(_NAME, 0) - removed} if removed else line.names
     profile.brief = [line for line in profile.brief if line.count]
     if not calls:
         return
     for column, curve in profile.columns("total").items():
         profile.curves["total", column] = _without(profile, column, curve, calls)
     faults = {column: sum(_faults(profile, call, column) for call in calls.values()) for column in ("minor", "major")}
-    if (first := profile.first) is not None:  # what the kernel states of it has the processes that it waited for
-        first.minor, first.major = (_less(getattr(first, c), faults[c]) for c in ("minor", "major"))
+    if (first := profile.first) is not None:  # what the kernel states of it includes the processes that it waited for
+        first.minor, first.major = (_subtract(getattr(first, c), faults[c]) for c in ("minor", "major"))
     if profile.largest is not None and profile.largest <= _CLEARLY * max(p.peak or 0 for p in calls.values()):
         profile.largest = None
     profile.mappings = [line for line in profile.mappings if line.key not in calls]
     for sampled in profile.faults:
         sampled.rows = [row for row in sampled.rows if row[1] not in calls]
-        sampled.counted = _less(sampled.counted, sum(faults.values()))
+        sampled.counted = _subtract(sampled.counted, sum(faults.values()))
     for key in calls:
         del profile.processes[key]
-    profile.curves = {(of, column): curve for (of, column), curve in profile.curves.items() if _key(of) not in calls}
+    profile.curves = {
+        (track, column): curve for (track, column), curve in profile.curves.items() if _key(track) not in calls
+    }
 
 
-def _was_there(process: ProfiledProcess, t: float) -> bool:
+def _ran_at(process: ProfiledProcess, t: float) -> bool:
     return process.started <= t and (process.ended is None or t <= process.ended)
 
 
-def _key(of: str) -> int | None:
-    number = of.rpartition("process:")[2] if "process:" in of else ""
+def _key(track: str) -> int | None:
+    number = track.rpartition("process:")[2] if "process:" in track else ""
     return int(number) if number.isdecimal() else None
 
 
-def _less(value: int | None, part: int) -> int | None:
+def _subtract(value: int | None, part: int) -> int | None:
     return None if value is None else max(0, value - part)
 
 

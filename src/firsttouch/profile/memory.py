@@ -82,9 +82,9 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
     if lines is None:
         return None
     sizes: defaultdict[int, int] = defaultdict(int)
-    seen = False
+    has_lines = False
     for line in lines:
-        seen = True
+        has_lines = True
         pages = {}
         page_bytes = None
         for word in line.split()[2:]:
@@ -99,7 +99,7 @@ def pages_on_nodes(tree: Tree, pid: int) -> dict[int, int] | None:
             return None
         for node, count in pages.items():
             sizes[node] += count * (page_bytes or 0)
-    return dict(sorted(sizes.items())) if seen else None
+    return dict(sorted(sizes.items())) if has_lines else None
 
 
 @dataclass(frozen=True)

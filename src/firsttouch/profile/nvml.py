@@ -1,8 +1,8 @@
 """The process that asks NVIDIA's management library (NVML), so that its hangs and crashes end nothing else.
 
-`python -m firsttouch.profile.nvml INTERVAL` writes lines of JSON: a `Found`, then `schema.Samples`, `schema.Notice` and
-a `Beat` five times a second. It ends when its standard input is closed. It makes no CUDA context. Source of all names
-and units: the NVML API reference.
+`python -m firsttouch.profile.nvml INTERVAL` writes lines of JSON: an `NvmlGpus`, then `schema.Samples`, `schema.Notice`
+and a `Beat` five times a second. It ends when its standard input is closed. It makes no CUDA context. Source of all
+names and units: the NVML API reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLUMNS = ["used", "free", "reserved"]
 _SHARE_OF_TICK = 0.1
 _TIMES_OWN_COST = 10
 _COSTS = 4
-"""Of how many readings the least cost counts."""
+"""The number of readings of which the least cost counts."""
 _PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST = 0.1, 50
 _END = 0.5
 """Seconds after which a call of NVML that does not return is left at the end."""
@@ -235,8 +235,8 @@ def sample(
             processes_due = now + max(_PROCESSES_INTERVAL, _PROCESSES_TIMES_OWN_COST * min(costs_of_processes))
         stopped = stop.is_set()
         if now >= flush_due or stopped:
-            for of, new in rows.items():
-                send(Samples(of=of, columns=COLUMNS if "/" not in of else COLUMNS[:1], rows=new))
+            for track, new in rows.items():
+                send(Samples(of=track, columns=COLUMNS if "/" not in track else COLUMNS[:1], rows=new))
             rows.clear()
             send(Beat(t=now, cpu=time.process_time()))
             flush_due = now + FLUSH
@@ -305,8 +305,8 @@ def _main(interval: float) -> None:
             try:
                 nvml = opened.enter_context(open_nvml())
             except Exception as error:
-                why = reason_of(error)
-                send(NvmlGpus(reason=why if why.startswith("NVML") else f"NVML: {why}"))
+                failure = reason_of(error)
+                send(NvmlGpus(reason=failure if failure.startswith("NVML") else f"NVML: {failure}"))
                 return
             devices = watched(nvml)
             gpus = [device.describe() for device in devices]

@@ -129,8 +129,8 @@ def open_processes(
     try:
         events = TargetEvents(pid, every, enable_on_exec=enable_on_exec)
     except OSError as error:
-        why, mend = why_refused(error, pid)
-        return None, [LayerState(layer=layer, active=False, why=why, mend=mend) for layer in layers]  # type: ignore[arg-type]
+        reason, mend = why_refused(error, pid)
+        return None, [LayerState(layer=layer, active=False, why=reason, mend=mend) for layer in layers]  # type: ignore[arg-type]
     return events, [LayerState(layer=layer, active=True, why=_UNSEEN[layer, enable_on_exec]) for layer in layers]  # type: ignore[arg-type]
 
 

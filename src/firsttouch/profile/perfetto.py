@@ -26,7 +26,7 @@ MOST_BYTES = 20 << 20
 MOST_READINGS = 20_000
 """The most readings of one counter of all processes or of a device."""
 MOST_OF_PROCESSES = 40_000
-"""The most readings of all processes, each counted."""
+"""The most readings of all single processes together."""
 MOST_PHASES = 40_000
 MOST_INSTANTS = 10_000
 MOST_PROCESSES = 2_000
@@ -64,9 +64,9 @@ class ProcessNumbers:
         self._by_pid: dict[int, list[ProfiledProcess]] = {}
         self._by_key: dict[int, int] = {}
         for process in profile.processes.values():
-            same = self._by_pid.setdefault(process.pid, [])
-            self._by_key[process.key] = process.pid + len(same) * _AGAIN
-            same.append(process)
+            with_pid = self._by_pid.setdefault(process.pid, [])
+            self._by_key[process.key] = process.pid + len(with_pid) * _AGAIN
+            with_pid.append(process)
 
     def of(self, process: ProfiledProcess) -> int:
         return self._by_key[process.key]
@@ -80,7 +80,7 @@ class ProcessNumbers:
 def events(profile: Profile) -> Iterator[TraceEvent]:
     """The events of a profile: names first, then counters, processes, phases and instants."""
     clock, numbers = profile.header.clock, ProcessNumbers(profile)
-    shown = _shown(profile)
+    shown = _shown_processes(profile)
     yield from _names(profile, numbers, shown)
     yield from _counters(profile, numbers, shown)
     for process in shown:
@@ -108,7 +108,7 @@ def _name(text: str) -> str:
     return text[:_LONGEST_NAME]
 
 
-def _shown(profile: Profile) -> list[ProfiledProcess]:
+def _shown_processes(profile: Profile) -> list[ProfiledProcess]:
     """The processes of the trace, the largest ones if there are too many."""
     largest = sorted(profile.processes.values(), key=lambda process: -(process.peak or 0))[:MOST_PROCESSES]
     return sorted(largest, key=lambda process: process.key)
@@ -137,8 +137,8 @@ def _counters(profile: Profile, numbers: ProcessNumbers, shown: Sequence[Profile
     for i, gpu in enumerate(profile.header.gpus):
         tracks += [(_FIRST_GPU + i, gpu.name, column) for column in ("used", "free")]
     tracks += [(_MACHINE, "machine", column) for column in nodes]
-    for number, of, column in tracks:
-        if curve := profile.curve(of, column):
+    for number, track, column in tracks:
+        if curve := profile.curve(track, column):
             yield from _counter(column.replace("_", " "), number, curve, clock, MOST_READINGS)
     most = max(2, MOST_OF_PROCESSES // max(1, len(shown)))
     for process in shown:

@@ -29,9 +29,9 @@ def phases_of(profile: Profile) -> tuple[list[TargetPhase], bool]:
 
 def phase_rows(profile: Profile, phases: Sequence[TargetPhase], rises: Sequence[Curve | None]) -> list[PhaseRow]:
     """A row for each range. rises: of the GPUs, as in the header."""
-    known = {c: _Largest(v) for c, v in profile.columns("total").items() if len(v)}
+    totals = {c: _Largest(v) for c, v in profile.columns("total").items() if len(v)}
     of_gpus = [(gpu.name, _Largest(rise)) for gpu, rise in zip(profile.header.gpus, rises, strict=True) if rise]
-    return [_phase_row(number, phase, known, of_gpus) for number, phase in enumerate(phases)]
+    return [_phase_row(number, phase, totals, of_gpus) for number, phase in enumerate(phases)]
 
 
 def longest(rows: Sequence[PhaseRow]) -> list[PhaseRow]:
@@ -44,7 +44,7 @@ def by_name(rows: Sequence[PhaseRow]) -> list[PhaseRow]:
     groups: dict[tuple[str, str, str], list[PhaseRow]] = {}
     for row in rows:
         groups.setdefault((row.name, row.source, row.domain), []).append(row)
-    return sorted(map(_joined, groups.values()), key=lambda row: -row.seconds)
+    return sorted(map(_join_ranges, groups.values()), key=lambda row: -row.seconds)
 
 
 class _Largest:
@@ -78,13 +78,13 @@ class _Largest:
 
 
 def _phase_row(
-    number: int, phase: TargetPhase, known: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]
+    number: int, phase: TargetPhase, totals: dict[str, _Largest], rises: Sequence[tuple[str, _Largest]]
 ) -> PhaseRow:
-    def of(column: str, what: Callable[[_Largest], float | None]) -> int | None:
-        return whole(what(known[column])) if column in known else None
+    def value_of(column: str, measure: Callable[[_Largest], float | None]) -> int | None:
+        return whole(measure(totals[column])) if column in totals else None
 
     start, end = phase.start, phase.end
-    faults = {c: of(c, lambda curve: curve.growth(start, end)) for c in ("minor", "major")}
+    faults = {c: value_of(c, lambda curve: curve.growth(start, end)) for c in ("minor", "major")}
     return PhaseRow(
         name=phase.name,
         source=phase.source,
@@ -97,8 +97,8 @@ def _phase_row(
         end=end,
         seconds=round(phase.seconds, 9),
         open=phase.open,
-        peak=of("resident", lambda curve: curve.within(start, end)),
-        growth=of("resident", lambda curve: curve.growth(start, end)),
+        peak=value_of("resident", lambda curve: curve.within(start, end)),
+        growth=value_of("resident", lambda curve: curve.growth(start, end)),
         gpus=[
             PhaseGpu(name=name, peak=whole(rise.within(start, end)), growth=whole(rise.growth(start, end)))
             for name, rise in rises
@@ -108,12 +108,12 @@ def _phase_row(
     )
 
 
-def _joined(rows: Sequence[PhaseRow]) -> PhaseRow:
+def _join_ranges(rows: Sequence[PhaseRow]) -> PhaseRow:
     """The ranges of one name as one row."""
 
     def total(values: Iterable[int | None]) -> int | None:
-        known = [value for value in values if value is not None]
-        return integer(sum(known)) if known else None
+        stated = [value for value in values if value is not None]
+        return integer(sum(stated)) if stated else None
 
     def most(values: Iterable[int | None]) -> int | None:
         return max((value for value in values if value is not None), default=None)
@@ -134,8 +134,12 @@ def _joined(rows: Sequence[PhaseRow]) -> PhaseRow:
         peak=most(row.peak for row in rows),
         growth=total(row.growth for row in rows),
         gpus=[
-            PhaseGpu(name=some[0].name, peak=most(g.peak for g in some), growth=total(g.growth for g in some))
-            for some in zip(*(row.gpus for row in rows), strict=True)
+            PhaseGpu(
+                name=gpu_phases[0].name,
+                peak=most(g.peak for g in gpu_phases),
+                growth=total(g.growth for g in gpu_phases),
+            )
+            for gpu_phases in zip(*(row.gpus for row in rows), strict=True)
         ],
         minor=total(row.minor for row in rows),
         major=total(row.major for row in rows),

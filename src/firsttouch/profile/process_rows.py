@@ -12,9 +12,9 @@ from firsttouch.profile.readings import integer, last, near, whole
 from firsttouch.profile.summary import BriefRow, GpuRow, HostRow, MappedProcess, MappingRow, PageSizes, ProcessRow
 
 MOST_MAPPED_PROCESSES = 4
-"""The processes whose mappings are told for each peak, those with most memory."""
+"""The number of processes whose mappings are told for each peak: those with most memory."""
 AS_LARGE = 0.1
-"""By which part the memory of a process may differ from that at a peak when mappings are read that are told for it."""
+"""Mappings are told for a peak if the memory of the process, when they were read, differed by at most this part."""
 
 
 def process_rows(profile: Profile) -> list[ProcessRow]:
@@ -24,14 +24,14 @@ def process_rows(profile: Profile) -> list[ProcessRow]:
 
 
 def _process(profile: Profile, process: ProfiledProcess) -> ProcessRow:
-    of = f"process:{process.key}"
-    curve = profile.curve(of, "resident")
+    track = f"process:{process.key}"
+    curve = profile.curve(track, "resident")
     t, read = curve.peak if curve is not None and len(curve) else (None, None)
     peak = process.peak if process.peak is not None else whole(read)
-    known = {column: profile.curve(of, column) for column in ("minor", "major")}
+    fault_curves = {column: profile.curve(track, column) for column in ("minor", "major")}
     faults = {
         column: stated if (stated := getattr(process, column)) is not None else last(read_of)
-        for column, read_of in known.items()
+        for column, read_of in fault_curves.items()
     }
     return ProcessRow(
         key=process.key,
@@ -59,42 +59,42 @@ def brief_processes(profile: Profile) -> BriefRow:
 
 def page_sizes(profile: Profile, t: float) -> PageSizes | None:
     columns = {column: near(profile, column, t) for column in ("huge", "anonymous", "swap", "pss")}
-    seen = next((by_process for by_process in columns.values() if by_process), None)
-    if not seen:
+    readings = next((by_process for by_process in columns.values() if by_process), None)
+    if not readings:
         return None
     resident = {}
-    for key, (when, _) in seen.items():
+    for key, (seconds, _) in readings.items():
         read = profile.curve(f"process:{key}", "rss")  # by the same reading
         curve = read if read is not None else profile.curve(f"process:{key}", "resident")
-        value = curve.at(when) if curve is not None else None
+        value = curve.at(seconds) if curve is not None else None
         if value is not None:
             resident[key] = integer(value)
-    largest = max(seen, key=lambda key: resident.get(key, 0))
+    largest = max(readings, key=lambda key: resident.get(key, 0))
     sums = {
         column: sum(value for _, value in by_process.values()) for column, by_process in columns.items() if by_process
     }
-    return PageSizes(t=seen[largest][0], resident=sum(resident.values()) if resident else None, **sums)
+    return PageSizes(t=readings[largest][0], resident=sum(resident.values()) if resident else None, **sums)
 
 
 def mappings_at_peaks(profile: Profile, host: HostRow, gpus: Sequence[GpuRow]) -> list[MappedProcess]:
-    """The mappings that were read nearest to each peak, of the processes that were there at it: of those that were read
-    when the process had about as much memory as at the peak.
+    """For each peak, the mappings of the processes that ran at it: of those that were read while the process had about
+    as much memory as at the peak, the ones nearest in time.
     """
     by_key: dict[int, list[schema.Mappings]] = {}
     for line in profile.mappings:
         by_key.setdefault(line.key, []).append(line)
     chosen: dict[int, tuple[schema.Mappings, list[str]]] = {}
     peaks = [("host", host.peak), *((gpu.name, gpu.rise) for gpu in gpus)]
-    for of, peak in peaks:
+    for place, peak in peaks:
         if peak is None:
             continue
-        running = {key: lines for key, lines in by_key.items() if _was_there(profile, key, peak.t)}
-        alike = {key: _as_large(profile, key, lines, peak.t) for key, lines in running.items()}
+        running = {key: lines for key, lines in by_key.items() if _ran_at(profile, key, peak.t)}
+        alike = {key: _readings_of_like_size(profile, key, lines, peak.t) for key, lines in running.items()}
         near = [_nearest(lines, peak.t) for lines in alike.values() if lines]
         near.sort(key=lambda line: -sum(row.resident for row in line.rows))
         for line in near[:MOST_MAPPED_PROCESSES]:
-            chosen.setdefault(id(line), (line, []))[1].append(of)
-    return [_mapped(profile, line, of) for line, of in chosen.values()]
+            chosen.setdefault(id(line), (line, []))[1].append(place)
+    return [_mapped(profile, line, place) for line, place in chosen.values()]
 
 
 def mappings_elsewhere(profile: Profile, host: HostRow, shown: Sequence[MappedProcess]) -> str:
@@ -109,7 +109,9 @@ def mappings_elsewhere(profile: Profile, host: HostRow, shown: Sequence[MappedPr
     )
 
 
-def _as_large(profile: Profile, key: int, lines: Sequence[schema.Mappings], t: float) -> list[schema.Mappings]:
+def _readings_of_like_size(
+    profile: Profile, key: int, lines: Sequence[schema.Mappings], t: float
+) -> list[schema.Mappings]:
     """The readings of a process's mappings when its memory differed by at most AS_LARGE from that at `t`. Their sum may
     be larger, since it has pages of hugetlbfs, but not smaller.
     """
@@ -125,7 +127,7 @@ def _resident_of(line: schema.Mappings) -> int:
     return sum(row.resident for row in line.rows) + (line.others.resident if line.others else 0)
 
 
-def _was_there(profile: Profile, key: int, t: float) -> bool:
+def _ran_at(profile: Profile, key: int, t: float) -> bool:
     process = profile.processes.get(key)
     return process is not None and process.started <= t and (process.ended is None or t <= process.ended)
 
@@ -135,11 +137,13 @@ def _nearest(lines: Sequence[schema.Mappings], t: float) -> schema.Mappings:
     return min(lines[max(0, place - 1) : place + 1], key=lambda line: abs(line.t - t))
 
 
-def _mapped(profile: Profile, line: schema.Mappings, of: list[str]) -> MappedProcess:
+def _mapped(profile: Profile, line: schema.Mappings, places: list[str]) -> MappedProcess:
     def row(mapping: schema.Mapping) -> MappingRow:
         return MappingRow(**{name: getattr(mapping, name) for name in mapping.__struct_fields__})
 
     process = profile.processes[line.key]
     rows = [row(mapping) for mapping in line.rows]
     others = row(line.others) if line.others else None
-    return MappedProcess(of=of, key=line.key, pid=process.pid, name=process.name, t=line.t, rows=rows, others=others)
+    return MappedProcess(
+        of=places, key=line.key, pid=process.pid, name=process.name, t=line.t, rows=rows, others=others
+    )

@@ -119,7 +119,7 @@ def default_directory(call: ProfileCall) -> Path:
     return Path("firsttouch-profiles") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(begun))}"
 
 
-def _first_in(shared: Path, launched: str) -> str:
+def _shared_launch(shared: Path, launched: str) -> str:
     """The launch that has a directory of several ranks; this one if no other has. The link is made at once or not."""
     with suppress(OSError):  # another has it, or the file system has no links
         os.symlink(launched, shared / _LAUNCH)
@@ -143,21 +143,21 @@ def directory_of(call: ProfileCall) -> Path:
     if call.out:
         return call.out / f"rank-{rank}" if rank else call.out
     directory = default_directory(call)
-    return _of_rank(directory, rank, launch_of(call.environment)) if rank else make_new_directory(directory)
+    return _make_rank_directory(directory, rank, launch_of(call.environment)) if rank else make_new_directory(directory)
 
 
 def launch_of(environment: Mapping[str, str]) -> str:
-    """What tells the ranks of a launch from those of another; '' if the launcher says nothing."""
+    """What distinguishes the ranks of a launch from those of another; '' if the launcher states nothing."""
     names = next((names for names in _LAUNCHES if all(environment.get(name) for name in names)), ())
     return "-".join(environment[name] for name in names)
 
 
-def _of_rank(directory: Path, rank: str, launched: str) -> Path:
-    """Makes the folder of a rank where the other ranks of its launch have theirs, and those of no other launch."""
+def _make_rank_directory(directory: Path, rank: str, launched: str) -> Path:
+    """Makes the folder of a rank in the directory of its launch, which ranks of other launches do not use."""
     for number in itertools.count(1):
         shared = directory if number == 1 else directory.with_name(f"{directory.name}-{number}")
         shared.mkdir(parents=True, exist_ok=True)
-        if launched and _first_in(shared, launched) != launched:
+        if launched and _shared_launch(shared, launched) != launched:
             continue
         with suppress(FileExistsError):
             (shared / f"rank-{rank}").mkdir()
@@ -172,8 +172,8 @@ def profile(call: ProfileCall) -> ProfileOutcome:
         UsageError: the call was wrong, or /proc is that of other processes; nothing was started.
         launch.NotStarted: the program can't be executed.
     """
-    if call.command and (why := launch.why_not(call.command)):
-        raise why
+    if call.command and (not_started := launch.why_not(call.command)):
+        raise not_started
     if foreign := why_foreign(call.tree.path("proc")):
         raise UsageError(f"no process can be profiled here: {foreign}")
     if call.pid:
@@ -229,12 +229,12 @@ class _Profiler:
                     call.command, environment, begin, mask=inherited, ignored=ignored, to_stderr=call.to_stderr
                 )
                 self._sampling(pid)
-                status: int | None = self._until_end(pid)
+                status: int | None = self._sample_until_end(pid)
             else:
                 launch.permit_descriptors()
                 self._begin(call.pid, gpus, profiled)
                 self._sampling(call.pid)
-                self._until_gone(call.pid)
+                self._sample_until_gone(call.pid)
                 status = None
         except (launch.NotStarted, UsageError):
             self._discard()
@@ -337,7 +337,7 @@ class _Profiler:
         name, command = Path(self.call.command[0]).name, list(self.call.command)
         self.writer.add(schema.Started(t=0.0, key=0, pid=pid, name=name, command=command))
 
-    def _until_end(self, pid: int) -> int:
+    def _sample_until_end(self, pid: int) -> int:
         """Samples until the target ends. Returns its exit status."""
         until = None if self.call.duration is None else time.monotonic() + self.call.duration
         while True:
@@ -353,17 +353,17 @@ class _Profiler:
                 code = os.waitstatus_to_exitcode(status)
                 is_written = self.call.follow and self.sampler is not None
                 if self.call.follow and self.sampler is not None:
-                    self._follow(self.sampler, code, usage)
+                    self._follow_descendants(self.sampler, code, usage)
                 self._finish(self.stop or schema.TARGET_ENDED, code, None if is_written else usage)
                 return code if code >= 0 else 128 - code
 
     def _kill(self, pid: int) -> None:
         self.stop = _TIME_IS_UP
-        for each in (pid, *(self.sampler.processes.members if self.sampler else ())):
+        for process_id in (pid, *(self.sampler.processes.members if self.sampler else ())):
             with suppress(ProcessLookupError):
-                os.kill(each, signal.SIGKILL)
+                os.kill(process_id, signal.SIGKILL)
 
-    def _follow(self, sampler: Sampler, status: int, usage: resource.struct_rusage) -> None:
+    def _follow_descendants(self, sampler: Sampler, status: int, usage: resource.struct_rusage) -> None:
         """Goes on after the first process has ended, until no process is left or a signal comes."""
         sampler.step()
         self._write_first(sampler, round(time.monotonic() - sampler.began, 5), status, usage)
@@ -381,7 +381,7 @@ class _Profiler:
             return self._terminal_stops or signal.sigtimedwait({signal.SIGTSTP}, 0.05) is not None
         return number in (signal.SIGTTIN, signal.SIGTTOU) and _in_background()
 
-    def _until_gone(self, pid: int) -> None:
+    def _sample_until_gone(self, pid: int) -> None:
         """Samples a process that somebody else started, until it ends, time is up, or Ctrl-C."""
         assert self.sampler is not None
         until = None if self.call.duration is None else self.sampler.began + self.call.duration
@@ -420,16 +420,18 @@ class _Profiler:
         if self.sampler is not None:
             self.sampler.step = lambda *, last=False: None  # type: ignore[method-assign]
 
-    def _finish(self, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
+    def _finish(self, reason: str, status: int | None, usage: resource.struct_rusage | None) -> None:
         try:
             if self.sampler is not None:
-                self._write_end(self.sampler, why, status, usage)
+                self._write_end(self.sampler, reason, status, usage)
         except Exception as error:
             self._give_up(error)
         finally:
             self.writer.close()
 
-    def _write_end(self, sampler: Sampler, why: str, status: int | None, usage: resource.struct_rusage | None) -> None:
+    def _write_end(
+        self, sampler: Sampler, reason: str, status: int | None, usage: resource.struct_rusage | None
+    ) -> None:
         sampler.processes.stop()
         if sampler.gpus is not None:
             sampler.gpus.stop()
@@ -446,11 +448,11 @@ class _Profiler:
                     self.writer.add(line)
         running = len(sampler.processes.members)
         code = None if status is None else status if status >= 0 else 128 - status
-        self.writer.add(schema.End(t=t, status=code, why=why, still_running=running))
+        self.writer.add(schema.End(t=t, status=code, why=reason, still_running=running))
 
     def _write_first(self, sampler: Sampler, t: float, status: int | None, usage: resource.struct_rusage) -> None:
         """Writes how the first process ended."""
-        # The kernel counts the peak before the program was executed too, which is that of this process.
+        # The kernel's peak includes that of this process, of which the target was a copy until it was executed.
         peak = usage.ru_maxrss * 1024 if usage.ru_maxrss * 1024 > self._before else None
         ended = schema.Ended(t=t, key=0, status=status, peak=peak, with_children=True)
         ended.minor, ended.major = usage.ru_minflt, usage.ru_majflt

@@ -124,8 +124,8 @@ def _lines(path: Path) -> Iterator[schema.AnyLine]:
                 try:
                     yield decoder.decode(line)
                 except _BROKEN as error:
-                    why = " ".join(str(error).split())
-                    raise UsageError(f"{path}:{number}: not a line of a profile: {why:.200}") from None
+                    reason = " ".join(str(error).split())
+                    raise UsageError(f"{path}:{number}: not a line of a profile: {reason:.200}") from None
     except NotADirectoryError:
         raise UsageError(f"{path.parent} is no directory; name one that `firsttouch profile` wrote") from None
     except FileNotFoundError:

@@ -33,8 +33,8 @@ class Writer:
         self._lines: list[bytes] = []
         with as_usage_error("write", directory, "a directory that can be written"):
             directory.mkdir(parents=True, exist_ok=True)
-            if taken := next((name for name in OF_OTHERS if (directory / name).exists()), ""):
-                raise UsageError(f"{directory} holds results already ({taken}); give --out a directory without any")
+            if existing := next((name for name in OF_OTHERS if (directory / name).exists()), ""):
+                raise UsageError(f"{directory} holds results already ({existing}); give --out a directory without any")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(directory / schema.FILE, flags, 0o644)
 
@@ -113,8 +113,8 @@ class Track:
     longest: seconds of the longest span of which two readings remain.
     """
 
-    def __init__(self, of: str, columns: Sequence[str], pace: Pace, longest: float = LONGEST_SPAN) -> None:
-        self._of, self._columns, self._pace, self._longest = of, list(columns), pace, longest
+    def __init__(self, name: str, columns: Sequence[str], pace: Pace, longest: float = LONGEST_SPAN) -> None:
+        self._name, self._columns, self._pace, self._longest = name, list(columns), pace, longest
         self._last: tuple[float | None, ...] = ()
         self._rows: list[list[float | int | None]] = []
         self._least: list[float | int | None] = []
@@ -152,4 +152,4 @@ class Track:
             return None
         rows, self._rows = self._rows, []
         self._pace.count(len(rows))
-        return schema.Samples(of=self._of, columns=self._columns, rows=rows)
+        return schema.Samples(of=self._name, columns=self._columns, rows=rows)

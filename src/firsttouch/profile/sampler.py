@@ -88,7 +88,9 @@ class Sampler:
     def step(self, *, last: bool = False) -> None:
         """Takes what was read, and reads what is due. last: the target has ended."""
         now = time.monotonic()
-        self._due = now + (self.interval if self.gpus is not None and self.gpus.has_ticks else self._apart(now))
+        self._due = now + (
+            self.interval if self.gpus is not None and self.gpus.has_ticks else self._seconds_to_next_step(now)
+        )
         if self.gpus is not None:
             self.gpus.tick(now)
         if self.perf is not None:
@@ -102,7 +104,7 @@ class Sampler:
         if now - self._flushed >= FLUSH_APART:
             self.flush(now)
 
-    def _apart(self, now: float) -> float:
+    def _seconds_to_next_step(self, now: float) -> float:
         """Seconds until the next step: few at first, so that short targets are seen well."""
         return min(STEP, max(FIRST_STEP, (now - self.began) / 10))
 
@@ -133,8 +135,8 @@ class Sampler:
             if line.of not in self._gpu_tracks:
                 longest = LONGEST_SPAN_OF_PROCESS if "/" in line.of else LONGEST_SPAN
                 self._gpu_tracks[line.of] = Track(line.of, line.columns, self._pace, longest)
-            for when, *values in line.rows:
-                self._gpu_tracks[line.of].add(max(0.0, (when or 0.0) - self.began), tuple(values))
+            for monotonic, *values in line.rows:
+                self._gpu_tracks[line.of].add(max(0.0, (monotonic or 0.0) - self.began), tuple(values))
 
     def flush(self, now: float, *, last: bool = False) -> None:
         """Writes what was sampled since the last call."""

@@ -25,7 +25,8 @@ from firsttouch.profile.profiler import ProfileCall, ProfileOutcome, profile, ra
 PATCH = Path(__file__).with_name("granules.cu")
 _COMPILE_SECONDS = 120
 _MOST_SECONDS, _MOST_TIMES = 60.0, 30.0
-"""How long the second run may take, besides so many times as long as the first: a child of fork may hang in it."""
+"""The second run may take this many seconds, plus this many times as long as the first: a child of fork may hang in it.
+"""
 _HOMES = ("/usr/local/cuda", "/usr/local/cuda-*")
 _WHEELS = ("nvidia/cu[0-9]*", "nvidia/cuda_nvcc")
 
@@ -101,16 +102,19 @@ def build_patch(folder: Path, environment: Mapping[str, str]) -> Path:
     target = folder / "granules.fatbin"
     command = [compiler, "-arch=native", "--compile-as-tools-patch", "--fatbin", str(PATCH), "-o", str(target)]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", cwd=folder,
             timeout=_COMPILE_SECONDS,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"--exact: {compiler} could not build its patch: {error}") from None
-    if done.returncode or not target.is_file():
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        why = next((line for line in said if "error" in line or "fatal" in line), said[-1] if said else "no message")
-        raise UsageError(f"--exact: {compiler} could not build its patch: {why:.200}")
+    if result.returncode or not target.is_file():
+        messages = [line.strip() for line in result.stderr.splitlines() if line.strip()]
+        reason = next(
+            (line for line in messages if "error" in line or "fatal" in line),
+            messages[-1] if messages else "no message",
+        )
+        raise UsageError(f"--exact: {compiler} could not build its patch: {reason:.200}")
     return target
 
 

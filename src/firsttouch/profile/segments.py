@@ -39,15 +39,17 @@ LEAST_OF_RANGE, LEAST_OF_PEAK = 0.05, 0.02
 _PENALTY = 4.0
 """By how many variances times the logarithm of the number of steps a further segment must reduce the squared error."""
 _ERRORS = 4.0
-"""How many standard errors the change of a span must have that is not called flat."""
+"""A span is flat unless its change is at least this many standard errors."""
 _DOUBT = 4.0
-"""How many times as much, if MOST_SPANS segments leave more than so many variances of noise unexplained."""
+"""The penalty is this many times as large if MOST_SPANS segments leave more than as many variances of noise
+unexplained.
+"""
 _FLOOR = 0.1
 """The least noise that is assumed, as a part of the least change."""
 
 
 _SURE = 6.0
-"""How many standard deviations of noise a difference of two readings must have that is taken for a change."""
+"""A difference of two readings is a change if it is at least this many standard deviations of noise."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ def found_phases(curve: Curve, start: float, end: float, tick: float = 0.0) -> l
         noise, near = _noise(_resampled(readings, begin, end, FEWEST_STEPS)), 4 * (end - begin) / MOST_STEPS
     spans = _joined(list(_with_jumps(_segments(y, begin, end, least, repeated), least)), least)
     while len(spans) > MOST_SPANS:
-        spans = _joined(_without_least(spans), least)
+        spans = _joined(_join_least(spans), least)
     sure = max(2 * least, _SURE * noise)
-    return _named(_as_read(curve, spans, least, sure, (end - begin) / MOST_STEPS, near))
+    return _as_phases(_corrected_spans(curve, spans, least, sure, (end - begin) / MOST_STEPS, near))
 
 
 def _noise(y: Numbers) -> float:
@@ -108,7 +110,7 @@ def _noise(y: Numbers) -> float:
     return float(np.median(np.abs(np.diff(y, 2)))) / 0.6745 / math.sqrt(6)
 
 
-def _as_read(
+def _corrected_spans(
     curve: Curve, spans: list[_CurveSpan], least: float, sure: float, step: float, around: float
 ) -> Iterator[NamedInterval]:
     """The names and the ends of spans. An end within `around` of a jump is moved to the reading after it, so that one
@@ -135,7 +137,7 @@ def _as_read(
         yield name, first, last
 
 
-def _named(spans: Iterable[NamedInterval]) -> list[TargetPhase]:
+def _as_phases(spans: Iterable[NamedInterval]) -> list[TargetPhase]:
     """The spans as phases, neighbours of one name as one."""
     phases: list[TargetPhase] = []
     for name, start, end in spans:
@@ -265,8 +267,8 @@ def _joined(spans: list[_CurveSpan], least: float) -> list[_CurveSpan]:
         spans = joined  # two flat spans may be a rising one together
 
 
-def _without_least(spans: list[_CurveSpan]) -> list[_CurveSpan]:
-    """The spans, that with the least change joined with its smaller neighbour; the longest one stays."""
+def _join_least(spans: list[_CurveSpan]) -> list[_CurveSpan]:
+    """The spans, with the one of least change joined to its smaller neighbour; the longest one stays."""
     longest = max(range(len(spans)), key=lambda i: spans[i].end - spans[i].start)
     others = [i for i in range(len(spans)) if i != longest]
     place = min(others, key=lambda i: (abs(spans[i].change), spans[i].end - spans[i].start))

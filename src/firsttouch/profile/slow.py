@@ -52,7 +52,7 @@ class SlowReader:
         self._tree, self._writer, self._pace, self._began = tree, writer, pace, began
         self._nodes = [node.node for node in nodes] if len(nodes) > 1 else []
         self._rate = _SECONDS_PER_BYTE
-        self._next = self._host_next = began
+        self._next_due = self._host_next = began
         self._looked = 0
         self._total = Track("total", ["pss"], pace)
         self._machine: Track | None = None
@@ -62,9 +62,9 @@ class SlowReader:
         if now >= self._host_next:
             self._host_next = now + self._host_apart
             self._read_host(now, root)
-        if now < self._next or not processes.members:
+        if now < self._next_due or not processes.members:
             return
-        self._next = now + (LEAST_APART if now - self._began < FIRST else LATER_APART)
+        self._next_due = now + (LEAST_APART if now - self._began < FIRST else LATER_APART)
         if processes.resident > max(self._looked * RISE, self._looked + _LEAST_RISE):
             member = max(processes.members.values(), key=lambda m: m.resident)
             if self._fits(now, member, MAPPINGS):
@@ -89,12 +89,12 @@ class SlowReader:
     def _fits(self, now: float, member: Member, kind: str) -> bool:
         elapsed = now - self._began
         allowed = min(MOST * elapsed, SHARE * elapsed + AT_FIRST)
-        return self.lock_seconds + self._expected(member, kind) <= allowed
+        return self.lock_seconds + self._expected_seconds(member, kind) <= allowed
 
-    def _expected(self, member: Member, kind: str) -> float:
+    def _expected_seconds(self, member: Member, kind: str) -> float:
         """Seconds that a read is expected to take: as long as the last one, and what memory has come since takes."""
-        took, resident = member.reads.get(kind, (0.0, 0))
-        return _DOUBT * (took + self._rate * max(0, member.resident - resident))
+        last_seconds, resident = member.reads.get(kind, (0.0, 0))
+        return _DOUBT * (last_seconds + self._rate * max(0, member.resident - resident))
 
     def _timed(self, member: Member, kind: str, read: Callable[[], T]) -> T:
         """Calls a function that reads under the target's memory lock, and counts the time in which it may have held it.
@@ -102,20 +102,20 @@ class SlowReader:
         That is not the time in which the target held it and the read waited. If the target ends meanwhile, its memory
         is given back within the read, and nothing of it waits any more.
         """
-        began, running = time.monotonic(), self._running()
+        began, running = time.monotonic(), self._seconds_running()
         result = read()
-        held = min(time.monotonic() - began, self._running() - running)
+        lock_seconds = min(time.monotonic() - began, self._seconds_running() - running)
         if (self._tree.stat(member.pid) or ["X"])[0] in ("Z", "X"):
             return result
-        self.lock_seconds += held
-        self._next = max(self._next, began + held / MOST)
+        self.lock_seconds += lock_seconds
+        self._next_due = max(self._next_due, began + lock_seconds / MOST)
         before_that, resident = member.reads.get(kind, (0.0, 0))
         if (more := member.resident - resident) > _LARGE:
-            self._rate = min(max((held - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
-        member.reads[kind] = held, member.resident
+            self._rate = min(max((lock_seconds - before_that) / more, _LEAST_RATE), _SECONDS_PER_BYTE * 4)
+        member.reads[kind] = lock_seconds, member.resident
         return result
 
-    def _running(self) -> float:
+    def _seconds_running(self) -> float:
         """Seconds in which this thread ran or waited for a processor; all time if the kernel does not state the latter.
 
         Source: the kernel's Documentation/scheduler/sched-stats.rst, /proc/PID/schedstat.

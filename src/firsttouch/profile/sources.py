@@ -106,17 +106,17 @@ def _sampling(tree: Tree, nodes: Sequence[Node]) -> Iterator[LayerSource]:
         ),
     )
     foreign = why_foreign(tree.path("proc"))
-    for file, what, missing in rows:
-        yield _row(what, foreign or ("" if tree.exists(file) else missing))
+    for file, files, missing in rows:
+        yield _row(files, foreign or ("" if tree.exists(file) else missing))
     charged = cgroup.memory_charged(tree)
     yield _row("memory of the control group", "" if charged is not None else "no group that is visible here states it")
 
 
-def _row(what: str, missing: str) -> LayerSource:
+def _row(subject: str, missing: str) -> LayerSource:
     """A part of the layer sampling. missing: why it is not seen, '' if it is."""
     if missing:
-        return LayerSource(LayerState("sampling", False, f"{what.partition(' (')[0]}: not seen, since {missing}"))
-    return LayerSource(LayerState("sampling", True), what)
+        return LayerSource(LayerState("sampling", False, f"{subject.partition(' (')[0]}: not seen, since {missing}"))
+    return LayerSource(LayerState("sampling", True), subject)
 
 
 def _described(nodes: Sequence[Node]) -> str:
@@ -130,10 +130,10 @@ def _gpus(gpus: Sequence[ProfiledGpu], states: Sequence[LayerState]) -> Iterator
     for gpu in gpus:
         values = [name for name in ("used", "free", "reserved") if getattr(gpu.before, name) is not None]
         if values:
-            what = f"{gpu.name}, {gpu.model}: memory {', '.join(values)}{'' if gpu.by_process else ', by process'}"
-            why = f"memory of {gpu.name} by process: not seen, since {gpu.by_process}" if gpu.by_process else ""
+            sight = f"{gpu.name}, {gpu.model}: memory {', '.join(values)}{'' if gpu.by_process else ', by process'}"
+            reason = f"memory of {gpu.name} by process: not seen, since {gpu.by_process}" if gpu.by_process else ""
             shared = "; it is memory of the host" if gpu.shares_host_memory else ""
-            yield LayerSource(LayerState("gpus", True, why), f"{what} ({gpu.source}){shared}")
+            yield LayerSource(LayerState("gpus", True, reason), f"{sight} ({gpu.source}){shared}")
         elif not gpu.by_process:
             yield LayerSource(LayerState("gpus", True), f"{gpu.name}, {gpu.model}: memory by process ({gpu.source})")
 
@@ -143,20 +143,20 @@ def _perf(tree: Tree, open_perf: OpenPerf | None) -> list[LayerSource]:
         events, states = open_perf(os.getpid(), _EVERY)
         del events  # closes them
     else:
-        states = _by_level(tree.integer(_PARANOID))
+        states = _states_by_level(tree.integer(_PARANOID))
     return [LayerSource(state, _SEES[state.layer] if state.active else "") for state in states]
 
 
-def _by_level(level: int | None) -> list[LayerState]:
+def _states_by_level(level: int | None) -> list[LayerState]:
     """What kernel.perf_event_paranoid permits, where perf events are not tried."""
     if level is None:
-        why, mend = "this kernel has no perf events", ""
+        reason, mend = "this kernel has no perf events", ""
     elif level > _LARGEST_LEVEL:
-        why = f"kernel.perf_event_paranoid is {level}; {_LARGEST_LEVEL} or less permits perf events"
+        reason = f"kernel.perf_event_paranoid is {level}; {_LARGEST_LEVEL} or less permits perf events"
         mend = f"sudo sysctl kernel.perf_event_paranoid={_LARGEST_LEVEL}"
     else:
-        why, mend = "", ""
-    return [LayerState("processes", not why, why, mend), LayerState("faults", not why, why, mend)]
+        reason, mend = "", ""
+    return [LayerState("processes", not reason, reason, mend), LayerState("faults", not reason, reason, mend)]
 
 
 def _injected(tree: Tree, state: LayerState, root: bool) -> LayerSource:
@@ -172,8 +172,8 @@ def _trace(tree: Tree, state: LayerState, root: bool) -> LayerState:
     if reason := find_library("cupti").reason:
         return LayerState("trace", False, f"CUPTI is missing: {reason}", _INSTALL_CUPTI)
     if _admins_only(tree) and not root:
-        why = f"CUPTI may refuse to record: {_PARAMETERS} says {_ADMIN_ONLY}, and this user is not root"
-        return msgspec.structs.replace(state, why=why, mend=_PERMIT)
+        caveat = f"CUPTI may refuse to record: {_PARAMETERS} says {_ADMIN_ONLY}, and this user is not root"
+        return msgspec.structs.replace(state, why=caveat, mend=_PERMIT)
     return state
 
 

@@ -42,7 +42,7 @@ MOST_TOUCHES, MOST_TOUCHED = 200, 8
 """The most places at which pages were touched first, and the most mappings of each."""
 MOST_UNSEEN = 100
 _STATED = 1.02
-"""How many times what was read the kernel's peak of one process must be to be told."""
+"""The kernel's peak of one process is told if it exceeds what was read this many times."""
 
 
 def summarise(profile: Profile) -> ProfileSummary:
@@ -54,11 +54,11 @@ def summarise(profile: Profile) -> ProfileSummary:
     phases, is_found = phases_of(profile)
     ranges = phase_rows(profile, phases, rises)
     names = by_name(ranges)
-    seen = process_rows(profile)
-    when = host.peak.t if host.peak else profile.seconds
+    processes = process_rows(profile)
+    peak_time = host.peak.t if host.peak else profile.seconds
     trace = _trace(profile, phases, gpus)
     mapped = mappings_at_peaks(profile, host, gpus)
-    made = ProfileSummary(
+    result = ProfileSummary(
         directory=str(profile.directory),
         command=header.command,
         pid=header.pid,
@@ -75,16 +75,16 @@ def summarise(profile: Profile) -> ProfileSummary:
         gpus=gpus,
         minor=_faults(profile, "minor"),
         major=_faults(profile, "major"),
-        processes=seen[:MOST_PROCESSES],
-        processes_left_out=max(0, len(seen) - MOST_PROCESSES),
+        processes=processes[:MOST_PROCESSES],
+        processes_left_out=max(0, len(processes) - MOST_PROCESSES),
         brief=brief_processes(profile),
         phases=longest(ranges),
         phases_left_out=max(0, len(ranges) - MOST_PHASES),
         phases_by_name=names[:MOST_PHASES],
         names_left_out=max(0, len(names) - MOST_PHASES),
         phases_found=is_found,
-        pages=page_sizes(profile, when),
-        nodes=[_node(profile, node, when) for node in header.nodes],
+        pages=page_sizes(profile, peak_time),
+        nodes=[_node(profile, node, peak_time) for node in header.nodes],
         counters=_counters(profile),
         mappings=mapped,
         touches=_touches(profile),
@@ -92,7 +92,7 @@ def summarise(profile: Profile) -> ProfileSummary:
         unseen=_unseen(profile, trace, mappings_elsewhere(profile, host, mapped)),
         cost=_cost(profile),
     )
-    return msgspec.structs.replace(made, summary=headline(made))
+    return msgspec.structs.replace(result, summary=headline(result))
 
 
 def _host(profile: Profile) -> HostRow:
@@ -148,8 +148,8 @@ def _faults(profile: Profile, column: str) -> int | None:
     if profile.header.attached:  # those before are not of this profile
         return int(max(curve.values) - curve.values[0]) if curve is not None and len(curve) else None
     stated = getattr(first, column) if first else None
-    known = [integer(max(curve.values))] if curve is not None and len(curve) else []
-    return max([*known, *([] if stated is None else [stated])], default=None)
+    from_curve = [integer(max(curve.values))] if curve is not None and len(curve) else []
+    return max([*from_curve, *([] if stated is None else [stated])], default=None)
 
 
 def _node(profile: Profile, node: schema.Node, t: float) -> NodeRow:
@@ -190,12 +190,12 @@ def _touches(profile: Profile) -> Touches | None:
     stated = [line.counted for line in profile.faults if line.counted is not None]
     counted = stated[-1] if stated else estimated(profile.faults)
     minor, major = _faults(profile, "minor"), _faults(profile, "major")
-    every = integer((minor or 0) + (major or 0)) if profile.end is not None else 0
+    all_faults = integer((minor or 0) + (major or 0)) if profile.end is not None else 0
     return Touches(
         every=profile.faults[0].every,
         lost=integer(sum(line.lost for line in profile.faults)),
         counted=counted,
-        share=seen_share(counted, every).share,
+        share=seen_share(counted, all_faults).share,
         rows=[
             replace(row, percent=round(row.percent, 3), mappings=row.mappings[:MOST_TOUCHED])
             for row in rows[:MOST_TOUCHES]
@@ -214,17 +214,17 @@ def _unseen(profile: Profile, trace: TraceSummary | None, mappings: str) -> list
     ]
     unseen += [Unseen(layer="mappings", why=mappings)] if mappings else []
     if profile.end is None:
-        why = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
-        unseen.append(Unseen(layer="", why=why))
+        reason = f"The profiler ended before the target; its data end at {format_seconds(profile.seconds)}."
+        unseen.append(Unseen(layer="", why=reason))
     tracing = any(state.layer == "trace" and state.active for state in profile.header.layers)
     if tracing and not any(journal.traced or journal.notices for journal in profile.journals):
         unseen.append(Unseen(layer="trace", why="nothing was traced: no process of the target initialised CUDA"))
     if trace is not None and trace.missing:
-        why = (
+        reason = (
             f"migrations of at least {format_size(trace.missing, 3)} have no record: the driver drops records that "
             "come faster than CUPTI takes them"
         )
-        unseen.append(Unseen(layer="trace", why=why))
+        unseen.append(Unseen(layer="trace", why=reason))
     of_journals = [notice for journal in profile.journals for notice in journal.notices]
     unseen += [Unseen(layer=layer, why=text) for layer, text in dict.fromkeys((n.layer, n.text) for n in of_journals)]
     unseen += [Unseen(layer="", why=text) for text in dict.fromkeys(profile.notices)]

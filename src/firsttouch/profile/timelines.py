@@ -30,7 +30,7 @@ its device, or NONE and why nothing does.
 PREDICTED = "course.json"
 """The file in that folder if the course was predicted, and nothing was sampled."""
 MOST_PROBLEMS = 3
-"""The most timelines that can't be read of which each has a warning."""
+"""The most timelines that can't be read and have a warning each."""
 _NAME = re.compile(rf"{FOLDER}/[0-9]{{4,9}}")
 _SOURCE = "app"
 
@@ -49,8 +49,8 @@ def why_no_device(record: Record) -> str | None:
 def gpu_of(gpus: Sequence[schema.ProfiledGpu], device: DeviceInfo) -> schema.ProfiledGpu | None:
     """The GPU of a profile that is the device: by its UUID, else by its PCI address if one GPU alone has it."""
     uuid, pci = str(device.facts.get("uuid") or ""), pci_address(str(device.facts.get("pci_bus") or ""))
-    if same := [gpu for gpu in gpus if uuid and gpu.uuid == uuid]:
-        return same[0]
+    if by_uuid := [gpu for gpu in gpus if uuid and gpu.uuid == uuid]:
+        return by_uuid[0]
     at_address = [gpu for gpu in gpus if pci and pci_address(gpu.pci) == pci]
     return at_address[0] if len(at_address) == 1 else None
 
@@ -77,9 +77,9 @@ def _predicted_course(directory: Path) -> MemoryCourse | None:
     return course
 
 
-def read_course(directory: Path, device: DeviceInfo | None, why: str | None = "") -> MemoryCourse:
-    """The course of a point's memory. device: the one that the point was measured on, None if it is unknown. why: the
-    reason for which its memory is not known, if that was found before.
+def read_course(directory: Path, device: DeviceInfo | None, reason: str | None = "") -> MemoryCourse:
+    """The course of a point's memory. device: the one that the point was measured on, None if it is unknown. reason:
+    why its memory is not known, if that was found before.
 
     Raises:
         UsageError: there is no profile, or its phases are not known.
@@ -93,7 +93,7 @@ def read_course(directory: Path, device: DeviceInfo | None, why: str | None = ""
     first = profile.first
     host = profile.curve(f"process:{first.key}", "resident") if first is not None else None
     gpu = gpu_of(profile.header.gpus, device) if device is not None else None
-    used, unknown = (None, why) if why else _used(profile, gpu, device)
+    used, unknown = (None, reason) if reason else _used(profile, gpu, device)
     return MemoryCourse(
         phases=_on_axis(phases),
         host=_during(host, phases),

@@ -298,14 +298,16 @@ def by_site(journals: Iterable[ProcessJournal]) -> list[OfSite]:
         blocks, elsewhere = _replay(journal.allocations, journal.frees, journal.events)
         for block in blocks:
             a = block.allocation
-            of = rows.setdefault((a.site, a.kind, a.name), OfSite(a.site, a.kind, a.name, 0, 0, UnifiedMemory()))
-            of.allocations += 1
-            of.bytes += a.bytes
-            _add(of.unified, block.unified)
+            row = rows.setdefault((a.site, a.kind, a.name), OfSite(a.site, a.kind, a.name, 0, 0, UnifiedMemory()))
+            row.allocations += 1
+            row.bytes += a.bytes
+            _add(row.unified, block.unified)
         unknown = rows.setdefault(((), "unknown", ""), OfSite((), "unknown", "", 0, 0, UnifiedMemory()))
         _add(unknown.unified, elsewhere)
     return sorted(
-        (of for of in rows.values() if of.unified != UnifiedMemory()), key=lambda of: _moved(of.unified), reverse=True
+        (row for row in rows.values() if row.unified != UnifiedMemory()),
+        key=lambda row: _moved(row.unified),
+        reverse=True,
     )
 
 
@@ -322,10 +324,10 @@ def alive(journals: Iterable[ProcessJournal], t: float, device: int) -> list[Ali
             a = block.allocation
             if a.device != device or a.kind not in ON_A_GPU or not a.t <= t < block.end:
                 continue
-            of = rows.setdefault((a.site, a.kind, a.name), Alive(a.site, a.kind, a.name, 0, 0))
-            of.allocations += 1
-            of.bytes += a.bytes
-    return sorted(rows.values(), key=lambda of: of.bytes, reverse=True)
+            row = rows.setdefault((a.site, a.kind, a.name), Alive(a.site, a.kind, a.name, 0, 0))
+            row.allocations += 1
+            row.bytes += a.bytes
+    return sorted(rows.values(), key=lambda row: row.bytes, reverse=True)
 
 
 class _Spans:

@@ -108,18 +108,18 @@ def place_of(site: CallSite, names: CallerTable) -> CallLocation:
     """The place in the program that called the CUDA runtime, or the driver."""
 
     def function_of(file: str, offset: int) -> str:
-        known = names.get((file, offset))
-        return known.function if known else ""
+        location = names.get((file, offset))
+        return location.function if location else ""
 
     frame = caller(site, function_of)
     if frame is None:
         return CallLocation()
-    known = names.get((frame.file, frame.offset))
-    if known is None:
+    location = names.get((frame.file, frame.offset))
+    if location is None:
         return CallLocation(file=frame.file)
-    if known.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
-        return CallLocation(known.function, file=frame.file)
-    return CallLocation(known.function, known.source, known.number, frame.file)
+    if location.source.endswith(_INLINED):  # the line is in a function of the runtime's headers that was inlined here
+        return CallLocation(location.function, file=frame.file)
+    return CallLocation(location.function, location.source, location.number, frame.file)
 
 
 def traced(
@@ -148,14 +148,14 @@ def traced(
         of_phase.start, of_phase.end = round(of_phase.start - clock, 6), round(of_phase.end - clock, 6)
     sites = [
         Allocated(
-            place=place_of(of.site, names),
-            kind=of.kind,
-            name=of.name,
-            allocations=of.allocations,
-            bytes=of.bytes,
-            unified=of.unified,
+            place=place_of(site.site, names),
+            kind=site.kind,
+            name=site.name,
+            allocations=site.allocations,
+            bytes=site.bytes,
+            unified=site.unified,
         )
-        for of in by_site(traced_journals)
+        for site in by_site(traced_journals)
     ]
     of_kernels = [row for journal in traced_journals for row in by_kernel(journal)]
     for row in of_kernels:
@@ -190,14 +190,21 @@ def _alive(
     allocations = alive(journals, t + clock, device)
     rows = [
         Allocated(
-            place=place_of(of.site, names), kind=of.kind, name=of.name, allocations=of.allocations, bytes=of.bytes
+            place=place_of(allocation.site, names),
+            kind=allocation.kind,
+            name=allocation.name,
+            allocations=allocation.allocations,
+            bytes=allocation.bytes,
         )
-        for of in allocations
-        if of.kind not in _STATIC
+        for allocation in allocations
+        if allocation.kind not in _STATIC
     ]
     for kind in _STATIC:  # modules may have hundreds
-        if variables := [of for of in allocations if of.kind == kind]:
-            number, size = sum(of.allocations for of in variables), sum(of.bytes for of in variables)
+        if variables := [allocation for allocation in allocations if allocation.kind == kind]:
+            number, size = (
+                sum(allocation.allocations for allocation in variables),
+                sum(allocation.bytes for allocation in variables),
+            )
             rows.append(
                 Allocated(place=CallLocation(), kind=kind, name="static variables", allocations=number, bytes=size)
             )

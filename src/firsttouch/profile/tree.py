@@ -79,7 +79,7 @@ class Processes:
         """Those that are there and cannot be read."""
         self._noticed_at = 0.0
         self._by_key: dict[int, Member] = {}
-        self._seen: set[int] = set()
+        self._seen_pids: set[int] = set()
 
     def start(self, interval: float, perf: TargetEvents | None, wake: int) -> None:
         """Begins to read all processes each `interval` seconds. wake: the signal that the core's thread sends when perf
@@ -106,7 +106,7 @@ class Processes:
         key = self._keys
         if pid in self.members:
             return True
-        if pid == os.getpid() or len(self.members) >= self._room() or not self._sampler.add(key, pid):
+        if pid == os.getpid() or len(self.members) >= self._descriptor_room() or not self._sampler.add(key, pid):
             return False
         self._keys += 1
         self.newest = t
@@ -121,7 +121,7 @@ class Processes:
         self._keys = max(1, self._keys)
         return is_there
 
-    def _room(self) -> int:
+    def _descriptor_room(self) -> int:
         """How many processes this one may have descriptors for."""
         if self._most is None:
             try:
@@ -129,8 +129,8 @@ class Processes:
             except OSError:
                 used = 0
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            left = limit - used - _DESCRIPTORS_KEPT if limit != resource.RLIM_INFINITY else _MOST_REMEMBERED
-            self._most = max(1, left // _DESCRIPTORS_OF_MEMBER)
+            free = limit - used - _DESCRIPTORS_KEPT if limit != resource.RLIM_INFINITY else _MOST_REMEMBERED
+            self._most = max(1, free // _DESCRIPTORS_OF_MEMBER)
         return self._most
 
     def _is_running(self, pid: int) -> bool:
@@ -171,17 +171,17 @@ class Processes:
     def take_readings(self, began: float) -> tuple[int, int]:
         """Takes what the core's thread has read. began: the time 0. Returns the ticks until now, and the late ones."""
         readings, totals, ticks, late = self._sampler.take()
-        for when, key, pages, minor, major, state in readings:
+        for seconds, key, pages, minor, major, state in readings:
             member = self._by_key.get(key)
             if member is None:
                 continue
             member.resident, member.minor, member.major = pages * self._page, minor, major
             if state not in "?ZX":
-                member.track.add(when - began, (member.resident, minor, major))
+                member.track.add(seconds - began, (member.resident, minor, major))
             elif key or not self.first_is_child:  # the end of a child is told to the profiler, with more about it
-                self.end(when - began, member)
-        for when, pages, minor, major, processes in totals:
-            self._total.add(when - began, (pages * self._page, minor, major, processes))
+                self.end(seconds - began, member)
+        for seconds, pages, minor, major, processes in totals:
+            self._total.add(seconds - began, (pages * self._page, minor, major, processes))
         return ticks, late
 
     def add_started(self, t: float) -> None:
@@ -209,9 +209,13 @@ class Processes:
     def _notice_unread(self, t: float, pid: int) -> None:
         """Says once, of the first one, that there are processes whose memory cannot be read."""
         if not self._unread:
-            few = len(self.members) >= self._room()
-            why = f"this process may have no more descriptors than for {self._room()}" if few else "/proc refuses it"
-            text = f"The memory of some processes was not read, of {pid} as the first: {why}."
+            few = len(self.members) >= self._descriptor_room()
+            reason = (
+                f"this process may have no more descriptors than for {self._descriptor_room()}"
+                if few
+                else "/proc refuses it"
+            )
+            text = f"The memory of some processes was not read, of {pid} as the first: {reason}."
             self._noticed_at = round(t, 5)
             self._writer.add(schema.Notice(t=self._noticed_at, text=text))
         self._unread.add(pid)
@@ -231,8 +235,8 @@ class Processes:
         the profile in their environment, which also those have whose parent has ended.
         """
         pids = {int(name) for name in self._tree.names("proc") if name.isdecimal()}
-        fresh = sorted(pids - self._seen)
-        self._seen = pids
+        fresh = sorted(pids - self._seen_pids)
+        self._seen_pids = pids
         parents = {pid: parent for pid in fresh if (parent := self._parent(pid)) is not None}
         while children := [
             pid for pid, parent in parents.items() if parent in self.members and pid not in self.members

@@ -55,15 +55,15 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
         if isinstance(step, TracedCopy) and step.way == "h2d":
             ahead.inputs.add(layout.block_of(step.device.block))
         elif isinstance(step, TracedCopy) and not on_host(run, step.source.block):
-            own = layout.own.get(step.source.block)
-            ahead.sources |= {own.number} if own else set()
-            if own is None and step.way == "d2h":
+            whole_block = layout.own.get(step.source.block)
+            ahead.sources |= {whole_block.number} if whole_block else set()
+            if whole_block is None and step.way == "d2h":
                 ahead.sources |= {piece.block for piece in layout.copied(step)}
     for _, step in launched.values():
         written = [
             use
             for use in step.uses
-            if use.may_write and use.parameter >= 0 and _own(layout, use.block) in ahead.sources
+            if use.may_write and use.parameter >= 0 and _whole_block_number(layout, use.block) in ahead.sources
         ]
         if len(written) == 1:
             ahead.outputs.add((step.kernel, written[0].parameter, written[0].word))
@@ -73,19 +73,19 @@ def look_ahead(run: TracedRun, layout: Layout, watch: HostWatch) -> Ahead:
                 last[use.block] = max(last.get(use.block, -1), index)
     for number, copies in back.items():
         mine = [(index, copy) for index, copy in copies if index > last.get(number, -1)]
-        if (own := layout.own.get(number)) and _is_all(mine, own.nbytes, watch):
+        if (whole_block := layout.own.get(number)) and _are_whole_block(mine, whole_block.nbytes, watch):
             ahead.results |= {index for index, _ in mine}
-            ahead.result_blocks.add(own.number)
+            ahead.result_blocks.add(whole_block.number)
     return ahead
 
 
-def _own(layout: Layout, number: int) -> int | None:
-    own = layout.own.get(number)
-    return None if own is None else own.number
+def _whole_block_number(layout: Layout, number: int) -> int | None:
+    whole_block = layout.own.get(number)
+    return None if whole_block is None else whole_block.number
 
 
-def _is_all(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:
-    """Whether the last copies from a block are of it as a whole, and nothing more is known of the CPU's use of them."""
+def _are_whole_block(copies: Sequence[tuple[int, TracedCopy]], nbytes: int, watch: HostWatch) -> bool:
+    """Whether the last copies from a block cover it as a whole, and nothing more is known of how the CPU used them."""
     whole = Ranges()
     for _, copy in copies:
         for start, end in copy.device.pieces:

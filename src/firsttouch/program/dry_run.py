@@ -116,13 +116,13 @@ class _Recorder(Workspace):
         self._scattered = {array.number for array in arrays}
 
     def access(self, byte_range: ByteRange, *, reads: bool, writes: bool) -> None:
-        """One more access of the launch that is being declared."""
+        """Adds an access to the launch that is being declared."""
         if byte_range.start < byte_range.end:
             number = byte_range.array.number
             self._accesses.append(Access(number, byte_range.start, byte_range.end, reads, writes))
 
     def updated_by(self, groups: int, array: Array) -> None:
-        """So many thread groups of the launch that is declared next update an array by atomics, once each."""
+        """Declares how many thread groups of the next launch update an array by atomics, once each."""
         self._updates[array.number] = groups
 
     def launched(
@@ -141,8 +141,8 @@ class _Recorder(Workspace):
         """
         accesses = self._accesses
         if passes != 1 or self._passes:
-            known = {number: share * times for number, times in self._passes.items()}
-            accesses = [replace(a, passes=known.get(a.block, passes)) for a in accesses]
+            passes_by_block = {number: share * times for number, times in self._passes.items()}
+            accesses = [replace(a, passes=passes_by_block.get(a.block, passes)) for a in accesses]
             self._passes = {}
         if self._updates:
             accesses = [replace(a, updates=self._updates.pop(a.block, 0)) for a in accesses]
@@ -185,10 +185,10 @@ class _Recorder(Workspace):
         for a in kernel.accesses:
             for i in range(len(self._recent) - 1, -1, -1):
                 past = self._recent[i]
-                same = [access for access in past.accesses if access.block == a.block]
-                if past.agent == "gpu" or (same and past.by != "view"):
+                alike = [access for access in past.accesses if access.block == a.block]
+                if past.agent == "gpu" or (alike and past.by != "view"):
                     break
-                if any(access.writes and a.start <= access.start and access.end <= a.end for access in same):
+                if any(access.writes and a.start <= access.start and access.end <= a.end for access in alike):
                     del self._recent[i]
 
     def _settle(self, item: Item) -> None:
@@ -331,7 +331,7 @@ class _Gpu(Gpu):
         yield
 
     def send_and_receive(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
-        """What is exchanged is memory of its own under every strategy, but the process waits."""
+        """Messages have memory of their own under every strategy, but the process waits."""
         self.workspace.wait()
 
     def sequence(self) -> LaunchSequence:
@@ -342,14 +342,14 @@ class _Gpu(Gpu):
         """Each round is a body; equal rounds become a Repeat. The last whole round of a loop that ends early is
         repeated as often as is assumed.
         """
-        recorder, last, done = self.workspace, list[Item](), 0
+        recorder, last, finished = self.workspace, list[Item](), 0
         recorder.item(LoopMark(begins=True))
         try:
             for index in range(count):
                 recorder.begin_body()
                 yield index
                 recorder.item(LoopMark())
-                last, done = recorder.end_body(), index + 1
+                last, finished = recorder.end_body(), index + 1
                 append_body(recorder.settled(), last)
         except GeneratorExit:
             if recorder.ended:
@@ -357,14 +357,14 @@ class _Gpu(Gpu):
             body = recorder.end_body()
             recorder.settled().extend(body)
             if recorder.computing:
-                self._assume(last or body, max(1, done + _launches_kernels(body)), count)
+                self._assume(last or body, max(1, finished + _launches_kernels(body)), count)
 
-    def _assume(self, body: Sequence[Item], done: int, count: int) -> None:
+    def _assume(self, body: Sequence[Item], finished: int, count: int) -> None:
         rounds = min(count, self.workspace.rounds)
         self.workspace.assumes_rounds = True
-        append_body(self.workspace.settled(), body, max(0, rounds - done))
+        append_body(self.workspace.settled(), body, max(0, rounds - finished))
         self.workspace.assumptions.append(
-            f"the number of iterations depends on the data: {max(rounds, done)} of at most {count} are assumed"
+            f"the number of iterations depends on the data: {max(rounds, finished)} of at most {count} are assumed"
         )
 
 
@@ -380,7 +380,7 @@ def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 
     first = _attempt(app, params, StandIns(0), expected)
     if first.program and not first.read_computed:
         return first.program
-    varied = [run for run in _endings(app, params, expected) if run.program and not run.ended]
+    varied = [run for run in _ending_runs(app, params, expected) if run.program and not run.ended]
     least = min((run.program for run in varied if run.program), key=lambda program: program.launches, default=None)
     second = None if first.program and least else _attempt(app, params, StandIns(1), expected).program
     usual = first.program or second
@@ -388,7 +388,7 @@ def program_of(app: Callable[[Params], Declares], params: Params, rounds: int = 
     return program or by_roles(app(params), params, first.reason)
 
 
-def _endings(app: Callable[[Params], Declares], params: Params, rounds: int) -> Iterator[_DryRun]:
+def _ending_runs(app: Callable[[Params], Declares], params: Params, rounds: int) -> Iterator[_DryRun]:
     """Dry runs whose loops end because a number is small, and because it is zero where that makes a difference."""
     small = StandIns(rounds=rounds, last=SMALL)
     yield _attempt(app, params, small, rounds)
@@ -460,8 +460,8 @@ def _dry_run(app: Declares, params: Params, stand_ins: StandIns, rounds: int) ->
     elif recorder.read_computed and not assumptions:
         assumptions.append(f"numbers that the CPU reads from what kernels wrote are taken as {stand_ins.number}")
     blocks = tuple(Block.of(array.declaration) for array in app.arrays.values())
-    known = (_title(app, params), blocks, initialise, compute, tuple(assumptions), bool(app.tiled))
-    program = Program(*known, rounds if recorder.assumes_rounds else 0)
+    fields = (_title(app, params), blocks, initialise, compute, tuple(assumptions), bool(app.tiled))
+    program = Program(*fields, rounds if recorder.assumes_rounds else 0)
     return _DryRun(program, "", recorder.read_computed, recorder.ended)
 
 

@@ -22,7 +22,8 @@ from firsttouch.program.exact_run import ExactRun, UsedBlock, UsedPiece
 from firsttouch.program.trace import STATIC_KINDS, TracedAllocation, TracedCopy, TracedLaunch, TracedRun, TracedUse
 
 MOST_PIECES = 64
-"""Of a block that a launch uses in more, the nearest are joined: the driver moves such bytes together in part."""
+"""If a launch uses a block in more pieces, the nearest are joined: the driver moves some of such bytes together anyway.
+"""
 _KINDS: Mapping[MemoryKind, str] = {
     "device": "device", "managed": "managed", "pinned": "pinned", "device_static": "static", "managed_static": "static"
 }  # fmt: skip
@@ -33,8 +34,10 @@ _Instance: TypeAlias = tuple[str, int, int]
 
 
 def told(run: TracedRun, exact: ExactRun) -> TracedRun:
-    """The run in which launches name just the blocks that they used, from the first byte on, and whether they wrote."""
-    same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+    """The run with launches that name only the blocks that they used, from the first used byte on, and whether they
+    wrote.
+    """
+    equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def used(step: TracedLaunch, blocks: tuple[UsedBlock, ...]) -> TracedLaunch:
         named = {use.block: use for use in step.uses}
@@ -47,7 +50,7 @@ def told(run: TracedRun, exact: ExactRun) -> TracedRun:
             for block in blocks
             if block.pieces
         )
-        return replace(step, uses=same.setdefault(uses, uses))
+        return replace(step, uses=equal_uses.setdefault(uses, uses))
 
     steps = list(run.steps)
     for number, blocks in exact.uses.items():
@@ -94,15 +97,15 @@ class _Match:
     """Goes through both runs once."""
 
     def __init__(self, run: TracedRun, first: Sequence[_Place], calls: ExactCalls) -> None:
-        self._run, self._first, self._calls = run, first, calls
+        self._run, self._first_launches, self._calls = run, first, calls
         self._blocks = _instances(run)
         lost = [f"{calls.left_out:,} records of the second run had no room in its journal"] if calls.left_out else []
         self._exact = ExactRun(len(first), notices=tuple(dict.fromkeys([*calls.notices, *lost])))
         self._recorded: dict[object, list[tuple[UsedBlock, ...]]] = defaultdict(list)
         self._numbers: dict[Arguments | None, int] = {}
-        self._known: dict[int, int] = {}
+        self._number_by_identity: dict[int, int] = {}
         """The numbers of arguments by their identity, as equal ones are mostly the same object."""
-        self._rest: list[tuple[int, object, bool]] = []
+        self._not_recorded: list[tuple[int, object, bool]] = []
         """Launches that were not looked at, what they have in common with others, and whether a graph made them."""
 
     def run(self) -> ExactRun:
@@ -119,22 +122,24 @@ class _Match:
                 before.append((step.kind, step.bytes))
             elif isinstance(step, ExactMove):
                 before.append((step.way, step.bytes))
-            elif exact.matched == len(self._first):
+            elif exact.matched == len(self._first_launches):
                 exact.ended = f"the second run went on after the {exact.matched} launches of the first"
                 break
-            elif why := self._differs(self._first[exact.matched], step, before):
-                exact.ended = f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {why}"
+            elif difference := self._difference(self._first_launches[exact.matched], step, before):
+                exact.ended = (
+                    f"the second run differs from launch {exact.matched + 1} of {exact.launches} on: {difference}"
+                )
                 break
             else:
-                self._add(self._first[exact.matched], step, alive)
+                self._add(self._first_launches[exact.matched], step, alive)
                 exact.matched, before = exact.matched + 1, []
         if not exact.ended and exact.matched < exact.launches:
             exact.ended = f"the second run ended after {exact.matched} of {exact.launches} launches"
-        self._settle()
+        self._fill_in_alike()
         return exact
 
-    def _differs(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
-        """What of a launch is not as in the first run; '' if nothing is. Between may be what CUDA allocates itself."""
+    def _difference(self, first: _Place, second: ExactLaunch, before: Sequence[_Event]) -> str:
+        """How a launch differs from that of the first run, or ''. CUDA's own allocations may lie between."""
         if first.kernel and first.kernel != second.kernel:
             return f"it launched {second.kernel}, the first run {first.kernel}"
         if first.shape is not None and first.shape != (second.grid, second.block):
@@ -143,15 +148,15 @@ class _Match:
         missing = next((event for event in first.before if event not in rest), None)
         if missing is None:
             return ""
-        what = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
-        return f"{what} of {missing[1]} bytes is not there before {second.kernel}"
+        event_words = "a copy" if missing[0] in ("h2d", "d2h") else "an allocation"
+        return f"{event_words} of {missing[1]} bytes is not there before {second.kernel}"
 
     def _add(self, place: _Place, launch: ExactLaunch, alive: Mapping[int, _Instance]) -> None:
         self._exact.outside += launch.outside
         common = (launch.kernel, launch.grid, launch.block, self._number(place.launch.call.arguments))
         if launch.used is None or launch.opaque:
             self._exact.opaque += launch.opaque
-            self._rest.append((place.step, common, launch.of_graph))
+            self._not_recorded.append((place.step, common, launch.of_graph))
             return
         uses = []
         for use in launch.used:
@@ -162,38 +167,38 @@ class _Match:
             else:
                 uses.append(_used(number, use.reads, use.writes))
         if launch.outside:
-            uses += self._static(place.launch, {used.block for used in uses})
+            uses += self._static_variables(place.launch, {used.block for used in uses})
         self._exact.recorded += 1
         self._exact.uses[place.step] = found = tuple(sorted(uses, key=lambda used: used.block))
         self._recorded[common].append(found)
 
     def _number(self, arguments: Arguments | None) -> int:
         """The same for equal arguments."""
-        number = self._known.get(id(arguments))
+        number = self._number_by_identity.get(id(arguments))
         if number is None:
-            number = self._known[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
+            number = self._number_by_identity[id(arguments)] = self._numbers.setdefault(arguments, len(self._numbers))
         return number
 
-    def _static(self, launch: TracedLaunch, known: set[int]) -> list[UsedBlock]:
+    def _static_variables(self, launch: TracedLaunch, used_numbers: set[int]) -> list[UsedBlock]:
         """The static variables that a launch may use."""
-        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in known)
+        blocks = ((use, self._run.blocks[use.block]) for use in launch.uses if use.block not in used_numbers)
         return [
             UsedBlock(use.block, (UsedPiece(use.start, block.nbytes, True, use.may_write, 0),), assumed=True)
             for use, block in blocks
             if block.kind in STATIC_KINDS
         ]
 
-    def _settle(self) -> None:
-        """Launches that were not looked at use what those alike use, if that is always the same."""
+    def _fill_in_alike(self) -> None:
+        """Launches that were not looked at use what launches like them use, if that is always the same."""
         always: dict[object, bool] = {}
-        for step, common, of_graph in self._rest:
-            known = self._recorded.get(common, [])
+        for step, common, of_graph in self._not_recorded:
+            recorded_uses = self._recorded.get(common, [])
             if common not in always:
-                always[common] = bool(known) and all(uses == known[0] for uses in known)
+                always[common] = bool(recorded_uses) and all(uses == recorded_uses[0] for uses in recorded_uses)
             if always[common]:
                 self._exact.alike += 1
-                self._exact.uses[step] = known[0]
-            elif known:
+                self._exact.uses[step] = recorded_uses[0]
+            elif recorded_uses:
                 self._exact.varying += 1
             else:
                 self._exact.graphs += of_graph
@@ -231,11 +236,11 @@ def _used(block: int, reads: Sequence[tuple[int, int]], writes: Sequence[tuple[i
     read, written = (sum(end - start for start, end in way) for way in (reads, writes))
     used = sum(piece.end - piece.start for piece in pieces)
     is_scattered = len(pieces) > MOST_PIECES
-    return UsedBlock(block, _joined(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
+    return UsedBlock(block, _join_pieces(pieces) if is_scattered else tuple(pieces), read, written, used, is_scattered)
 
 
-def _joined(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
-    """Fewer pieces: those with the least between them are one, with what is between them."""
+def _join_pieces(pieces: Sequence[UsedPiece]) -> tuple[UsedPiece, ...]:
+    """Fewer pieces: those with the smallest gaps between them become one, with the gap."""
     between = sorted(range(1, len(pieces)), key=lambda i: pieces[i - 1].end - pieces[i].start)
     cuts = [0, *sorted(between[: MOST_PIECES - 1]), len(pieces)]
     groups = [pieces[first:last] for first, last in pairwise(cuts)]

@@ -16,7 +16,7 @@ from firsttouch.program.program import AwaitAll, Item, Launch, Move, Repeat
 LONGEST = 4096
 """The most items of a round, of which each may be a Repeat."""
 CANDIDATES = 16
-"""How many of the last places of an item are taken for the end of the round before."""
+"""How many of an item's last places are tried as the end of the round before."""
 MOST = 20_000
 """The most items of a phase, so that its price does not take minutes."""
 _PRIME, _BASE = (1 << 61) - 1, 1_000_003
@@ -48,7 +48,7 @@ class Folder:
         self.append(self._number(item, item))
 
     def number(self, item: Item) -> int:
-        """By which `append` knows an item."""
+        """The number by which `append` knows an item."""
         return self._number(item, item)
 
     def _number(self, key: Hashable, meaning: Item | tuple[int, tuple[int, ...]]) -> int:
@@ -66,7 +66,7 @@ class Folder:
         length = len(sequence)
         if length >= len(self._powers):
             self._powers.append(self._powers[-1] * _BASE % _PRIME)
-        if not (self._extend(length) or self._begin_repeat(number, length)):
+        if not (self._extends_repeat(length) or self._begins_repeat(number, length)):
             places = self._places[number]
             while places and places[-1] >= length - 1:
                 places.pop()
@@ -77,21 +77,21 @@ class Folder:
     def _hash(self, start: int, end: int) -> int:
         return (self._hashes[end] - self._hashes[start] * self._powers[end - start]) % _PRIME
 
-    def _extend(self, length: int) -> bool:
+    def _extends_repeat(self, length: int) -> bool:
         """Whether the end of the sequence is one more round of the repeat before it, of which it becomes a part."""
         waiting = self._awaited.get(length)
         if not waiting:
             return False
-        for at in [*waiting]:
-            meaning = self._items[self._sequence[at]] if at < length else None
-            if not isinstance(meaning, tuple) or at + 1 + len(meaning[1]) != length:
-                waiting.remove(at)
-            elif meaning[1] == tuple(self._sequence[at + 1 :]):
-                self._replace(at, meaning[0] + 1, meaning[1])
+        for place in [*waiting]:
+            meaning = self._items[self._sequence[place]] if place < length else None
+            if not isinstance(meaning, tuple) or place + 1 + len(meaning[1]) != length:
+                waiting.remove(place)
+            elif meaning[1] == tuple(self._sequence[place + 1 :]):
+                self._replace(place, meaning[0] + 1, meaning[1])
                 return True
         return False
 
-    def _begin_repeat(self, number: int, length: int) -> bool:
+    def _begins_repeat(self, number: int, length: int) -> bool:
         """Whether the end of the sequence recurs, and becomes a repeat of two rounds."""
         sequence, tried = self._sequence, 0
         for place in reversed(self._places.get(number, ())):
@@ -131,18 +131,18 @@ class Folder:
 
     def items(self, finished: Callable[[int, Item], Item] = lambda number, item: item) -> tuple[Item, ...]:
         """What was added, folded. finished: what an item is in the end, from its number and what was added."""
-        known: dict[int, Item] = {}
-        return tuple(self._item(number, known, finished) for number in self._sequence)
+        made_items: dict[int, Item] = {}
+        return tuple(self._item(number, made_items, finished) for number in self._sequence)
 
-    def _item(self, number: int, known: dict[int, Item], finished: Callable[[int, Item], Item]) -> Item:
-        if number not in known:
+    def _item(self, number: int, made_items: dict[int, Item], finished: Callable[[int, Item], Item]) -> Item:
+        if number not in made_items:
             meaning = self._items[number]
             if isinstance(meaning, tuple):
                 count, body = meaning
-                known[number] = Repeat(count, tuple(self._item(n, known, finished) for n in body))
+                made_items[number] = Repeat(count, tuple(self._item(n, made_items, finished) for n in body))
             else:
-                known[number] = finished(number, meaning)
-        return known[number]
+                made_items[number] = finished(number, meaning)
+        return made_items[number]
 
 
 def grouped(items: Iterable[Item]) -> tuple[Item, ...]:
@@ -181,10 +181,10 @@ def _launches_of(item: Item) -> dict[Launch, int] | None:
         return None
     counts: dict[Launch, int] = {}
     for each in item.body:
-        of = _launches_of(each)
-        if of is None:
+        of_body = _launches_of(each)
+        if of_body is None:
             return None
-        for launch, count in of.items():
+        for launch, count in of_body.items():
             counts[launch] = counts.get(launch, 0) + item.count * count
     return counts
 

@@ -105,10 +105,10 @@ class Placement:
         """The guidance of one buffer under a strategy."""
         base = by_role(declared) if self.declared is None else self.declared.get(declared.name, Guidance())
         advice, prefetch = self.settings.get(ADVICE_OF + declared.name), self.settings.get(PREFETCH_OF + declared.name)
-        given = Guidance.of(advice or NONE, prefetch or NONE)
+        from_settings = Guidance.of(advice or NONE, prefetch or NONE)
         return Guidance(
-            base.advice if advice is None and strategy.advise else given.advice,
-            base.prefetch if prefetch is None and strategy.prefetch else given.prefetch,
+            base.advice if advice is None and strategy.advise else from_settings.advice,
+            base.prefetch if prefetch is None and strategy.prefetch else from_settings.prefetch,
         )
 
 

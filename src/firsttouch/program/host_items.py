@@ -25,9 +25,9 @@ def items_of(text: str, kernel: str, values: Mapping[str, object]) -> int | None
     count = _count(text, kernel)
     if count is None:
         return None
-    known = _constants(text) | {name: value for name, value in values.items() if isinstance(value, int)}
+    numbers = _constants(text) | {name: value for name, value in values.items() if isinstance(value, int)}
     try:
-        return _evaluate(count, known)
+        return _evaluate(count, numbers)
     except (LookupError, ValueError, ArithmeticError):
         return None
 
@@ -45,24 +45,24 @@ def _count(text: str, kernel: str) -> ast.expr | None:
     following = begin and re.compile(r"^(?:GROUP_)?KERNEL\b", re.MULTILINE).search(text, begin.end())
     if not found or (following and following.start() < found.start()):
         return None
-    depth, at = 1, found.end()
-    while depth and at < len(text):
-        depth += (text[at] == "(") - (text[at] == ")")
-        at += 1
+    depth, position = 1, found.end()
+    while depth and position < len(text):
+        depth += (text[position] == "(") - (text[position] == ")")
+        position += 1
     try:
-        return ast.parse(_SUFFIX.sub(r"\1", _CAST.sub("", text[found.end() : at - 1])).strip(), mode="eval").body
+        return ast.parse(_SUFFIX.sub(r"\1", _CAST.sub("", text[found.end() : position - 1])).strip(), mode="eval").body
     except SyntaxError:
         return None
 
 
-def _evaluate(node: ast.expr, known: Mapping[str, int]) -> int:
+def _evaluate(node: ast.expr, numbers: Mapping[str, int]) -> int:
     """The value of an expression of whole numbers, as C computes it. Raises ValueError for anything else in it."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return node.value
     if isinstance(node, ast.Name):
-        return known[node.id]
+        return numbers[node.id]
     if isinstance(node, ast.BinOp):
-        a, b = _evaluate(node.left, known), _evaluate(node.right, known)
+        a, b = _evaluate(node.left, numbers), _evaluate(node.right, numbers)
         if isinstance(node.op, ast.Add):
             return a + b
         if isinstance(node.op, ast.Sub):

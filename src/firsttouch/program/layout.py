@@ -42,7 +42,7 @@ class UnifiedBlock:
     """Where each extent is in the block."""
 
     def offset(self, start: int, end: int) -> int | None:
-        """Where bytes [start, end) of the host are; None if it does not have them all."""
+        """The offset of bytes [start, end) of the host; None if the block does not have them all."""
         index = bisect_right(self.extents, start, key=lambda extent: extent[0]) - 1
         if index < 0 or end > self.extents[index][1]:
             return None
@@ -76,9 +76,9 @@ class Layout:
         """By the number of a traced block that is one."""
         self._windows: dict[int, UnifiedBlock] = {}
         """By the number of a traced block that is a window."""
-        self._where: dict[int, RangeMap[int]] = {}
+        self._shown_by_window: dict[int, RangeMap[int]] = {}
         """Of each window, what it shows: how far from its own bytes those of the unified block are."""
-        self._next: dict[int, list[tuple[int, TracedCopy | None]]] = {}
+        self._copies_back: dict[int, list[tuple[int, TracedCopy | None]]] = {}
         """The copies back from each window, the next one last, and None where it ends."""
         windows = {block.number for block in run.blocks if any(map(is_window, partners[block.number]))} & used
         for number in sorted(used - windows):
@@ -101,13 +101,13 @@ class Layout:
                 for start, end in (*life.host, *life.windows):
                     mine.add(start, end)
             apart = []
-            for ranges, others in groups:
+            for ranges, other_members in groups:
                 if any(mine.overlaps(start, end) for start, end in ranges):
                     for start, end in ranges:
                         mine.add(start, end)
-                    members |= others
+                    members |= other_members
                 else:
-                    apart.append((ranges, others))
+                    apart.append((ranges, other_members))
             groups = [*apart, (mine, members)]
         for ranges, members in groups:
             extents, begins, nbytes = list(ranges), list[int](), 0
@@ -116,15 +116,15 @@ class Layout:
                 nbytes += end - start
             block = self._add(UnifiedBlock(len(self.blocks), nbytes, OWN, extents, begins))
             for number in members:
-                self._windows[number], self._where[number] = block, RangeMap()
+                self._windows[number], self._shown_by_window[number] = block, RangeMap()
 
     def _find_copies_back(self, windows: set[int]) -> None:
         for index in range(len(self._run.steps) - 1, -1, -1):
             step = self._run.steps[index]
             if isinstance(step, TracedCopy) and step.way == "d2h" and step.device.block in windows:
-                self._next.setdefault(step.device.block, []).append((index, step))
+                self._copies_back.setdefault(step.device.block, []).append((index, step))
             elif isinstance(step, TracedAllocation) and not step.begins and step.block in windows:
-                self._next.setdefault(step.block, []).append((index, None))
+                self._copies_back.setdefault(step.block, []).append((index, None))
 
     # ------------------------------------------------------------------------------------------------ as it goes on
 
@@ -141,17 +141,17 @@ class Layout:
         """
         number = copy.device.block
         if number not in self._windows:
-            own = self.own[number].number
-            return [UnifiedPiece(own, start, end) for start, end in copy.device.pieces]
+            whole_block = self.own[number].number
+            return [UnifiedPiece(whole_block, start, end) for start, end in copy.device.pieces]
         pieces = []
         for start, end, shift in self._on_host(number, copy):
             pieces.append(UnifiedPiece(self._windows[number].number, start + shift, end + shift))
             if copy.way == "h2d":
-                self._where[number].assign(start, end, shift)
+                self._shown_by_window[number].assign(start, end, shift)
         return pieces
 
     def _on_host(self, number: int, copy: TracedCopy) -> Iterator[tuple[int, int, int]]:
-        """The bytes of a window that a copy joins with those of its unified block, and how far from them these are."""
+        """The bytes of a window that a copy joins with its unified block, and the distance to the block's bytes."""
         for start, end, host in joined(copy):
             if (offset := self._windows[number].offset(host, host + end - start)) is not None:
                 yield start, end, offset - start
@@ -161,14 +161,14 @@ class Layout:
         bytes are copied to next. index: of the step.
         """
         end = self._run.blocks[number].nbytes if end is None else end
-        if (own := self.own.get(number)) is not None:
-            return [UnifiedPiece(own.number, start, end)] if start < end else []
+        if (whole_block := self.own.get(number)) is not None:
+            return [UnifiedPiece(whole_block.number, start, end)] if start < end else []
         block = self._windows.get(number)
         if block is None:
             return []
-        shown = list(self._where[number].overlapping(start, end))
+        shown = list(self._shown_by_window[number].overlapping(start, end))
         if not shown:
-            later = self._next.get(number, [])
+            later = self._copies_back.get(number, [])
             while later and later[-1][0] < index:
                 later.pop()
             copy = later[-1][1] if later else None
@@ -178,11 +178,11 @@ class Layout:
 
     def ended(self, number: int) -> None:
         """A traced block ended."""
-        if number in self._where:
-            self._where[number].clear()
+        if number in self._shown_by_window:
+            self._shown_by_window[number].clear()
 
     def keeps(self, number: int, life: int) -> bool:
-        """Whether a block that begins again is the same in a unified version: its bytes of the host are."""
+        """Whether a block that begins again is the same block in a unified version, as its bytes of the host are."""
         before, now = self._partners[number][life - 1 : life + 1]
         return number in self._windows or (bool(now.host) and list(before.host) == list(now.host))
 
@@ -222,5 +222,5 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def name_of(block: TracedBlock) -> str:
-    """What a block is called if nothing is known of its call."""
+    """The name of a block if nothing is known of its call."""
     return block.name or f"block {block.number}"

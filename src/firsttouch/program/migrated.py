@@ -46,10 +46,10 @@ class _Lives:
 
     def find(self, address: int, t: float) -> tuple[int, int, int] | None:
         """The block that has an address at a time, the offset in it, and its bytes."""
-        at = bisect_right(self._rows, (address, float("inf")))
-        while at and self._rows[at - 1][0] + self._longest > address:
-            at -= 1
-            begins, begin, end, nbytes, number = self._rows[at]
+        index = bisect_right(self._rows, (address, float("inf")))
+        while index and self._rows[index - 1][0] + self._longest > address:
+            index -= 1
+            begins, begin, end, nbytes, number = self._rows[index]
             if begin <= t <= end and address < begins + nbytes:
                 return number, address - begins, nbytes
         return None
@@ -72,8 +72,8 @@ class _NamingLaunches:
         step.
         """
         naming = self._naming[block]
-        at = bisect_left(self._waits, step)
-        first = bisect_right(naming, self._waits[at - 1]) if at else 0
+        waits_before = bisect_left(self._waits, step)
+        first = bisect_right(naming, self._waits[waits_before - 1]) if waits_before else 0
         if first < len(naming) and naming[first] < step:
             return naming[first]
         last = bisect_left(naming, step)

@@ -29,7 +29,7 @@ def with_share(program: Program, share: float) -> Program:
         end = a.start + a.certain_bytes + round(share * (a.nbytes - a.certain_bytes))
         return msgspec.structs.replace(a, end=end) if end > a.start else None
 
-    return program if share >= 1 else _changed(program, narrowed)
+    return program if share >= 1 else _with_accesses(program, narrowed)
 
 
 def widest(program: Program) -> Program:
@@ -40,14 +40,14 @@ def widest(program: Program) -> Program:
             return a
         return msgspec.structs.replace(a, start=0, end=program.blocks[a.block].nbytes)
 
-    return _changed(program, widened)
+    return _with_accesses(program, widened)
 
 
-def _changed(program: Program, change: Callable[[Access], Access | None]) -> Program:
+def _with_accesses(program: Program, change: Callable[[Access], Access | None]) -> Program:
     """The program with other accesses by its kernels."""
 
-    def items(given: Sequence[Item]) -> tuple[Item, ...]:
-        return tuple(map(changed, given))
+    def items(phase_items: Sequence[Item]) -> tuple[Item, ...]:
+        return tuple(map(changed, phase_items))
 
     def changed(item: Item) -> Item:
         if isinstance(item, Repeat):

@@ -79,7 +79,7 @@ class RepeatedCopies:
 def repeated_copies(run: TracedRun) -> RepeatedCopies:
     """All copies of bytes that were copied before and have not changed on the side that they come from."""
     result, blocks = RepeatedCopies(), defaultdict[int, _BlockBytes](_BlockBytes)
-    seen: RangeMap[int] = RangeMap()
+    host_writes: RangeMap[int] = RangeMap()
     """The last steps that tell of pages of the host that the CPU wrote."""
     unknown = NEVER
     for number, step in enumerate(run.steps):
@@ -93,70 +93,72 @@ def repeated_copies(run: TracedRun) -> RepeatedCopies:
                     blocks[use.block].written = number
         elif isinstance(step, TracedCopy):
             if step.way == "d2d":
-                _overwrite(blocks[step.target.block], step.target, number)
+                _mark_overwritten(blocks[step.target.block], step.target, number)
             elif step.way != "h2h" and step.device.block != NO_BLOCK:
-                _take(run, blocks[step.device.block], step, number, max(unknown, _seen_writes(seen, step)), result)
+                _compare_copy(
+                    run, blocks[step.device.block], step, number, max(unknown, _seen_writes(host_writes, step)), result
+                )
         elif isinstance(step, TracedFill):
-            _overwrite(blocks[step.target.block], step.target, number)
+            _mark_overwritten(blocks[step.target.block], step.target, number)
         elif isinstance(step, TracedAllocation):
             blocks.pop(step.block, None)
         elif isinstance(step, HostUse):
             for start, end in step.writes:
-                seen.assign(start, end, number)
+                host_writes.assign(start, end, number)
     return result
 
 
-def _seen_writes(seen: RangeMap[int], copy: TracedCopy) -> int:
+def _seen_writes(host_writes: RangeMap[int], copy: TracedCopy) -> int:
     """The last step that tells of whole pages of a copy to the device that the CPU wrote, if not all were compared."""
     if copy.way != "h2d" or copy.call.sampled_bytes >= copy.device.total:
         return NEVER
     last = NEVER
     for start, end, host in joined(copy):
         low, high = -(-host // PAGE_BYTES) * PAGE_BYTES, (host + end - start) // PAGE_BYTES * PAGE_BYTES
-        last = max([last, *(number for _, _, number in seen.overlapping(low, high))] if low < high else [last])
+        last = max([last, *(number for _, _, number in host_writes.overlapping(low, high))] if low < high else [last])
     return last
 
 
-def _overwrite(block: _BlockBytes, target: TracedRange, number: int) -> None:
+def _mark_overwritten(block: _BlockBytes, target: TracedRange, number: int) -> None:
     for start, end in target.pieces:
-        for _, _, held in block.held.overlapping(start, end):
-            held.overwritten = number
+        for _, _, held_bytes in block.held.overlapping(start, end):
+            held_bytes.overwritten = number
 
 
-def _take(
+def _compare_copy(
     run: TracedRun, block: _BlockBytes, copy: TracedCopy, number: int, unknown: int, result: RepeatedCopies
 ) -> None:
-    """Judges a copy by what its bytes were, and notes what they are now."""
+    """Compares a copy with what its bytes were, and notes what they are now."""
     parts = list(joined(copy))
     only = parts[0] if len(parts) == 1 and may_pair(run.blocks[copy.device.block], copy) else None
-    if only is not None and (held := _same(block, *only)) is not None:
-        if held.sample is None or copy.call.sample is None or unknown > held.since:
+    if only is not None and (held_bytes := _held_exactly(block, *only)) is not None:
+        if held_bytes.sample is None or copy.call.sample is None or unknown > held_bytes.since:
             result.not_compared += 1
         else:
-            result.copies += _judged(block, held, copy, number)
+            result.copies += _repeated_copy(block, held_bytes, copy, number)
     for start, end, _ in parts:
         block.held.remove(start, end)
     if only is not None:
-        held = _HeldBytes(*only, copy.call.sample, number)
-        block.held.assign(only.start, only.end, held)
+        held_bytes = _HeldBytes(*only, copy.call.sample, number)
+        block.held.assign(only.start, only.end, held_bytes)
 
 
-def _same(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
-    """What was known of exactly these bytes, and no other copy has joined with anything since."""
+def _held_exactly(block: _BlockBytes, start: int, end: int, host: int) -> _HeldBytes | None:
+    """What is held of exactly these bytes, if no other copy has joined any of them with anything since."""
     match block.held.overlapping(start, end):
         case [(first, last, held)] if (first, last, held.start, held.end, held.host) == (start, end, start, end, host):
             return held
     return None
 
 
-def _judged(block: _BlockBytes, held: _HeldBytes, copy: TracedCopy, number: int) -> Iterator[RepeatedCopy]:
-    if copy.call.sample != held.sample:
+def _repeated_copy(block: _BlockBytes, held_bytes: _HeldBytes, copy: TracedCopy, number: int) -> Iterator[RepeatedCopy]:
+    if copy.call.sample != held_bytes.sample:
         return
-    writer = max(held.overwritten, block.written if block.written > held.since else NEVER)
-    surely = held.overwritten != NEVER
+    writer = max(held_bytes.overwritten, block.written if block.written > held_bytes.since else NEVER)
+    surely = held_bytes.overwritten != NEVER
     if copy.way == "h2d":
-        why: Literal["needless", "restoring"] = "needless" if writer == NEVER else "restoring"
-        yield RepeatedCopy(why, number, held.since, writer, surely)
+        kind: Literal["needless", "restoring"] = "needless" if writer == NEVER else "restoring"
+        yield RepeatedCopy(kind, number, held_bytes.since, writer, surely)
     elif writer == NEVER and copy.call.before is not None:
-        why = "needless" if copy.call.before == copy.call.sample else "restoring"
-        yield RepeatedCopy(why, number, held.since, surely=True)
+        kind = "needless" if copy.call.before == copy.call.sample else "restoring"
+        yield RepeatedCopy(kind, number, held_bytes.since, surely=True)

@@ -1,4 +1,4 @@
-"""Which bytes of the host are copies of which bytes of the device: what copies join, for each life of each block."""
+"""Which bytes of the host are copies of which bytes of the device, as copies join them, for each life of each block."""
 
 from __future__ import annotations
 
@@ -113,21 +113,21 @@ def partners(run: TracedRun) -> Partners:
                 key = (step.way, step.device, step.host, step.call.source if step.way == "h2d" else step.call.target)
                 alike[block, life[block] - 1].setdefault(key, step)
     return [
-        [_of_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]
+        [_partners_in_life(list(alike.get((block.number, number), {}).values())) for number in range(len(block.lives))]
         for block in run.blocks
     ]
 
 
-def _of_life(copies: Sequence[TracedCopy]) -> LifePartners:
+def _partners_in_life(copies: Sequence[TracedCopy]) -> LifePartners:
     into = LifePartners()
     parts = [(copy, list(joined(copy))) for copy in copies]
     for way in ("h2d", "d2h"):
-        _find_windows([part for copy, of in parts if copy.way == way for part in of], into.window)
-    for copy, of in parts:
-        first_address = min(part.host for part in of)
+        _find_windows([part for copy, joined_parts in parts if copy.way == way for part in joined_parts], into.window)
+    for copy, joined_parts in parts:
+        first_address = min(part.host for part in joined_parts)
         into.places.setdefault(first_address, copy.call.host)
-        into.spans.add(first_address, max(part.host + part.end - part.start for part in of))
-        for start, end, address in of:
+        into.spans.add(first_address, max(part.host + part.end - part.start for part in joined_parts))
+        for start, end, address in joined_parts:
             for first, last in into.window.missing(start, end):
                 into.host.add(address + first - start, address + last - start)
             for first, last in into.window.common(start, end):
@@ -149,8 +149,8 @@ def _find_windows(parts: Sequence[JoinedBytes], window: Ranges) -> None:
     before, earlier = Ranges(), dict[tuple[tuple[int, int], ...], Ranges]()
     for ranges in by_shift.values():
         for start, end in ranges:
-            for known in earlier.values() if before.overlaps(start, end) else ():
-                for first, last in known.overlapping(start, end):
+            for earlier_ranges in earlier.values() if before.overlaps(start, end) else ():
+                for first, last in earlier_ranges.overlapping(start, end):
                     low, high = max(start, first), min(end, last)
                     if 2 * (high - low) >= max(end - start, last - first):
                         window.add(low, high)

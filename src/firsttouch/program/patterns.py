@@ -229,31 +229,31 @@ USUAL = "iterate"
 # ------------------------------------------------------------------------------------------------ settings
 
 
-def settings_for(pattern: str, size: int | None = None, given: Mapping[str, object] | None = None) -> PatternSettings:
+def settings_for(pattern: str, size: int | None = None, values: Mapping[str, object] | None = None) -> PatternSettings:
     """The settings of a pattern with `size` bytes of buffers, but for those that are given, by name.
 
     Raises:
         UsageError: a setting is unknown, its value is invalid, or it does not go with the others.
     """
-    known, given = PATTERNS[pattern], {name: _single(name, value) for name, value in (given or {}).items()}
-    for name in given:
-        if name not in SETTINGS or name in known.fixed:
-            raise unknown(f"setting of the pattern {pattern}", name, [n for n in SETTINGS if n not in known.fixed])
-    named = [name for name in ("in", "out") if name in given]
+    usual, values = PATTERNS[pattern], {name: _single(name, value) for name, value in (values or {}).items()}
+    for name in values:
+        if name not in SETTINGS or name in usual.fixed:
+            raise unknown(f"setting of the pattern {pattern}", name, [n for n in SETTINGS if n not in usual.fixed])
+    named = [name for name in ("in", "out") if name in values]
     if size is not None and named:
         raise UsageError(f"give the size of all buffers or {' and '.join(named)}, not both")
-    source, result = known.divide(SIZE if size is None else size)
+    source, result = usual.divide(SIZE if size is None else size)
     has_input, has_both = source > 0, source > 0 and result > 0
-    source = _bytes("in", given["in"]) if "in" in given else source
-    result = _bytes("out", given["out"]) if "out" in given else source if "in" in given and has_both else result
-    if known.in_place and result > source:
+    source = _bytes("in", values["in"]) if "in" in values else source
+    result = _bytes("out", values["out"]) if "out" in values else source if "in" in values and has_both else result
+    if usual.in_place and result > source:
         raise UsageError(f"out={format_size(result)} is a part of the {format_size(source)} of in for {pattern}")
     if (has_input and not source) or (not has_input and not result):
         raise UsageError(f"the pattern {pattern} needs at least a byte of {'in' if has_input else 'out'}")
-    agent = given.get("initialises", "cpu")
+    agent = values.get("initialises", "cpu")
     if agent not in ("cpu", "gpu"):
         raise unknown("value of initialises", str(agent), ("cpu", "gpu"))
-    kernels, passes = _count("kernels", given.get("kernels", known.kernels)), _count("passes", given.get("passes", 1))
+    kernels, passes = _count("kernels", values.get("kernels", usual.kernels)), _count("passes", values.get("passes", 1))
     return PatternSettings(
         kernels=kernels, passes=passes, input=source, output=result, initialises="gpu" if agent == "gpu" else "cpu"
     )

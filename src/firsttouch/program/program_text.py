@@ -17,19 +17,19 @@ _NUMBER = re.compile(r" \(\d+\)$")
 
 def program_lines(program: Program) -> list[str]:
     """A program in words. exact: recorded; assumed: a launch names the block, and nothing tells which bytes it uses."""
-    said = [f"program   {program.title}, {format_size(program.nbytes, 3)} in {len(program.blocks):,} blocks (exact)"]
+    lines = [f"program   {program.title}, {format_size(program.nbytes, 3)} in {len(program.blocks):,} blocks (exact)"]
     for (nbytes, role, name, often), alike in groupby(range(len(program.blocks)), lambda n: _alike(program, n)):
-        first, *others = alike
-        numbers = f"{first}-{others[-1]}" if others else str(first)
-        each = f", {len(others) + 1:,} of them" if others else ""
+        first, *rest = alike
+        numbers = f"{first}-{rest[-1]}" if rest else str(first)
+        each = f", {len(rest) + 1:,} of them" if rest else ""
         times = f", {often:,} times" if often > 1 else ""
-        said.append(f"{_INDENT}{numbers:>7}  {format_size(nbytes, 3):>9}  {role:<8} {name}{each}{times}")
+        lines.append(f"{_INDENT}{numbers:>7}  {format_size(nbytes, 3):>9}  {role:<8} {name}{each}{times}")
     for phase, items in (("initialise", program.initialise), ("compute", program.compute)):
         if items:
-            said += [phase, *_items(program, items, _INDENT)]
-    if len(said) > MOST_LINES:
-        said = [*said[:MOST_LINES], f"and {len(said) - MOST_LINES:,} more lines; --json has all"]
-    return said
+            lines += [phase, *_items(program, items, _INDENT)]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES:,} more lines; --json has all"]
+    return lines
 
 
 def _alike(program: Program, number: int) -> tuple[int, str, str, int]:
@@ -54,11 +54,11 @@ def _items(program: Program, items: Sequence[Item], indent: str) -> Iterator[str
 def _item(program: Program, item: Item) -> str:
     match item:
         case Launch():
-            took = "" if item.seconds is None else f" ({format_seconds(item.seconds)})"
-            return f"{item.agent} {item.kernel or item.by}{took}: {_accesses(program, item.accesses)}"
+            seconds = "" if item.seconds is None else f" ({format_seconds(item.seconds)})"
+            return f"{item.agent} {item.kernel or item.by}{seconds}: {_accesses(program, item.accesses)}"
         case Move():
-            took = "" if item.seconds is None else f" in {format_seconds(item.seconds)}"
-            return f"copy {item.way} {format_size(item.nbytes, 3)} of{_part(program, item)}{took} exact"
+            seconds = "" if item.seconds is None else f" in {format_seconds(item.seconds)}"
+            return f"copy {item.way} {format_size(item.nbytes, 3)} of{_part(program, item)}{seconds} exact"
         case Swap():
             return f"{_name(program, item.first)} and {_name(program, item.second)} exchange their memory"
         case Renew():
@@ -77,32 +77,32 @@ def _name(program: Program, block: int) -> str:
 def _part(program: Program, item: Access | Move) -> str:
     """The block, and the bytes of it, if they are not all."""
     whole = item.start == 0 and item.end == program.blocks[item.block].nbytes
-    of = "" if whole else f" [{format_size(item.start, 4)}, {format_size(item.end, 4)})"
-    return f" {_name(program, item.block)}{of}"
+    bytes_range = "" if whole else f" [{format_size(item.start, 4)}, {format_size(item.end, 4)})"
+    return f" {_name(program, item.block)}{bytes_range}"
 
 
 def _accesses(program: Program, accesses: Sequence[Access]) -> str:
-    said: list[str] = []
+    phrases: list[str] = []
     before: tuple[object, ...] = ()
     first = last = -1
-    for (block, what, passes, certainty), alike in groupby(accesses, _kind):
+    for (block, verb, passes, certainty), alike in groupby(accesses, _kind):
         pieces = [*alike]
         whole = len(pieces) == 1 and pieces[0].nbytes == program.blocks[block].nbytes
-        now = (*_alike(program, block), what, passes, certainty) if whole else ()
+        now = (*_alike(program, block), verb, passes, certainty) if whole else ()
         if whole and now == before and block == last + 1:
             last = block
-            said[-1] = f"{what} {first}-{last} ({_alike(program, block)[2]}){passes} {certainty}"
+            phrases[-1] = f"{verb} {first}-{last} ({_alike(program, block)[2]}){passes} {certainty}"
             continue
         before, first, last = now, block, block
         if len(pieces) > MOST_PIECES:
             size = format_size(sum(piece.nbytes for piece in pieces), 3)
-            where = f" {size} of {_name(program, block)} in {len(pieces)} pieces"
-            said.append(f"{what}{where}{passes} {certainty}")
+            place = f" {size} of {_name(program, block)} in {len(pieces)} pieces"
+            phrases.append(f"{verb}{place}{passes} {certainty}")
         else:
-            said += [f"{what}{_part(program, piece)}{passes} {certainty}" for piece in pieces]
-    return ", ".join(said) or "nothing that is recorded"
+            phrases += [f"{verb}{_part(program, piece)}{passes} {certainty}" for piece in pieces]
+    return ", ".join(phrases) or "nothing that is recorded"
 
 
 def _kind(access: Access) -> tuple[int, str, str, str]:
-    what = "updates" if access.reads and access.writes else "writes" if access.writes else "reads"
-    return access.block, what, f" {access.passes:g} times" if access.passes != 1 else "", access.certainty
+    verb = "updates" if access.reads and access.writes else "writes" if access.writes else "reads"
+    return access.block, verb, f" {access.passes:g} times" if access.passes != 1 else "", access.certainty

@@ -75,7 +75,7 @@ class Ranges:
         return list(zip(self._starts[first:last], self._ends[first:last], strict=True)) if start < end else []
 
     def bytes_in(self, start: int, end: int) -> int:
-        """How many bytes of [start, end) are in the set."""
+        """The number of bytes of [start, end) that are in the set."""
         return sum(last - first for first, last in self.common(start, end))
 
     def total(self) -> int:

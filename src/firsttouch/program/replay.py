@@ -50,9 +50,9 @@ class Replay:
 
     def _played(self, steps: Iterable[Step]) -> None:
         self.play(steps)
-        self._did(1)
+        self._count_done(1)
 
-    def _did(self, more: int) -> None:
+    def _count_done(self, more: int) -> None:
         """Counts what is done of the program: steps that belong together, and launches."""
         self.done += more
         if self.watch is not None:
@@ -90,10 +90,10 @@ class Replay:
         for number in range(repeat.count):
             state = (self.ledger.state(), self.state())
             if state == states[-1]:
-                self._again(self.done - began, repeat.count - number)
+                self._count_rounds(self.done - began, repeat.count - number)
                 return
             if state == states[-2]:
-                self._in_pairs(repeat, repeat.count - number)
+                self._replay_pairs(repeat, repeat.count - number)
                 return
             states.append(state)
             began = self.done
@@ -101,19 +101,19 @@ class Replay:
             self._items(repeat.body)
             self.end_round()
 
-    def _again(self, done: int, times: int) -> None:
-        """So many more rounds are like the last one, in which so much was done."""
+    def _count_rounds(self, done_in_round: int, times: int) -> None:
+        """Counts `times` more rounds like the last one, in which `done_in_round` was done."""
         self.add_again(times)
-        self._did(done * times)
+        self._count_done(done_in_round * times)
 
-    def _in_pairs(self, repeat: Repeat, rounds: int) -> None:
-        """Replay so many rounds, of which two in turn recur."""
+    def _replay_pairs(self, repeat: Repeat, rounds: int) -> None:
+        """Replays so many rounds, of which two in turn recur."""
         if rounds >= 2:
             began = self.done
             self.begin_round()
             self._items((*repeat.body, *repeat.body))
             self.end_round()
-            self._again(self.done - began, rounds // 2 - 1)
+            self._count_rounds(self.done - began, rounds // 2 - 1)
         if rounds % 2:
             self._items(repeat.body)
 
@@ -122,7 +122,7 @@ class Replay:
             self._played(self.ledger.wait())
         prepared = [(access, self._steps(launch, access)) for access in launch.accesses]
         self.launch(launch, prepared)
-        self._did(1)
+        self._count_done(1)
 
     def _steps(self, launch: Launch, a: Access) -> list[Step]:
         if launch.at_once:

@@ -17,11 +17,12 @@ from firsttouch.base.files import anonymous_file
 REAL = 32 << 20
 """The most bytes of memory that stand for a block."""
 LARGE = 1 << 20
-"""Of so many bytes or more, numbers that are only read, of a block that CPU code has not written, take no memory."""
+"""Numbers of this many bytes or more take no memory if they are only read, from a block that CPU code has not written.
+"""
 FIXED, NO_RESERVE = 0x10, 0x4000
 """Flags of mmap(2) on Linux that Python does not name in all versions."""
 SMALL = 1e-30
-"""What stands for a number that is near zero, by which others may be divided."""
+"""The number that stands for one near zero, by which others may be divided."""
 _INNER = (__name__, "firsttouch.program.dry_run", "firsttouch.program.execution.agents")
 """Modules between the code of an application and the stand-ins."""
 
@@ -64,16 +65,16 @@ class Zeros:
 
 
 def _repeat(address: int, size: int) -> None:
-    """Replace a mapping by one of REAL bytes of memory after another."""
+    """Replaces a mapping by REAL bytes of memory, over and over."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
     file = anonymous_file("firsttouch")
     try:
         os.ftruncate(file, REAL)
-        for at in range(0, size, REAL):
+        for offset in range(0, size, REAL):
             flags, access = mmap.MAP_SHARED | FIXED, mmap.PROT_READ | mmap.PROT_WRITE
-            if libc.mmap(address + at, min(REAL, size - at), access, flags, file, 0) != address + at:
+            if libc.mmap(address + offset, min(REAL, size - offset), access, flags, file, 0) != address + offset:
                 raise OSError(ctypes.get_errno(), "mmap failed")
     finally:
         os.close(file)
@@ -110,8 +111,8 @@ class StandIns:
         if any(times > 1 for times in self._since.get(site, {}).values()):
             self._counts[site] = 0
         self._since[site] = {}
-        for other, reads in self._since.items():
-            if other != site:
+        for other_site, reads in self._since.items():
+            if other_site != site:
                 reads[site] = reads.get(site, 0) + 1
         self._counts[site] = (self._counts.get(site, 0) + 1) % self.rounds
         return self._counts[site] == 0

@@ -235,12 +235,12 @@ def writable_parameters(kernel: str) -> tuple[bool, ...] | None:
     if text == kernel or not text.endswith(")"):
         return None
     depth, parts, end = 0, list[str](), len(text) - 1
-    for at in range(len(text) - 1, -1, -1):
-        letter = text[at]
+    for position in range(len(text) - 1, -1, -1):
+        letter = text[position]
         depth += (letter in ")>]}") - (letter in "(<[{")
         if (letter == "," and depth == 1) or not depth:
-            parts.append(text[at + 1 : end].strip())
-            end = at
+            parts.append(text[position + 1 : end].strip())
+            end = position
         if not depth:
             break
     return tuple(not part.endswith((" const*", " const&", " const* restrict")) for part in reversed(parts))
@@ -302,7 +302,7 @@ class _Tracer:
         """What is known of the pointers in each block, by offset."""
         self._uses: dict[int, tuple[tuple[TracedUse, ...], int]] = {}
         """What arguments name, by their identity, while neither blocks nor pointers change."""
-        self._same: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
+        self._equal_uses: dict[tuple[TracedUse, ...], tuple[TracedUse, ...]] = {}
 
     def run(self) -> TracedRun:
         run = self.traced
@@ -372,7 +372,7 @@ class _Tracer:
         return rows
 
     def _range(self, call: CudaMove, address: int, pitch: int) -> TracedRange:
-        """The bytes of one side of a call, no more than the block at their address has."""
+        """The bytes of one side of a call, at most those that the block at their address has."""
         nbytes, rows = call.bytes, self._rows(call)
         if rows > 1 and (pitch in (0, nbytes) or rows > _MOST_ROWS):
             nbytes, rows = nbytes * rows, 1
@@ -421,29 +421,29 @@ class _Tracer:
             self._uses.clear()
 
     def _forget_pointers(self, call: CudaMove, target: TracedRange, *, searched: bool = False) -> None:
-        """What a copy or a fill overwrites holds no pointers but those of this copy.
+        """Forgets the pointers that a copy or a fill overwrites, except those of this copy.
 
         searched: for pointers, which were recorded only if they are others than those of the last copy to this place.
         """
-        held = self._pointers.get(target.block)
-        if not held:
+        pointers = self._pointers.get(target.block)
+        if not pointers:
             return
-        if gone := [
-            at
-            for at, p in held.items()
-            if target.start <= at < target.end
+        if overwritten := [
+            offset
+            for offset, p in pointers.items()
+            if target.start <= offset < target.end
             and p.correlation != call.correlation
-            and not (searched and at == target.start)
+            and not (searched and offset == target.start)
         ]:
-            for at in gone:
-                del held[at]
+            for offset in overwritten:
+                del pointers[offset]
             self._uses.clear()
 
     def _copy_pointers(self, call: CudaMove, source: TracedRange, target: TracedRange) -> None:
-        for at, pointers in list(self._pointers.get(source.block, {}).items()):
-            if source.start <= at < source.end:
+        for offset, pointers in list(self._pointers.get(source.block, {}).items()):
+            if source.start <= offset < source.end:
                 moved = _Pointers(call.correlation, pointers.addresses)
-                self._pointers[target.block][at - source.start + target.start] = moved
+                self._pointers[target.block][offset - source.start + target.start] = moved
                 self._uses.clear()
 
     # ------------------------------------------------------------------------------------------------ launches
@@ -451,14 +451,14 @@ class _Tracer:
     def _launch(self, call: CudaLaunch) -> TracedLaunch:
         self.traced.launches += not call.captured
         self.traced.unknown += call.arguments is None and not call.captured
-        known = self._uses.get(id(call.arguments))
-        if known is None:
-            uses, strangers = self._named(call.arguments)
-            known = self._same.setdefault(uses, uses), strangers
-            self._uses[id(call.arguments)] = known
-        return TracedLaunch(call, *known)
+        named = self._uses.get(id(call.arguments))
+        if named is None:
+            uses, strangers = self._named_blocks(call.arguments)
+            named = self._equal_uses.setdefault(uses, uses), strangers
+            self._uses[id(call.arguments)] = named
+        return TracedLaunch(call, *named)
 
-    def _named(self, arguments: Arguments | None) -> tuple[tuple[TracedUse, ...], int]:
+    def _named_blocks(self, arguments: Arguments | None) -> tuple[tuple[TracedUse, ...], int]:
         """What arguments name, by number of the block, and how many of their words are in no block."""
         uses, strangers = dict[int, TracedUse](), 0
         for word in arguments.words if arguments else ():
@@ -472,14 +472,14 @@ class _Tracer:
                 offset, writes = min(offset, had.start), writes or had.may_write
             place = (had.parameter, had.word) if had else (word.parameter, word.offset)
             uses[block.number] = TracedUse(block.number, offset, "argument", writes, *place)
-        self._reach(uses, [*uses], "pointer")
+        self._follow_pointers(uses, [*uses], "pointer")
         symbols = [block.number for block in self._live.at.values() if block.kind in STATIC_KINDS]
         uses |= {number: TracedUse(number, 0, "symbol") for number in symbols if number not in uses}
-        self._reach(uses, symbols, "symbol")
+        self._follow_pointers(uses, symbols, "symbol")
         return tuple(uses[number] for number in sorted(uses)), strangers
 
-    def _reach(self, uses: dict[int, TracedUse], blocks: Sequence[int], by: NamedBy) -> None:
-        """Add what pointers in blocks lead to, and pointers in that."""
+    def _follow_pointers(self, uses: dict[int, TracedUse], blocks: Sequence[int], by: NamedBy) -> None:
+        """Adds the blocks that pointers in blocks lead to, and so on from these."""
         waiting = [*blocks]
         while waiting:
             for pointers in self._pointers.get(waiting.pop(), {}).values():
@@ -490,5 +490,5 @@ class _Tracer:
                         waiting.append(number)
 
     def _may_write(self, kernel: str, parameter: int) -> bool:
-        known = writable_parameters(kernel)
-        return known is None or parameter >= len(known) or known[parameter]
+        writable = writable_parameters(kernel)
+        return writable is None or parameter >= len(writable) or writable[parameter]

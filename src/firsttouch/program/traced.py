@@ -72,7 +72,7 @@ the last."""
 SMALL = 64 << 10
 """A block of at most so many bytes that is copied back again and again controls what the program does next."""
 FILL, COPY = "fill", "copy on the device"
-"""The kernels of launches that stand for the driver's."""
+"""The kernel names of launches that stand for what the driver does."""
 
 
 def kernel_name(mangled: str) -> str:
@@ -80,10 +80,10 @@ def kernel_name(mangled: str) -> str:
     name = _core.demangle(mangled)
     name = name.split(" ", 1)[-1] if name.startswith("void ") else name
     depth = 0
-    for at, letter in enumerate(name):
+    for position, letter in enumerate(name):
         depth += (letter == "<") - (letter == ">")
         if letter == "(" and not depth:
-            return name[:at]
+            return name[:position]
     return name
 
 
@@ -155,7 +155,7 @@ class _Maker:
     def program(self, managed: Mapping[int, Sequence[ManagedUse]]) -> Program:
         """managed: what the CPU used of managed blocks, by the step before which it did."""
         read = {use.block for uses in managed.values() for use in uses if not use.writes}
-        self.ahead.sources |= {own.number for block, own in self.layout.own.items() if block in read}
+        self.ahead.sources |= {block_of.number for block, block_of in self.layout.own.items() if block in read}
         for index, step in enumerate(self.run.steps):
             for use in managed.get(index, ()):
                 self._managed_use(use)
@@ -211,17 +211,17 @@ class _Maker:
             self.phase, self.computing = FoldedPhase(), True
             self._launches.clear()
             self._moves.clear()
-        told, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
-        key = (id(step.uses), id(told), step.kernel, shape)
+        used_by_launch, shape = self.exact.uses.get(index), self.run.shapes.get(step.call.correlation)
+        key = (id(step.uses), id(used_by_launch), step.kernel, shape)
         version, number = self._launches.get(key, (-1, 0))
         before = self.version
         if version == before:
             self._append(number, step)
             return
-        if told is None:
+        if used_by_launch is None:
             accesses = self._used_by(index, step)
         else:
-            accesses = [access for used in told for access in self._told(index, used)]
+            accesses = [access for used in used_by_launch for access in self._exact_accesses(index, used)]
         if step.kernel not in self.names_of:
             self.names_of[step.kernel] = kernel_name(step.kernel)
         threads = prod((*shape[0], *shape[1])) if shape else 0
@@ -242,12 +242,12 @@ class _Maker:
         tells, inputs = False in (writable_parameters(step.kernel) or ()), self.ahead.inputs
         accesses = list[Access]()
         for written in ((lambda _: tells), (lambda block: block not in inputs), (lambda _: True)):
-            accesses = [a for use in step.uses for a in self._used(index, use, written, step.kernel)]
+            accesses = [a for use in step.uses for a in self._accesses_of_use(index, use, written, step.kernel)]
             if any(access.writes for access in accesses):
                 break
         return accesses
 
-    def _used(self, index: int, use: TracedUse, written: Callable[[int], bool], kernel: str) -> list[Access]:
+    def _accesses_of_use(self, index: int, use: TracedUse, written: Callable[[int], bool], kernel: str) -> list[Access]:
         """What a launch is taken to use of a block that it names. written: whether a block is though nothing is copied
         from it; static variables are not.
         """
@@ -266,18 +266,18 @@ class _Maker:
             valid = [UnifiedPiece(valid[0].block, min(p.start for p in valid), max(p.end for p in valid))]
         found = []
         for p in valid or pieces:
-            known = p.block in self.ahead.sources or not valid or is_output
-            writes = use.may_write and (known or (use.by != "symbol" and written(p.block)))
+            is_writing_known = p.block in self.ahead.sources or not valid or is_output
+            writes = use.may_write and (is_writing_known or (use.by != "symbol" and written(p.block)))
             reads = bool(valid) or not writes
             found.append(Access(p.block, p.start, p.end, reads, writes, certainty="assumed", least=0))
         return found
 
-    def _told(self, index: int, used: UsedBlock) -> list[Access]:
+    def _exact_accesses(self, index: int, used: UsedBlock) -> list[Access]:
         """What a launch used of a block in the second run."""
         return [
-            told.access(piece.block, piece.start, piece.end)
-            for told in used.pieces
-            for piece in self.layout.used(index, used.block, told.start, told.end)
+            used_piece.access(piece.block, piece.start, piece.end)
+            for used_piece in used.pieces
+            for piece in self.layout.used(index, used.block, used_piece.start, used_piece.end)
         ]
 
     # ------------------------------------------------------------------------------------------------ copies
@@ -354,14 +354,14 @@ class _Maker:
         """
         key = (copy.way, copy.device, copy.host)
         number = self._moves.get(key)
-        if self.computing and copy.way == "h2d" and self._is_first(copy, pieces):
+        if self.computing and copy.way == "h2d" and self._is_first_write(copy, pieces):
             self.initialise.append(self.initialise.folder.number(self._cpu_launch(copy, pieces)), None)
             return
         if number is None:
             number = self._moves[key] = self.phase.folder.number(self._cpu_launch(copy, pieces))
         self._append(number, None)
 
-    def _is_first(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> bool:
+    def _is_first_write(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> bool:
         """Whether nobody has written the bytes of a block before. What a window shows comes as it is copied."""
         written = any(self.written[piece.block].overlaps(piece.start, piece.end) for piece in pieces)
         return not (written or self.layout.is_window(copy.device.block))
@@ -377,9 +377,9 @@ class _Maker:
         if not self.layout.is_window(copy.device.block) or copy.call.sample is None or copy.host.rows > 1:
             return False
         key = (copy.call.source, copy.host.nbytes)
-        same = self._samples.get(key) == copy.call.sample
+        is_same = self._samples.get(key) == copy.call.sample
         self._samples[key] = copy.call.sample
-        return same
+        return is_same
 
     def _copy_back(self, index: int, copy: TracedCopy) -> None:
         pieces = self.layout.copied(copy)
@@ -404,16 +404,20 @@ class _Maker:
 
     def _managed_use(self, use: ManagedUse) -> None:
         """The CPU used a managed block. What it wrote before the GPU used it, it wrote before compute."""
-        if (own := self.layout.own.get(use.block)) is None:
+        if (unified := self.layout.own.get(use.block)) is None:
             return
-        of, block = self.uses[own.number], own.number
-        of.into, of.back, of.by_cpu = of.into + use.writes, of.back + (not use.writes), True
+        block_use, block = self.uses[unified.number], unified.number
+        block_use.into, block_use.back, block_use.by_cpu = (
+            block_use.into + use.writes,
+            block_use.back + (not use.writes),
+            True,
+        )
         launch = Launch("cpu", (Access(block, use.start, use.end, not use.writes, use.writes),), "view")
         is_first = use.writes and not self.written[block].overlaps(use.start, use.end)
         phase = self.initialise if is_first else self.phase
         phase.append(phase.folder.number(launch), None)
         if use.writes:
-            of.starts_on = of.starts_on or "cpu"
+            block_use.starts_on = block_use.starts_on or "cpu"
             self._make_valid(block, use.start, use.end)
 
     def _allocation(self, step: TracedAllocation) -> None:
@@ -424,18 +428,18 @@ class _Maker:
             self.version += 1
             return
         self.life[step.block] += 1
-        life, own = self.life[step.block] - 1, self.layout.own.get(step.block)
-        if life and own and not self.layout.keeps(step.block, life):
-            self.uses[own.number].times += 1
-            self._add(Renew(own.number))
+        life, unified = self.life[step.block] - 1, self.layout.own.get(step.block)
+        if life and unified and not self.layout.keeps(step.block, life):
+            self.uses[unified.number].times += 1
+            self._add(Renew(unified.number))
 
     def _blocks(self) -> tuple[Block, ...]:
         names = unique([self._name(n) for n in range(len(self.layout.blocks))])
         return tuple(map(self._block, range(len(names)), names))
 
     def _name(self, number: int) -> str:
-        own = self.layout.blocks[number].own
-        return self.name(self.run.blocks[own]) if own >= 0 else f"host block {number}"
+        traced_number = self.layout.blocks[number].own
+        return self.name(self.run.blocks[traced_number]) if traced_number >= 0 else f"host block {number}"
 
     def _block(self, number: int, name: str) -> Block:
         block, use = self.layout.blocks[number], self.uses[number]
@@ -448,9 +452,11 @@ class _Maker:
             role = "control"
         elif role == "input" and traced and traced.kind in STATIC_KINDS:
             role = "constant"
-        both = into or back or use.by_cpu
+        on_both_sides = into or back or use.by_cpu
         ends_on: Agent | None = "cpu" if number in self.ahead.result_blocks else None
-        return Block(name, block.nbytes, role, "both" if both else "gpu", use.starts_on, ends_on, times=use.times)
+        return Block(
+            name, block.nbytes, role, "both" if on_both_sides else "gpu", use.starts_on, ends_on, times=use.times
+        )
 
     def _obtained(self) -> list[Obtained]:
         """What the program allocates itself."""
@@ -465,17 +471,19 @@ class _Maker:
         """Whether the CPU neither uses a block nor copies to it or from it."""
         if self.layout.is_window(number):
             return False
-        if (own := self.layout.own.get(number)) is None:
+        if (unified := self.layout.own.get(number)) is None:
             return True
-        use = self.uses[own.number]
+        use = self.uses[unified.number]
         return not (use.into or use.back or use.by_cpu)
 
     def _assumptions(self) -> list[str]:
-        found, run, told = [], self.run, len(self.exact.uses)
-        if told and run.launches > told:
-            rest = f"{run.launches - told:,} of {run.launches:,} launches were not told of by the second run, and"
+        found, run, exact_count = [], self.run, len(self.exact.uses)
+        if exact_count and run.launches > exact_count:
+            rest = (
+                f"{run.launches - exact_count:,} of {run.launches:,} launches were not told of by the second run, and"
+            )
             found.append(f"{rest} are taken to use all valid bytes of the blocks that they name")
-        elif run.launches > max(run.unknown, told):
+        elif run.launches > max(run.unknown, exact_count):
             found.append("kernels are taken to use all valid bytes of the blocks that their launches name")
         if scattered := sum(any(u.scattered for u in uses) for uses in self.exact.uses.values()):
             launches = count(scattered, "launch", "launches")
@@ -484,9 +492,9 @@ class _Maker:
             found.append(f"{run.unknown:,} of {run.launches:,} launches have unknown arguments, and use nothing here")
         if self.ahead.inputs:
             found.append("what is copied to the device is taken to be written by one thread of the CPU")
-        own = self.layout.own
-        managed = (own.get(block.number) for block in run.blocks if block.kind in MANAGED_KINDS)
+        unified_of = self.layout.own
+        managed = (unified_of.get(block.number) for block in run.blocks if block.kind in MANAGED_KINDS)
         if unseen := sum(block is not None and not self.uses[block.number].by_cpu for block in managed):
-            which = f"{unseen:,} blocks" if unseen > 1 else "a block"
-            found.append(f"what the CPU does with {which} of managed memory, of which no page moved, was not seen")
+            blocks = f"{unseen:,} blocks" if unseen > 1 else "a block"
+            found.append(f"what the CPU does with {blocks} of managed memory, of which no page moved, was not seen")
         return found

@@ -18,7 +18,7 @@ from firsttouch.program.ranges import Ranges
 from firsttouch.program.trace import TracedAllocation, TracedCopy, TracedLaunch, TracedRun
 
 PAGE_BYTES = 4096
-"""By which the host is watched."""
+"""The unit in which the host is watched."""
 
 
 def last_free(run: TracedRun) -> float:
@@ -41,10 +41,10 @@ class HostWatch:
         self._is_used = any(isinstance(step, HostUse) for step in run.steps)
         self._within: set[int] = set()
         """Steps that tell of a part of the time of which a later one tells too."""
-        self._told: set[int] = set()
+        self._read_is_known: set[int] = set()
         """Copies after which it is known what the CPU read of their bytes."""
         self._launches: list[float] = []
-        self._where: RangeMap[tuple[int, int, float]] = RangeMap()
+        self._copied_to: RangeMap[tuple[int, int, float]] = RangeMap()
         """Of the host's bytes: the unified block, how far they are from it, and when they were copied."""
         self._watched = Ranges()
         """Bytes that were watched since they were copied last."""
@@ -67,19 +67,19 @@ class HostWatch:
                 following.assign(step.address, step.address + step.bytes, is_told)
             elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
                 for start, end in _host(step):
-                    if any(told for _, _, told in following.overlapping(start, end)):
-                        self._told.add(index)
+                    if any(is_read_known for _, _, is_read_known in following.overlapping(start, end)):
+                        self._read_is_known.add(index)
                     following.assign(start, end, False)
 
     def copied(self, copy: TracedCopy, pieces: Sequence[UnifiedPiece]) -> None:
-        """A copy joins the host's bytes with these."""
+        """Notes that a copy joins the host's bytes with these."""
         if not (self._is_used and pieces):
             return
         left = [(piece.block, piece.start, piece.end) for piece in pieces]
         for part in joined(copy):
             block, start, end = left[0]
             nbytes = part.end - part.start
-            self._where.assign(part.host, part.host + nbytes, (block, start - part.host, copy.call.t))
+            self._copied_to.assign(part.host, part.host + nbytes, (block, start - part.host, copy.call.t))
             self._watched.remove(part.host, part.host + nbytes)
             left[0] = (block, start + nbytes, end)
             if start + nbytes >= end and len(left) > 1:
@@ -93,13 +93,13 @@ class HostWatch:
         blocks = {piece.block for piece in pieces}
         return self._is_used and all(
             not self._watched.missing(start, end)
-            and {block for _, _, (block, _, _) in self._where.overlapping(start, end)} <= blocks
+            and {block for _, _, (block, _, _) in self._copied_to.overlapping(start, end)} <= blocks
             for start, end in _host(copy)
         )
 
     def reads_after(self, index: int) -> bool:
         """Whether it is known what the CPU read of the bytes that a copy, the step `index`, brought back."""
-        return index in self._told
+        return index in self._read_is_known
 
     def used(self, index: int, step: HostUse) -> tuple[list[Access], list[Access]]:
         """What the CPU wrote, and what it read, of unified blocks. index: of the step."""
@@ -107,7 +107,7 @@ class HostWatch:
             return [], []
         launch = self._launches[bisect_right(self._launches, step.since) - 1] if self._launches else step.since
         launched = launch <= step.since
-        for start, end, (_, _, copied) in self._where.overlapping(step.address, step.address + step.bytes):
+        for start, end, (_, _, copied) in self._copied_to.overlapping(step.address, step.address + step.bytes):
             if not (launched and launch > copied):
                 self._watched.add(start, end)
         writes = [access for first, last in step.writes for access in self._written(first, last)]
@@ -123,7 +123,7 @@ class HostWatch:
 
     def _written(self, first: int, last: int) -> Iterator[Access]:
         """Accesses by pages that were written. A page that holds other data too does not tell whether these were."""
-        for start, end, (block, shift, _) in self._where.overlapping(first, last):
+        for start, end, (block, shift, _) in self._copied_to.overlapping(first, last):
             start, end = max(first, start), min(last, end)
             is_known = -(-start // PAGE_BYTES) < end // PAGE_BYTES
             certainty: Certainty = "exact" if is_known else "assumed"
@@ -134,7 +134,7 @@ class HostWatch:
         """The parts of the host's bytes [first, last) that are in unified blocks."""
         return [
             (block, max(first, start) + shift, min(last, end) + shift)
-            for start, end, (block, shift, _) in self._where.overlapping(first, last)
+            for start, end, (block, shift, _) in self._copied_to.overlapping(first, last)
         ]
 
 

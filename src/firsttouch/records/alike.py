@@ -11,17 +11,17 @@ from firsttouch.records.schema import Record
 from firsttouch.records.statistics import median_of
 
 ALIKE = 0.03
-"""How far from the middle one of all values another may be in any case, as a part of it, without being apart."""
+"""A value that is no farther than this from the middle value, as a part of it, is never apart."""
 SPREADS = 7.0
-"""The median distances from the middle that a value which is apart is away at least."""
+"""A value that is apart is at least this many median distances away from the middle."""
 FEWEST = 3
-"""Of fewer values none is the usual one."""
+"""Of fewer values than this, none is apart."""
 
 
 @dataclass(frozen=True)
 class Alikeness:
     """usual: the record with the middle value; of two, the better one. alike: the usual one and those near it. apart:
-    the others, the worst first. spread: how far one that is alike is away from the usual one at most, as a part of it.
+    the others, the worst first. spread: the largest distance of those alike from the usual one, as a part of it.
     """
 
     usual: Record

@@ -35,7 +35,7 @@ class CounterEntry(CodebookEntry, frozen=True):
     name: a regular expression. unit: "" for numbers, "word" for words. at_most: what it is a part of, so that it cannot
     exceed it: a counter or a factor, which may refer to groups of the expression, "median" or "max" of the samples, or
     a number. rounding: by how much it may exceed that, relative to it. signed: whether it is a difference, which may be
-    below zero. moves: of a time, the factor with the bytes that pass within it what the point's `traffic` says.
+    below zero. moves: for a time, the factor with the bytes that pass within it through what `traffic` names.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CounterEntry(CodebookEntry, frozen=True):
 
 
 class Traffic(CodebookEntry, frozen=True):
-    """What the bytes pass through that a point counts, if its factors are those of `where` and its memory is `memory`.
+    """What the bytes that a point counts pass through, if its factors are those of `where` and its memory is `memory`.
 
     through: the memory of the device, or the link between it and the host. memory: of the factor `allocator`: of the
     device, or host memory that cannot move. passing: how many bytes pass for each byte counted. cacheable: how many
@@ -151,46 +151,53 @@ class Codebook(CodebookEntry, frozen=True):
     former: dict[str, FormerFactor] = {}
 
     def counter(self, name: str) -> CounterEntry | None:
-        """The first whose form the name has."""
+        """The first entry whose form the counter's name has."""
         return next((counter for counter in self.counters if counter.names(name)), None)
 
     def knows(self, name: str) -> bool:
-        """Whether it is the name of a factor or of a counter."""
+        """Whether there is a factor or a counter of this name."""
         return name in self.factors or self.counter(name) is not None
 
     def applies(self, name: str, factors: Mapping[str, Scalar]) -> bool:
-        """Whether a factor of a point means something."""
+        """Whether a factor means something for a point with these factors."""
         return all(factors.get(other) in values for other, values in self.only_where.get(name, {}).items())
 
     def flaws(self) -> list[str]:
-        """What it says of factors, values and counters that it does not have."""
-        wrong = [self._where(t.where, "traffic") for t in self.traffic] + [self._where(self.base, "base")]
-        wrong += [self._named([name], name) or self._where(where, name) for name, where in self.only_where.items()]
-        wrong += [self._named([s.counter], "a share of a link") for s in self.link_shares]
-        wrong += [self._named([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
-        wrong += [self._named([c.moves], c.name) for c in self.counters if c.moves]
+        """A sentence for each factor, value and counter that the codebook refers to but does not have."""
+        problems = [self._condition_problem(t.where, "traffic") for t in self.traffic] + [
+            self._condition_problem(self.base, "base")
+        ]
+        problems += [
+            self._name_problem([name], name) or self._condition_problem(where, name)
+            for name, where in self.only_where.items()
+        ]
+        problems += [self._name_problem([s.counter], "a share of a link") for s in self.link_shares]
+        problems += [self._name_problem([c.at_most], c.name) for c in self.counters if _is_name(c.at_most)]
+        problems += [self._name_problem([c.moves], c.name) for c in self.counters if c.moves]
         if self.load is not None:
-            wrong.append(self._named([self.load.agent, self.load.size], "load"))
+            problems.append(self._name_problem([self.load.agent, self.load.size], "load"))
         if self.touch is not None:
-            wrong.append(self._named([self.touch.by, self.touch.pages, *self.touch.threads], "touch"))
-            wrong += [self._where({self.touch.by: [*self.touch.agents, *self.touch.single]}, "touch")]
+            problems.append(self._name_problem([self.touch.by, self.touch.pages, *self.touch.threads], "touch"))
+            problems += [self._condition_problem({self.touch.by: [*self.touch.agents, *self.touch.single]}, "touch")]
         for source in self.prices:
             about = f"the price {source.price}"
-            wrong.append(self._where(source.where, about))
-            wrong.append(self._named([*source.by.values(), *source.names.values(), *source.without], about))
-            wrong += [self._where({source.by[p]: [*words.values()]}, about) for p, words in source.words.items()]
-        return [text for text in wrong if text]
+            problems.append(self._condition_problem(source.where, about))
+            problems.append(self._name_problem([*source.by.values(), *source.names.values(), *source.without], about))
+            problems += [
+                self._condition_problem({source.by[p]: [*words.values()]}, about) for p, words in source.words.items()
+            ]
+        return [text for text in problems if text]
 
-    def _where(self, where: Mapping[str, Scalar | list[Scalar]], about: str) -> str:
+    def _condition_problem(self, where: Mapping[str, Scalar | list[Scalar]], about: str) -> str:
         for name, wanted in where.items():
             if name not in self.factors:
                 return f"{about}: there is no factor {name}"
-            values, known = wanted if isinstance(wanted, list) else [wanted], self.factors[name]
-            if strange := [v for v in values if known and str(v) not in known]:
+            values, meanings = wanted if isinstance(wanted, list) else [wanted], self.factors[name]
+            if strange := [v for v in values if meanings and str(v) not in meanings]:
                 return f"{about}: the factor {name} has no value {strange[0]}"
         return ""
 
-    def _named(self, names: list[str | float | None] | list[str], about: str) -> str:
+    def _name_problem(self, names: list[str | float | None] | list[str], about: str) -> str:
         strange = [name for name in names if isinstance(name, str) and not self.knows(name.replace("{}", "0"))]
         return f"{about}: there is no factor or counter {strange[0]}" if strange else ""
 
@@ -214,7 +221,7 @@ def codebook_of(experiment: str) -> Codebook:
 
 
 def with_present_factors(record: Record) -> Record:
-    """A record whose former factors are those of today, if it is known what they stand for."""
+    """The record with former factors replaced by those of today, where it is known what they stand for."""
     former, factors = codebook_of(record.experiment).former, record.factors
     if former.keys().isdisjoint(factors):
         return record
@@ -229,10 +236,10 @@ def with_present_factors(record: Record) -> Record:
 
 @lru_cache(maxsize=4096)
 def limit_of(experiment: str, counter: str) -> tuple[str | float, float] | None:
-    """What a counter cannot exceed, and the rounding; None if it is no part of anything."""
-    known = codebook_of(experiment).counter(counter)
-    if known is None or known.at_most is None:
+    """What a counter cannot exceed, and the rounding allowed for; None if it is not a part of anything."""
+    entry = codebook_of(experiment).counter(counter)
+    if entry is None or entry.at_most is None:
         return None
-    match = re.fullmatch(known.name, counter)
-    whole = match.expand(known.at_most) if match and isinstance(known.at_most, str) else known.at_most
-    return whole, known.rounding
+    match = re.fullmatch(entry.name, counter)
+    whole = match.expand(entry.at_most) if match and isinstance(entry.at_most, str) else entry.at_most
+    return whole, entry.rounding

@@ -27,19 +27,19 @@ _Value: TypeAlias = tuple[type, Scalar]
 
 DEVICE = "device"
 MOST_GROUPS = 4
-"""The most groups of like records whose findings are told: those with the most records."""
+"""Findings are derived from at most this many groups of like records, those with the most records."""
 _OTHER = "other_"
 
 
-def under_conditions(find: Find, records: Sequence[Record], known: Collection[str] = ()) -> list[Finding]:
+def under_conditions(find: Find, records: Sequence[Record], known_factors: Collection[str] = ()) -> list[Finding]:
     """Returns the findings of `find`, each with the conditions that its claim does not name.
 
-    known: the factors that `find` knows of. It gets only records that have the same values of all others, and the
+    known_factors: those that `find` knows of. It gets only records that have the same values of all others, and the
     newest definition of their metric. Empty: it knows of every factor.
     """
     newest = max((r.metric_version for r in records), default=0)
     rows = [r for r in records if r.metric_version == newest]
-    extra = _extra(rows, known)
+    extra = _unknown_factors(rows, known_factors)
     findings = []
     for group in _groups(rows, extra):
         of_group = {name: group[0].factors.get(name) for name in extra}
@@ -47,21 +47,23 @@ def under_conditions(find: Find, records: Sequence[Record], known: Collection[st
     return findings
 
 
-def fullest_group(records: Sequence[Record], known: Collection[str]) -> list[Record]:
-    """The most records that have the same values of all factors but the known ones; of several such, the first."""
-    return max(_groups(records, _extra(records, known)), key=len, default=[])
+def fullest_group(records: Sequence[Record], known_factors: Collection[str]) -> list[Record]:
+    """The largest group of records with the same values of all factors but the known ones; of equally large ones, the
+    first.
+    """
+    return max(_groups(records, _unknown_factors(records, known_factors)), key=len, default=[])
 
 
-def _extra(records: Sequence[Record], known: Collection[str]) -> list[str]:
-    """The factors besides the known ones in which records differ; none if any factor may be known."""
-    return [name for name in varying(records) if known and name not in (DEVICE, *known)]
+def _unknown_factors(records: Sequence[Record], known_factors: Collection[str]) -> list[str]:
+    """The factors besides the known ones in which records differ. Without known factors, every factor is known."""
+    return [name for name in varying(records) if known_factors and name not in (DEVICE, *known_factors)]
 
 
 def with_conditions(
     finding: Finding, records: Sequence[Record], of_group: Mapping[str, Scalar] | None = None
 ) -> Finding:
-    """The finding with the conditions to state: the factors that its claim does not name, and that are others in
-    records which have what it names.
+    """The finding with the conditions to state: factors that its claim does not name, and that have other values in
+    records which share what it names.
 
     of_group: conditions to state in any case.
     """
@@ -78,16 +80,16 @@ def with_conditions(
 def _with_what_is_named(
     finding: Finding, experiment: str, points: Sequence[_Point], records: Sequence[Record]
 ) -> list[Record]:
-    """The records of the device that have what the finding's claim names, as its own points of the experiment do."""
+    """The records of the experiment that have the same device and named factors as the finding's own points."""
     pool = [r for r in records if r.experiment == experiment]
     names = dict.fromkeys(name for r in pool for name in r.factors)
     named = [DEVICE, *(name for name in names if is_named(finding, name))]
-    own = {_values(point, named) for point in points}
-    return [r for r in pool if _values(_point(r.device, r.factors), named) in own]
+    own_values = {_values(point, named) for point in points}
+    return [r for r in pool if _values(_point(r.device, r.factors), named) in own_values]
 
 
 def _is_about_all(finding: Finding, records: Sequence[Record]) -> bool:
-    """Whether a finding rests on all records with what its claim names."""
+    """Whether a finding rests on all records that share what its claim names."""
     alike = [
         key_of(record)
         for experiment, points in _by_experiment(finding.points).items()
@@ -97,16 +99,16 @@ def _is_about_all(finding: Finding, records: Sequence[Record]) -> bool:
 
 
 def unnamed(finding: Finding, records: Sequence[Record]) -> set[str]:
-    """The factors in which a finding's records differ, or those from the ones that they are compared with, and that its
-    claim does not name. There are none if it says the same in words of all records with what it names.
+    """The factors that a finding's claim does not name, and in which its records differ from each other or from those
+    that they are compared with. None if the finding says, in words, the same of all records that share what it names.
     """
     in_words = isinstance(finding.value, str) and finding.comparison is None and not is_ambiguous(finding)
     if in_words and _is_about_all(finding, records):
         return set()
     differing: set[str] = set()
-    others = _by_experiment(finding.comparison.points if finding.comparison else ())
+    compared_points = _by_experiment(finding.comparison.points if finding.comparison else ())
     for experiment, points in _by_experiment(finding.points).items():
-        against = others.get(experiment, points)
+        against = compared_points.get(experiment, points)
         for name in dict.fromkeys(name for point in (*points, *against) for name in point):
             mine, theirs = ({_value(point, name) for point in rows} for rows in (points, against))
             alone = len(mine) > 1 and not is_named(finding, name)
@@ -116,7 +118,7 @@ def unnamed(finding: Finding, records: Sequence[Record]) -> set[str]:
 
 
 def is_ambiguous(finding: Finding) -> bool:
-    """Whether the claim's text has a factor of which the finding's records have several values, and says none."""
+    """Whether the claim's text has a placeholder of a factor of which the finding's records have several values."""
     factors = {name for points in _by_experiment(finding.points).values() for point in points for name in point}
     return any(name in factors and name not in finding.conditions for name in _placeholders(finding))
 
@@ -145,21 +147,21 @@ def _alike(find: Find, records: Sequence[Record], apart: frozenset[str]) -> list
     findings = [(f, unnamed(f, records)) for f in find(records) if not _compares_with_itself(f)]
     differing = apart.union(*(names for _, names in findings))
     refused = {f.claim.id for f, names in findings if names}
-    again: dict[str, list[Finding]] = {}
+    rederived: dict[str, list[Finding]] = {}
     for rows in _groups(records, sorted(differing)) if differing != apart else []:
         for f in _alike(find, rows, differing):
-            again.setdefault(f.claim.id, []).append(f)
+            rederived.setdefault(f.claim.id, []).append(f)
     kept: list[Finding] = []
     for f, _ in findings:
         if f.claim.id not in refused:
             kept.append(f)
         else:
-            kept += again.pop(f.claim.id, [])
+            kept += rederived.pop(f.claim.id, [])
     return kept
 
 
 def _compares_with_itself(finding: Finding) -> bool:
-    """Whether a finding tells how a value compares with itself, as where only one point was measured."""
+    """Whether a finding compares a value with itself, as where only one point was measured."""
     against = finding.comparison
     if against is None or set(against.points) != set(finding.points) or against.value != finding.value:
         return False

@@ -69,8 +69,8 @@ class Point:
         return self.factors.size(factor)
 
 
-def decode_hook(wanted: type, value: object) -> object:
+def decode_hook(kind: type, value: object) -> object:
     """For decoders of what has factors."""
-    if wanted is Factors:
+    if kind is Factors:
         return Factors(msgspec.convert(value, dict[str, Scalar]))
-    raise TypeError(f"{wanted} is not decoded")
+    raise TypeError(f"{kind} is not decoded")

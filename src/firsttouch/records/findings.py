@@ -24,9 +24,9 @@ Condition: TypeAlias = Scalar | tuple[Scalar, ...]
 EVERY = "*"
 """In the names of a claim: it is about all points, whatever their factors are."""
 MOST_NOISE = 0.1
-"""The largest noise of a counter with which it is compared, as a part of it."""
+"""A counter whose noise is a larger part of it than this is compared with nothing."""
 CLEAR_RATIO = 1.25
-"""The least ratio of two values that is reported as a difference, and the most of two that are called alike."""
+"""The least ratio of two values that is reported as a difference, and the greatest of two that are called alike."""
 ONE_COUNTER = math.sqrt(CLEAR_RATIO)
 """How far a counter without an interval may be off."""
 
@@ -110,8 +110,8 @@ def shared(records: Sequence[Record]) -> dict[str, Condition]:
     """The device or devices of the records, and the factors that have the same value in all of them."""
     first, *rest = records
     devices = tuple(dict.fromkeys(r.device for r in records))
-    same = {name: v for name, v in first.factors.items() if all(r.factors.get(name) == v for r in rest)}
-    return {"device": devices[0] if len(devices) == 1 else devices, **same}
+    common = {name: v for name, v in first.factors.items() if all(r.factors.get(name) == v for r in rest)}
+    return {"device": devices[0] if len(devices) == 1 else devices, **common}
 
 
 def quantity(record: Record) -> Quantity:
@@ -126,8 +126,8 @@ def counter(record: Record, name: str, unit: str) -> Quantity | None:
     counter NAME_noise_UNIT; without one it has no interval.
     """
     value = as_number(record.counters.get(name))
-    what, _, ending = name.rpartition("_")
-    noise = as_number(record.counters.get(f"{what}_noise_{ending}"))
+    stem, _, ending = name.rpartition("_")
+    noise = as_number(record.counters.get(f"{stem}_noise_{ending}"))
     if value is None:
         return None
     return Quantity(value, unit) if noise is None else Quantity(value, unit, value - noise, value + noise)
@@ -180,11 +180,11 @@ def compare(mine: Record | Quantity, against: Record) -> Comparison:
     return Comparison(reference, ratio, apart, shared([against]), keys([against]))
 
 
-def ratio_of_points(of: Record, to: Record) -> Quantity:
+def ratio_of_points(numerator: Record, denominator: Record) -> Quantity:
     """The ratio of two medians, with the bounds that follow from both intervals; of predictions for one platform, with
     those over the ranges of the values that both rest on.
     """
-    ratio, bounds = ratio_of(quantity(of), quantity(to)), ratio_bounds(of, to)
+    ratio, bounds = ratio_of(quantity(numerator), quantity(denominator)), ratio_bounds(numerator, denominator)
     return ratio if bounds is None else Quantity(ratio.value, "", *bounds)
 
 

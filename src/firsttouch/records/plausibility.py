@@ -122,9 +122,9 @@ def _is_not_positive(record: Record, _run: JudgedRun) -> bool:
         return True
     if _is_time_or_rate(record) and min(summary.median, summary.ci_low) <= 0:
         return True
-    known = codebook_of(record.experiment)
+    codebook = codebook_of(record.experiment)
     return any(
-        number < 0 and (entry := known.counter(name)) and _is_of_time_or_rate(entry.unit) and not entry.signed
+        number < 0 and (entry := codebook.counter(name)) and _is_of_time_or_rate(entry.unit) and not entry.signed
         for name, value in record.counters.items()
         if (number := as_number(value)) is not None
     )
@@ -169,9 +169,9 @@ def _at_once(record: Record, run: JudgedRun, touch: FirstTouch, agent: str) -> f
         return pages
     if record.factors.get(touch.by) in touch.single:
         return 1
-    given = (record.counters.get(name, record.factors.get(name)) for name in touch.threads)
+    stated_threads = (record.counters.get(name, record.factors.get(name)) for name in touch.threads)
     usable = run.machine.facts.get("cpu", {}).get("cores_usable")
-    return min(pages, next((n for v in (*given, usable) if (n := as_number(v))), pages))
+    return min(pages, next((n for v in (*stated_threads, usable) if (n := as_number(v))), pages))
 
 
 # ---------------------------------------------------------------------------------------- bandwidth against a peak
@@ -222,7 +222,7 @@ def limit(record: Record, run: JudgedRun) -> Limit | None:
     entry = device.allocator(str(record.factors.get("allocator"))) if device else None
     if device is None or entry is None or not size or record.parties or device.role != "gpu":
         return None
-    passes = (t for t in codebook_of(record.experiment).traffic if _meets(record, t, entry))
+    passes = (t for t in codebook_of(record.experiment).traffic if _is_traffic_of(record, t, entry))
     if (traffic := next(passes, None)) is None:
         return None
     peak = _memory_peak(device) if traffic.through == "memory" else _link_peak(device, run.machine)
@@ -230,7 +230,7 @@ def limit(record: Record, run: JudgedRun) -> Limit | None:
     return Limit(traffic.through, peak, traffic.passing, traffic.cacheable * cached)
 
 
-def _meets(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
+def _is_traffic_of(record: Record, traffic: Traffic, entry: AllocatorInfo) -> bool:
     right = {"any": True, "device": entry.device_memory, "host": _stays_on_host(entry)}[traffic.memory]
     return right and all(
         record.factors.get(name) in (wanted if isinstance(wanted, list) else [wanted])

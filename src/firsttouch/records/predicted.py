@@ -9,12 +9,12 @@ from firsttouch.records.factors import Number
 from firsttouch.records.stored import Integer, Stored
 
 MODEL = "model"
-"""With it, and a colon, begin the names of devices that a platform file describes, as model:gh200."""
+"""The names of devices that a platform file describes begin with it and a colon: model:gh200."""
 _OF_DEVICE = re.compile(r":(cpu|\d+)$")
-"""How the names of a platform's host and of its further devices end."""
+"""The end of the names of a platform's host and of its further devices."""
 _MEASURING = re.compile(r"\b([Mm])easured\b")
 _PAST = {"took": "takes", "was": "is", "were": "are", "made": "make", "ran": "run"}
-"""What a measurement did, a prediction says of any run."""
+"""Verbs about a measurement, with the form in which a prediction has them."""
 _VERBS = re.compile(rf"\b({'|'.join(_PAST)})\b(?! (?:not )?measured\b)")
 
 
@@ -30,9 +30,7 @@ def predicted_for(devices: Iterable[str]) -> str:
 
 
 def of_prediction(text: str) -> str:
-    """A text of this program about measurements, about predictions: 'predicted' stands for 'measured', and the present
-    for the past.
-    """
+    """A text about measurements, reworded for predictions: 'predicted' for 'measured', and the present for the past."""
     present = _VERBS.sub(lambda match: _PAST[match[1]], text)
     return _MEASURING.sub(lambda match: "Predicted" if match[1] == "M" else "predicted", present)
 
@@ -85,7 +83,7 @@ class PredictedTerm(Stored):
 
 
 NOT_IN_TIMES = "not in the times"
-"""With it, an assumption says that a part of a program was not measured anywhere, so that predicted times lack it."""
+"""An assumption has these words if a part of a program was not measured anywhere, so that predicted times lack it."""
 
 
 def lacking(terms: Iterable[PredictedTerm]) -> list[str]:

@@ -10,32 +10,36 @@ from firsttouch.records.schema import PredictedTerm, Record
 
 _Bounds: TypeAlias = tuple[float, float]
 Share: TypeAlias = tuple[tuple[str, ...], float, float]
-"""A part of a sum: the values that it rests on, or what it is where it rests on none, and its bounds."""
+"""A part of a sum: the names of the values that it rests on (or its own, if it rests on none), and its bounds."""
 _ROUNDING = 1e-9
 """How far the ratio of sums of the same terms, in another order, may be from 1."""
 _ADDS_UP = 1e-6
 """How far the sum of terms may be from the value of its record, relative to it."""
 
 
-def ratio_bounds(of: Record, to: Record) -> _Bounds | None:
+def ratio_bounds(numerator: Record, denominator: Record) -> _Bounds | None:
     """The least and the greatest ratio of two predictions over the ranges of the values that they rest on. None unless
     both are for one platform, and both are the sum of their terms.
 
     A ratio of two sums is monotone in each value, so that its extremes are at bounds, and improving one value at a time
     ends at them.
     """
-    if of.modelled is None or to.modelled is None or of.modelled.digest != to.modelled.digest:
+    if (
+        numerator.modelled is None
+        or denominator.modelled is None
+        or numerator.modelled.digest != denominator.modelled.digest
+    ):
         return None
-    if not (_adds_up(of) and _adds_up(to)):
+    if not (_adds_up(numerator) and _adds_up(denominator)):
         return None
-    return bounds_of_sums(map(_share, of.terms), map(_share, to.terms))
+    return bounds_of_sums(map(_share, numerator.terms), map(_share, denominator.terms))
 
 
-def bounds_of_sums(of: Iterable[Share], to: Iterable[Share]) -> _Bounds:
+def bounds_of_sums(numerator: Iterable[Share], denominator: Iterable[Share]) -> _Bounds:
     """The least and the greatest ratio of two sums of shares, where shares of one key are at one place of their range
     in both.
     """
-    upper, lower = _by_key(of), _by_key(to)
+    upper, lower = _by_key(numerator), _by_key(denominator)
     shared = [(upper.get(key, (0.0, 0.0)), lower.get(key, (0.0, 0.0))) for key in dict.fromkeys([*upper, *lower])]
     return _extreme(shared, -1), _extreme(shared, 1)
 
@@ -72,9 +76,9 @@ def _extreme(shared: Sequence[tuple[_Bounds, _Bounds]], sign: int) -> float:
         improved = False
         for i in range(len(shared)):
             chosen[i] = 1 - chosen[i]
-            other = _ratio(shared, chosen)
-            if sign * (other - best) > 0:
-                best, improved = other, True
+            candidate = _ratio(shared, chosen)
+            if sign * (candidate - best) > 0:
+                best, improved = candidate, True
             else:
                 chosen[i] = 1 - chosen[i]
     return best

@@ -89,18 +89,20 @@ class Results:
 
 
 def _standing_for_others(records: list[Record]) -> list[Record]:
-    """The records, of which none stands for a device or pair that has one of its own, or for which a later one stands:
-    a GPU that was found to differ from the first is measured for itself.
+    """The records without those places in `stands_for` that have a record of their own, or for which a later record
+    stands: a GPU that was found to differ from the first is measured for itself.
     """
     if not any(r.stands_for for r in records):
         return records
-    held = {_place(r, r.device, r.factors.get(PEER)) for r in records if r.status == "ok"}
+    taken_places = {_place(r, r.device, r.factors.get(PEER)) for r in records if r.status == "ok"}
     kept = []
     for r in reversed(records):
-        others = {_place(r, other.device, other.peer or r.factors.get(PEER)): other for other in r.stands_for}
-        left = [other for place, other in others.items() if place not in held]
-        held.update(others)
-        kept.append(r if len(left) == len(r.stands_for) else msgspec.structs.replace(r, stands_for=left))
+        locations = {
+            _place(r, location.device, location.peer or r.factors.get(PEER)): location for location in r.stands_for
+        }
+        remaining = [location for place, location in locations.items() if place not in taken_places]
+        taken_places.update(locations)
+        kept.append(r if len(remaining) == len(r.stands_for) else msgspec.structs.replace(r, stands_for=remaining))
     return kept[::-1]
 
 
@@ -224,9 +226,9 @@ _FLATTENED = ("factors", "summary", "counters", "clocks_before", "clocks_after")
 def flat_rows(results: Mapping[str, Results]) -> list[dict[str, Any]]:
     """Every point as one flat row, all with the same columns; see firsttouch.load. The keys name the directories."""
     rows = [
-        {"host": held.machine.host, "run": name, **_flat(plain(record))}
-        for name, held in results.items()
-        for record in held.records
+        {"host": run_results.machine.host, "run": name, **_flat(plain(record))}
+        for name, run_results in results.items()
+        for record in run_results.records
     ]
     columns = dict.fromkeys(column for row in rows for column in row)
     return [{column: row.get(column) for column in columns} for row in rows]

@@ -45,7 +45,7 @@ PEER, SELF, NODE = "peer", "self", "node"
 OWN_FACTS = ("uuid", "pci_bus", "partition", "memory_free_bytes")
 """The facts of a device that may differ between equal ones."""
 BUSY = 0.1
-"""The part of the processors' time from which on other programs disturb what is measured."""
+"""Other programs disturb what is measured if they use this part of the processors' time or more."""
 PARAMETER = "param_"
 """How the names of counters with an application's parameters begin."""
 RANKS = "ranks"
@@ -380,9 +380,9 @@ class DeviceInfo(Stored):
 
     @property
     def identity(self) -> str:
-        """What tells it from the device of the same name of another machine."""
-        told = self.facts.get("uuid") if self.modelled is None else self.modelled.digest
-        return f"{self.title} {told or ''}".strip()
+        """What distinguishes the device from that of the same name of another machine."""
+        unique_id = self.facts.get("uuid") if self.modelled is None else self.modelled.digest
+        return f"{self.title} {unique_id or ''}".strip()
 
     def peer(self, name: str) -> Peer | None:
         return next((p for p in self.peers if p.name == name), None)

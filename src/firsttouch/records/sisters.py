@@ -18,7 +18,7 @@ APART = 1.1
 
 
 def groups(records: Sequence[Record]) -> list[list[str]]:
-    """The devices of which one stands for others, with these: the one that stands for most of them first."""
+    """Each device that stands for others, followed by these; the largest groups first."""
     found: list[list[str]] = []
     for names in sorted({(r.device, *_others(r)) for r in records}, key=len, reverse=True):
         if len(names) > 1 and not any(set(names) <= set(group) for group in found):
@@ -27,8 +27,8 @@ def groups(records: Sequence[Record]) -> list[list[str]]:
 
 
 def measured_on(records: Sequence[Record]) -> str:
-    """What they hold for besides their devices: 'measured on cuda:0, for 8 equal GPUs'; '' if nothing. If others hold
-    for their own devices alone, the sentence begins with how many do not.
+    """Which equal devices the records hold for: 'measured on cuda:0, for 8 equal GPUs'; '' if only for their own. If
+    just some of them hold for others, the sentence begins with how many.
     """
     points, standing = [r for r in records if r.status == "ok"], dict[tuple[str, str], list[Record]]()
     for record in points:
@@ -41,8 +41,8 @@ def measured_on(records: Sequence[Record]) -> str:
         most = f"{'up to ' if len(numbers) > 1 else ''}{max(numbers)}"
         back = {(place.device, place.peer) for r in rows for place in r.stands_for} == {(peer, device)}
         pairs = "both directions" if back else f"{most} equal pairs"
-        where = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
-        parts.append(f"{len(rows):,} of {len(points):,} points measured {where}")
+        scope = f"from {device} to {peer}, for {pairs}" if peer else f"on {device}, for {most} equal GPUs"
+        parts.append(f"{len(rows):,} of {len(points):,} points measured {scope}")
     if len(parts) == 1 and len(next(iter(standing.values()))) == len(points):
         return parts[0].partition(" points ")[2]
     return "; ".join(parts)
@@ -50,33 +50,33 @@ def measured_on(records: Sequence[Record]) -> str:
 
 def for_device(records: Sequence[Record], name: str) -> list[Record]:
     """The records that hold for a device: its own, and of other points the last that stands for it."""
-    held = {_point(r): r for r in records if name in _others(r)} | {_point(r): r for r in records if r.device == name}
-    return [r for r in records if r is held.get(_point(r))]
+    by_point = {_point(r): r for r in records if name in _others(r)} | {
+        _point(r): r for r in records if r.device == name
+    }
+    return [r for r in records if r is by_point.get(_point(r))]
 
 
 def unlike(records: Sequence[Record]) -> list[list[str]]:
-    """The devices that differ from the one that stands for them in what was measured on each: those that are alike
-    together.
-    """
+    """The devices that differ from the one that stands for them in what was measured on each, grouped by likeness."""
     return [devices for group in groups(records) for devices in _alike(group, records)[1:]]
 
 
 def differing(records: Sequence[Record], first: str, other: str) -> list[tuple[Record, Record]]:
     """The points in which a device clearly differs from another, with the records of both."""
     of_first, of_other = ({_point(r): r for r in records if r.device == name and _is_own(r)} for name in (first, other))
-    both = [(of_first[point], of_other[point]) for point in of_first if point in of_other]
-    return [(a, b) for a, b in both if _are_apart(a, b)]
+    pairs = [(of_first[point], of_other[point]) for point in of_first if point in of_other]
+    return [(a, b) for a, b in pairs if _are_apart(a, b)]
 
 
 def _alike(group: Sequence[str], records: Sequence[Record]) -> list[list[str]]:
     """The devices of a group, divided into those that are alike; the one that stands for the others is in the first."""
     classes: list[list[str]] = []
     for name in group:
-        same = next((known for known in classes if not differing(records, known[0], name)), None)
-        if same is None:
+        matching = next((candidate for candidate in classes if not differing(records, candidate[0], name)), None)
+        if matching is None:
             classes.append([name])
         else:
-            same.append(name)
+            matching.append(name)
     return classes
 
 
@@ -86,7 +86,7 @@ def _are_apart(a: Record, b: Record) -> bool:
 
 
 def _is_own(record: Record) -> bool:
-    """Whether it was measured on a device alone, and has a value."""
+    """Whether the record has a value, and was measured on one device alone."""
     return record.is_measured and not record.parties and PEER not in record.factors and record.better != "neither"
 
 
@@ -95,10 +95,10 @@ def _point(record: Record) -> str:
 
 
 def with_headlines_alone(records: Sequence[Record]) -> set[tuple[str, str]]:
-    """The experiments and devices for which only what is measured on each of equal devices was measured."""
-    held = {(r.experiment, name, _point(r)) for r in records for name in _others(r)}
-    own = {(r.experiment, r.device) for r in records if (r.experiment, r.device, _point(r)) in held}
-    return {(experiment, name) for experiment, name, _ in held} - own
+    """The experiments and devices of which only points were measured that each of several equal devices measures."""
+    stood_for = {(r.experiment, name, _point(r)) for r in records for name in _others(r)}
+    measured_directly = {(r.experiment, r.device) for r in records if (r.experiment, r.device, _point(r)) in stood_for}
+    return {(experiment, name) for experiment, name, _ in stood_for} - measured_directly
 
 
 def _others(record: Record) -> list[str]:

@@ -94,9 +94,9 @@ def series_of_parts(record: Record, pattern: str, parts: Container[str]) -> dict
     matching = {}
     for name, v in record.counters.items():
         if name.startswith(start) and name.endswith(end):
-            which, _, part = name[len(start) : len(name) - len(end)].partition(middle)
+            key, _, part = name[len(start) : len(name) - len(end)].partition(middle)
             if part in parts:
-                matching[_number_or_text(which), part] = v
+                matching[_number_or_text(key), part] = v
     return matching
 
 
@@ -114,20 +114,20 @@ def expand(records: Iterable[Record], pattern: str, parts: Mapping[str, str] = M
     """
     expanded = []
     for record in records:
-        others = {name: v for name, v in record.factors.items() if name != "value"}
-        for own, v in _matches(record, pattern, parts):
-            made = {"factors": {**others, **own}, "counters": {**record.counters, "value": v}}
-            expanded.append(msgspec.structs.replace(record, **made))
+        other_factors = {name: v for name, v in record.factors.items() if name != "value"}
+        for series_factors, v in _matches(record, pattern, parts):
+            changes = {"factors": {**other_factors, **series_factors}, "counters": {**record.counters, "value": v}}
+            expanded.append(msgspec.structs.replace(record, **changes))
     return expanded
 
 
 def _matches(record: Record, pattern: str, parts: Mapping[str, str]) -> Iterator[tuple[dict[str, Scalar], Scalar]]:
     if pattern.count("{}") == 2:
-        for (which, part), v in series_of_parts(record, pattern, parts).items():
-            yield {"series": which, "part": parts[part]}, v
+        for (key, part), v in series_of_parts(record, pattern, parts).items():
+            yield {"series": key, "part": parts[part]}, v
         return
-    for which, v in series(record, pattern).items():
+    for key, v in series(record, pattern).items():
         if not parts:
-            yield {"series": which}, v
-        elif which in parts:
-            yield {"part": parts[str(which)]}, v
+            yield {"series": key}, v
+        elif key in parts:
+            yield {"part": parts[str(key)]}, v

@@ -86,17 +86,17 @@ def compact(value: float, unit: str) -> str:
 
 def _bytes(size: float) -> str:
     number, _, unit = format_size(size).partition(" ")
-    return f"{_three(float(number))} {unit}"
+    return f"{_three_digits(float(number))} {unit}"
 
 
 def _plain(size: float) -> str:
     for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if 1e15 > size >= scale * (10 if suffix == "k" else 1):
-            return f"{_three(size / scale)}{suffix}"
-    return _three(size)
+            return f"{_three_digits(size / scale)}{suffix}"
+    return _three_digits(size)
 
 
-def _three(size: float) -> str:
+def _three_digits(size: float) -> str:
     return f"{size:.0f}" if 1000 <= size < 1e4 else format_number(size)
 
 
@@ -162,11 +162,11 @@ def distinguishing_factors(group: Sequence[Record], everyone: Sequence[Record], 
     """The factors of which a group of points has only some of the values that all points have, with these values."""
     parts = []
     for name in varying(everyone):
-        mine, all_of_them = distinct(group, name), distinct(everyone, name)
-        if len(mine) < len(all_of_them):
+        mine, all_values = distinct(group, name), distinct(everyone, name)
+        if len(mine) < len(all_values):
             labels = [label(name, v) for v in mine]
             numeric = len(mine) > 2 and ALL not in labels and all(isinstance(v, int | float) for v in mine)
-            some = f"{labels[0]} to {labels[-1]}" if numeric else ", ".join(labels[:most])
+            values_text = f"{labels[0]} to {labels[-1]}" if numeric else ", ".join(labels[:most])
             more = "" if numeric or len(mine) <= most else ", …"
-            parts.append(named(name, mine[0]) if len(mine) == 1 else f"{name} {some}{more}")
+            parts.append(named(name, mine[0]) if len(mine) == 1 else f"{name} {values_text}{more}")
     return "; ".join(parts)

@@ -86,12 +86,12 @@ def peak_of_both(course: MemoryCourse) -> int | None:
     if course.apart or not (course.host and course.device):
         return None
     merged = sorted([(t, 0, value) for t, value in course.host] + [(t, 1, value) for t, value in course.device])
-    now: list[float | None] = [None, None]
+    latest: list[float | None] = [None, None]
     most = None
-    for i, (t, which, value) in enumerate(merged):
-        now[which] = value
+    for i, (t, series, value) in enumerate(merged):
+        latest[series] = value
         if i + 1 < len(merged) and merged[i + 1][0] == t:
             continue  # both were read at this time
-        if now[0] is not None and now[1] is not None:
-            most = max(now[0] + now[1], most if most is not None else now[0] + now[1])
+        if latest[0] is not None and latest[1] is not None:
+            most = max(latest[0] + latest[1], most if most is not None else latest[0] + latest[1])
     return None if most is None else round(most)

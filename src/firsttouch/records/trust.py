@@ -28,9 +28,9 @@ def fill_in_from(stated: Iterable[AllocatorInfo], trusted: DeviceInfo) -> list[A
     """Returns the allocators that a driver states now, with the verified facts of `trusted`."""
     filled = []
     for info in stated:
-        known = trusted.allocator(info.name)
-        for name, source in known.verified.items() if known is not None else ():
-            info = fill_in(info, {name: getattr(known, name)}, source)
+        verified_info = trusted.allocator(info.name)
+        for name, source in verified_info.verified.items() if verified_info is not None else ():
+            info = fill_in(info, {name: getattr(verified_info, name)}, source)
         filled.append(info)
     return filled
 

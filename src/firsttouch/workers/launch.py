@@ -108,12 +108,12 @@ def group(channel: str) -> list[int]:
     """The processes of this host with this channel in their environment, without the calling process."""
     if why_foreign():
         return []
-    wanted, pids = f"{CHANNEL}={channel}".encode(), []
+    variable, pids = f"{CHANNEL}={channel}".encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 is_zombie = entry.joinpath("stat").read_text(errors="replace").rpartition(")")[2].split()[0] == "Z"
-                if not is_zombie and wanted in entry.joinpath("environ").read_bytes().split(b"\0"):
+                if not is_zombie and variable in entry.joinpath("environ").read_bytes().split(b"\0"):
                     pids.append(int(entry.name))
     return pids
 

@@ -75,7 +75,7 @@ class Worker:
         """
         with suppress(BrokenPipeError):
             self._stdin.write(encode_json(task) + b"\n")
-        asked = since = time.monotonic()
+        begin = since = time.monotonic()
         allowed = timeout if self._state == "done" else START_TIMEOUT + timeout
         outcome: Literal["timeout", "crashed", "failed"] | None = None
         while outcome is None:
@@ -98,7 +98,7 @@ class Worker:
             elif time.monotonic() - since > allowed:
                 outcome, reason = "timeout", f"did not finish within {format_number(allowed)} s"
         self.kill()
-        return TaskResult(outcome, self._state, reason=reason, seconds=time.monotonic() - asked)
+        return TaskResult(outcome, self._state, reason=reason, seconds=time.monotonic() - begin)
 
     def _wait_for_output(self) -> bool:
         """Read what the worker writes within one tick. Returns True if the worker has ended."""
@@ -160,10 +160,10 @@ def took_too_much(used: int, memory: int) -> str:
     return f"took {format_size(used)} of host memory; the limit is {format_size(memory)}"
 
 
-def how_it_ended(what: str, status: int, printed: str) -> str:
-    how = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
+def how_it_ended(subject: str, status: int, printed: str) -> str:
+    ending = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
     words = printed.splitlines()[-3:]
-    return one_line(f"{what} {how}: {' | '.join(words)}" if words else f"{what} {how}")
+    return one_line(f"{subject} {ending}: {' | '.join(words)}" if words else f"{subject} {ending}")
 
 
 @dataclass(frozen=True)
@@ -192,11 +192,11 @@ def run_under(
     command: returns the tool's command line, given that of the worker. folder: an empty folder for the task and the
     reply.
     """
-    asked, answered = folder / "task.json", folder / "replies.jsonl"
-    asked.write_bytes(encode_json(task))
-    worker = python_module("firsttouch.engine.worker", str(asked), str(answered))
+    task_file, reply_file = folder / "task.json", folder / "replies.jsonl"
+    task_file.write_bytes(encode_json(task))
+    worker = python_module("firsttouch.engine.worker", str(task_file), str(reply_file))
     status, output = _run(list(command(worker)), timeout, environment)
-    lines = answered.read_bytes().splitlines() if answered.is_file() else []
+    lines = reply_file.read_bytes().splitlines() if reply_file.is_file() else []
     with suppress(msgspec.DecodeError):
         if lines and (reply := msgspec.json.decode(lines[-1], type=Reply)).state == "done":
             return ToolRun(reply, "", output)
@@ -208,10 +208,10 @@ def run_under(
 def run_program(command: Sequence[str], timeout: float) -> str:
     """What a program printed on stdout; '' if it failed or did not end in time."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+    return result.stdout.decode(errors="replace") if result.returncode == 0 else ""
 
 
 def _run(command: Sequence[str], timeout: float, environment: Mapping[str, str]) -> tuple[int | None, str]:

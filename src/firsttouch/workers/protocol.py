@@ -84,8 +84,8 @@ def one_line(text: str) -> str:
 
 def describe(error: BaseException) -> str:
     """An exception as one line: its type, its text, and the place in a user's module where it was raised."""
-    where = f" ({location})" if (location := error_location(error)) else ""
-    return one_line(f"{type(error).__name__}: {error}{where}" if str(error) else f"{type(error).__name__}{where}")
+    place = f" ({location})" if (location := error_location(error)) else ""
+    return one_line(f"{type(error).__name__}: {error}{place}" if str(error) else f"{type(error).__name__}{place}")
 
 
 def die_with(parent: int) -> None:

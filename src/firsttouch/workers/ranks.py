@@ -64,7 +64,7 @@ class _Rank:
     """How its worker ended, if it did."""
     closed: bool = False
     wrong: bool = False
-    """Whether it sent what is no reply."""
+    """Whether it sent something that is no reply."""
 
 
 class Ranks:
@@ -83,7 +83,7 @@ class Ranks:
         with suppress(OSError):  # it may be full, or not there
             self._folders.append(tempfile.mkdtemp(prefix="firsttouch-ranks-", dir=SHARED_MEMORY))
         rank = python_module("firsttouch.workers.relay")
-        own = {
+        rank_variables = {
             CHANNEL: self._channel,
             "TMPDIR": self._folders[0],
             "OMPI_MCA_btl_sm_backing_directory": self._folders[-1],
@@ -95,7 +95,7 @@ class Ranks:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **launcher.environment, **own},
+                env={**os.environ, **launcher.environment, **rank_variables},
                 start_new_session=True,
                 bufsize=0,
             )
@@ -120,9 +120,9 @@ class Ranks:
         names: what the reason of a failure calls each rank's device. The start of the ranks may take `timeout` seconds,
         and the opening of a device a further START_TIMEOUT.
         """
-        asked = time.monotonic()
+        begin = time.monotonic()
         for rank in self._ranks:
-            rank.reply, rank.since = None, asked
+            rank.reply, rank.since = None, begin
         asked_ranks: set[int] = set()
         self._shared = []
         first_early: float | None = None
@@ -135,9 +135,9 @@ class Ranks:
                 self._by_number[number].texts = 0
                 asked_ranks.add(number)
             self._share(asked_ranks)
-            failure = self._take_replies(names) or self._why_ended(names) or self._late(asked, now, timeout, names)
-            known = [self._by_number.get(number) for number in range(self._count)]
-            replies = [None if state is None else state.reply for state in known]
+            failure = self._take_replies(names) or self._why_ended(names) or self._why_late(begin, now, timeout, names)
+            states = [self._by_number.get(number) for number in range(self._count)]
+            replies = [None if state is None else state.reply for state in states]
             if failure is None and None not in replies:
                 return TaskResult("done", self._state(), replies[0], replies)
             if first_early is None and any(_ended_early(reply) for reply in replies):
@@ -148,7 +148,7 @@ class Ranks:
             if failure is not None:
                 self.kill()
                 outcome, reason = failure
-                return TaskResult(outcome, self._state(), replies=replies, reason=one_line(reason), seconds=now - asked)
+                return TaskResult(outcome, self._state(), replies=replies, reason=one_line(reason), seconds=now - begin)
 
     def alive(self) -> bool:
         return self._launcher.poll() is None and len(self._by_number) == self._count
@@ -271,7 +271,7 @@ class Ranks:
                 replies, rank.replies = split_replies(rank.replies)
             except ValueError as error:
                 rank.wrong = True
-                return "failed", f"the reply of {self._who(rank.number, names)} is not valid: {error}"
+                return "failed", f"the reply of {self._rank_title(rank.number, names)} is not valid: {error}"
             for reply in replies:
                 rank.since = time.monotonic()
                 if reply.state == "shares":
@@ -281,7 +281,7 @@ class Ranks:
                 if reply.state == "done":
                     if reply.record is None:
                         rank.wrong = True
-                        return "failed", f"the reply of {self._who(rank.number, names)} has no record"
+                        return "failed", f"the reply of {self._rank_title(rank.number, names)} has no record"
                     rank.reply = reply
         return None
 
@@ -292,22 +292,25 @@ class Ranks:
         ranks = list(self._by_number.values())
         for rank in ranks:
             if rank.ended is not None:
-                who, took = self._who(rank.number, names), rank.ended.get("took")
-                if isinstance(took, int) and took and self._memory is not None:
-                    return "failed", f"{who} {took_too_much(took, self._memory)}"
+                who, memory_bytes = self._rank_title(rank.number, names), rank.ended.get("took")
+                if isinstance(memory_bytes, int) and memory_bytes and self._memory is not None:
+                    return "failed", f"{who} {took_too_much(memory_bytes, self._memory)}"
                 return "crashed", how_it_ended(who, int(str(rank.ended["status"])), str(rank.ended["words"]))
         if len(closed := [rank for rank in ranks if rank.closed]) not in (0, self._count):
-            return "crashed", f"{self._who(closed[0].number, names)} has closed its connection, as if it was killed"
+            return (
+                "crashed",
+                f"{self._rank_title(closed[0].number, names)} has closed its connection, as if it was killed",
+            )
         if (status := self._launcher.poll()) is not None:
             self._read()
             return "crashed", how_it_ended(self._name, status, self._printed.decode(errors="replace"))
         return None
 
-    def _late(self, asked: float, now: float, timeout: float, names: Sequence[str]) -> tuple[_Failure, str] | None:
+    def _why_late(self, begin: float, now: float, timeout: float, names: Sequence[str]) -> tuple[_Failure, str] | None:
         """The ranks that have not ended, if one of them has exceeded its time."""
-        if (absent := [n for n in range(self._count) if n not in self._by_number]) and now - asked > timeout:
+        if (absent := [n for n in range(self._count) if n not in self._by_number]) and now - begin > timeout:
             words = self._printed.decode(errors="replace").splitlines()[-3:]
-            who = ", ".join(self._who(number, names) for number in absent)
+            who = ", ".join(self._rank_title(number, names) for number in absent)
             return (
                 "timeout",
                 f"{who} did not start within {format_number(timeout)} s{': ' if words else ''}{' | '.join(words)}",
@@ -316,10 +319,10 @@ class Ranks:
         if not any(now - rank.since > timeout + START_TIMEOUT * (rank.state == "opening") for rank in pending):
             return None
         # Which of them hangs and which wait for it can't be seen.
-        waiting = [self._who(number, names) for number in sorted(rank.number for rank in pending)]
+        waiting = [self._rank_title(number, names) for number in sorted(rank.number for rank in pending)]
         return "timeout", f"{', '.join(waiting)} did not finish within {format_number(timeout)} s"
 
-    def _who(self, number: int, names: Sequence[str]) -> str:
+    def _rank_title(self, number: int, names: Sequence[str]) -> str:
         """A rank with its device and, if that is known, its host."""
         rank = self._by_number.get(number)
         return f"rank {number} ({names[number]}{f' at {rank.host}' if rank else ''})"

@@ -72,9 +72,11 @@ def main() -> int:
         bufsize=0,
     )
     threading.Thread(target=_pass_on_tasks, args=(runner, worker, tasks), daemon=True).start()
-    words, took = _relay(runner, worker, start["memory"])
+    words, memory_bytes = _relay(runner, worker, start["memory"])
     with suppress(OSError):
-        runner.sendall(ENDED + json.dumps({"status": worker.wait(), "words": words, "took": took}).encode() + b"\n")
+        runner.sendall(
+            ENDED + json.dumps({"status": worker.wait(), "words": words, "took": memory_bytes}).encode() + b"\n"
+        )
         runner.shutdown(socket.SHUT_WR)
         while runner.recv(1 << 16):  # until the runner has read it, or has ended
             pass

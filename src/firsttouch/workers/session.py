@@ -81,10 +81,10 @@ class OpenDevices:
 
     def xccl(self, rank: int, ranks: int) -> _core.Comm:
         if self._xccl is None:
-            made = _core.new_xccl_id(self.device) if rank == 0 else None
-            shared = self._share(None if made is None else made.hex()) if ranks > 1 else ""
+            new_id = _core.new_xccl_id(self.device) if rank == 0 else None
+            shared = self._share(None if new_id is None else new_id.hex()) if ranks > 1 else ""
             self._xccl = _core.open_xccl(
-                self.device, rank=rank, ranks=ranks, id=bytes.fromhex(shared) if made is None else made
+                self.device, rank=rank, ranks=ranks, id=bytes.fromhex(shared) if new_id is None else new_id
             )
         return self._xccl
 
@@ -171,7 +171,7 @@ class Session:
         return self.open(name)
 
     def peer_info(self, name: str) -> DeviceInfo:
-        """The description of that device from discovery; of a NUMA node, that of the session's device."""
+        """The description of the peer from discovery; for a NUMA node, that of the session's device."""
         return self.peers.get(name, self.info)
 
     @property

@@ -57,10 +57,10 @@ def takes_page_size(name: str) -> bool:
 
 def caches_on_cpu(name: str) -> bool | None:
     """Whether the CPU caches its lines; False for write-combined memory, None if the vendor does not specify it."""
-    known = SEMANTICS.get(name)
-    if known is None or "cpu" not in known.cached + known.uncached:
+    semantics = SEMANTICS.get(name)
+    if semantics is None or "cpu" not in semantics.cached + semantics.uncached:
         return None
-    return "cpu" in known.cached
+    return "cpu" in semantics.cached
 
 
 def memory_of(info: AllocatorInfo) -> PageLocation:
@@ -131,7 +131,7 @@ def coherence(info: AllocatorInfo) -> Coherence | None:
 @cache
 def common_allocator(role: AllocatorRole) -> str:
     """The usual allocator of a role."""
-    return next(name for name, known in SEMANTICS.items() if not known.variant and known.role == role)
+    return next(name for name, semantics in SEMANTICS.items() if not semantics.variant and semantics.role == role)
 
 
 def is_main_of_device(name: str) -> bool:

@@ -25,7 +25,7 @@ class Answer:
     counters: dict[str, Scalar] = field(default_factory=dict)
     terms: tuple[Term, ...] = ()
     grounds: tuple[Ground, ...] = ()
-    """What a value rests on that is no time."""
+    """The grounds of a value that is no time."""
 
 
 def rate(nbytes: float, time: Time) -> tuple[float, float, float]:
@@ -36,7 +36,7 @@ def rate(nbytes: float, time: Time) -> tuple[float, float, float]:
 
 
 def optional(ask: Callable[[], T]) -> T | None:
-    """What is asked for, or None where it is not known: for counters, which a record may lack."""
+    """The result of a call, or None if it is not known: for counters, which a record may lack."""
     with suppress(Unmeasured, Unsupported):
         return ask()
     return None

@@ -69,9 +69,9 @@ def calls(
     time = price.of(nbytes)
     counters: dict[str, Scalar] = {}
     if not touched_by:
-        other: Literal["allocate", "free"] = "free" if call == "allocate" else "allocate"
-        if beside := optional(lambda: prices.allocation(allocator, other)):
-            counters[f"{other}_ns"] = beside.of(nbytes).value
+        other_call: Literal["allocate", "free"] = "free" if call == "allocate" else "allocate"
+        if beside := optional(lambda: prices.allocation(allocator, other_call)):
+            counters[f"{other_call}_ns"] = beside.of(nbytes).value
     return Answer(
         time.value, time.low, time.high, counters, (_term(f"{call} {allocator} memory", price, nbytes, time),)
     )

@@ -36,7 +36,7 @@ TRIADS = ("copy", "scale", "add", "triad")
 
 
 LARGEST_STEP = 8.0
-"""Between sizes at which times differ by more than so many times there are caches of which nothing is known."""
+"""If the times at two neighbouring sizes differ by more than this factor, there are unknown caches between them."""
 
 
 def at(curve: Price, nbytes: float) -> Time:
@@ -69,8 +69,8 @@ def memory_name(platform: Platform, device: DeviceInfo, agent: str, allocator: s
     entry, capabilities = device.allocator(allocator), device.capabilities
     if entry is not None and agent == "cpu" and capabilities.shares_host_memory and entry.on_demand:
         # The GPU's driver spreads pages evenly over the memory's channels (Wahlgren et al., IISWC 2025, Sec. V-D).
-        made = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
-        return made if platform.has(made) else name
+        usual_name = f"{prefix}.cpu.{common_allocator('host' if first == 'cpu' else 'device')}"
+        return usual_name if platform.has(usual_name) else name
     if platform.has(name) or entry is None or (capabilities.shares_host_memory and capabilities.runs_kernels):
         return name
     if agent == "cpu" and memory_of(entry) == "host" and caches_on_cpu(allocator) is not False:
@@ -109,9 +109,9 @@ def stream(
     value, low, high, grounds = _stream(platform, device, agent, name, kernel, nbytes, in_memory)
     counters: dict[str, Scalar] = {}
     if agent == "cpu" and isinstance(threads, int) and 0 < threads < platform.quantity("host.processors").value:
-        one = platform.quantity("host.thread_bandwidth")
-        grounds = (*grounds, one.ground)
-        of_threads = (threads * one.value, threads * one.low, threads * one.high)
+        one_thread = platform.quantity("host.thread_bandwidth")
+        grounds = (*grounds, one_thread.ground)
+        of_threads = (threads * one_thread.value, threads * one_thread.low, threads * one_thread.high)
         value, low, high = (min(pair) for pair in zip((value, low, high), of_threads, strict=True))
     elif agent == "cpu" and threads and platform.has("host.thread_bandwidth"):
         least = math.ceil(value / platform.quantity("host.thread_bandwidth").value)
@@ -125,23 +125,23 @@ def _stream(
     """The rate of a kernel, its bounds, and their grounds. Where the file has no rate of a memory, it follows from that
     of the host's memory, the device's, or the link. in_memory: no cache holds an array.
     """
-    own = f"{name}.{kernel}"
-    if not platform.has(own) and (kernel not in TRIADS or not platform.has(name)):
+    rate_name = f"{name}.{kernel}"
+    if not platform.has(rate_name) and (kernel not in TRIADS or not platform.has(name)):
         memory = name.rpartition(".")[2]
         if agent == "cpu" and is_plain_host(memory) and is_common(memory) and platform.has("host.bandwidth"):
-            own = "host.bandwidth"
+            rate_name = "host.bandwidth"
         elif agent == "gpu" and is_main_of_device(memory) and platform.has("device.bandwidth"):
-            own = "device.bandwidth"
+            rate_name = "device.bandwidth"
         elif agent == "gpu" and role(memory) == "page-locked" and not device.capabilities.shares_host_memory:
-            return _across(platform, kernel)
+            return _rate_across_link(platform, kernel)
         elif device.capabilities.shares_host_memory and platform.has(name):
             return *rate(nbytes, platform.curve(name).of(nbytes)), platform.curve(name).grounds
         elif (walked := rule_price(platform, device, "stream", agent, memory)) is not None:
             return _rate(walked, nbytes, in_memory)
         elif device.capabilities.shares_host_memory and platform.has("device.coherence"):
-            return _shared(platform, device, agent, memory, nbytes)
-    known = own if platform.has(own) or kernel not in TRIADS else name
-    curve = platform.following(known, _limit(device, agent, name.split(".")[2]))
+            return _rate_in_shared_memory(platform, device, agent, memory, nbytes)
+    curve_name = rate_name if platform.has(rate_name) or kernel not in TRIADS else name
+    curve = platform.following(curve_name, _limit(device, agent, name.split(".")[2]))
     return _rate(curve, nbytes, in_memory)
 
 
@@ -150,8 +150,8 @@ def _rate(curve: Price, nbytes: int, in_memory: bool) -> tuple[float, float, flo
     least = curve.sizes[0]
     if not in_memory and (nbytes < least or least == 0):
         raise NotModelled("arrays that caches may hold")
-    known = max(float(nbytes), least)
-    return *rate(known, curve.of(known)), curve.grounds
+    size = max(float(nbytes), least)
+    return *rate(size, curve.of(size)), curve.grounds
 
 
 def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
@@ -162,7 +162,7 @@ def _limit(device: DeviceInfo, agent: str, allocator: str) -> str:
     return "link.h2d" if across else "device.bandwidth"
 
 
-def _shared(
+def _rate_in_shared_memory(
     platform: Platform, device: DeviceInfo, agent: str, allocator: str, nbytes: int
 ) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate in the one memory of an integrated chip, of which caches may not hold all kinds. A kernel that streams
@@ -175,13 +175,13 @@ def _shared(
     return *rate(nbytes, time), (*cached.grounds, *(more.grounds if more else ()))
 
 
-def _across(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:
+def _rate_across_link(platform: Platform, kernel: str) -> tuple[float, float, float, tuple[Ground, ...]]:
     """The rate of a kernel over the link, which carries both directions at once."""
     reads, writes = ARRAYS[kernel]
     used = [(n, platform.quantity(name)) for n, name in ((reads, "link.h2d"), (writes, "link.d2h")) if n]
     value, low, high = (
-        (reads + writes) / max(n / of(q) for n, q in used)
-        for of in (attrgetter("value"), attrgetter("low"), attrgetter("high"))
+        (reads + writes) / max(n / bound_of(q) for n, q in used)
+        for bound_of in (attrgetter("value"), attrgetter("low"), attrgetter("high"))
     )
     return value, low, high, tuple(q.ground for _, q in used)
 

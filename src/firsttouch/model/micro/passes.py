@@ -49,7 +49,7 @@ class MigrationPasses:
         return min(self.nbytes, touch.places(self.nbytes) * max(touch.run, LINE))
 
     def steps(self, threads: int) -> BufferPasses:
-        """The same for the page map. threads: of the CPU."""
+        """These passes for the page map. threads: of the CPU."""
         touch = TOUCHES[self.touch]
         start: Agent = "cpu" if self.starts_on == "cpu" else "gpu"
         return BufferPasses(
@@ -156,12 +156,12 @@ class _PassSum:
             return self._answer(self._own(), Time())
         kernel = "copy" if asked.updates else "read"
         moved = asked.lines_bytes * (2 if asked.updates else 1)
-        at = stream(
+        streamed = stream(
             platform, platform.device, agent="gpu", allocator=asked.allocator, first=asked.starts_on, kernel=kernel,
             nbytes=asked.lines_bytes, in_memory=True, threads=0,
         )  # fmt: skip
-        time = Time(moved / at.value, moved / at.high, moved / at.low)
-        return self._answer((Price((0.0, 1.0), (Time(), time.times(1 / moved)), at.grounds), time), Time())
+        time = Time(moved / streamed.value, moved / streamed.high, moved / streamed.low)
+        return self._answer((Price((0.0, 1.0), (Time(), time.times(1 / moved)), streamed.grounds), time), Time())
 
     def across(self) -> Answer:
         """Host memory that stays there: each pass crosses the link."""
@@ -187,8 +187,8 @@ class _PassSum:
             raise NotModelled("what prefetches of pages that are there take")
         self._prefetch_back()
         if IN_PLACE & hints:
-            own = self._remote()
-            return self._answer(own, self._mapping(hints))
+            remote_pass = self._remote()
+            return self._answer(remote_pass, self._mapping(hints))
         return self._answer(self._own(), self._faults(duplicates))
 
     # ------------------------------------------------------------------------------------------------ parts
@@ -278,9 +278,9 @@ class _PassSum:
         self.sum.add("passes", "faults of the GPU, one after another", link, moved, time, counts.services)
         return time
 
-    def _answer(self, own: tuple[Price, Time], first: Time) -> Answer:
-        """own: a pass. first: what the first pass takes beyond that, which is added already."""
-        price, time = own
+    def _answer(self, one_pass: tuple[Price, Time], first: Time) -> Answer:
+        """one_pass: its price and time. first: what the first pass takes beyond that, which is added already."""
+        price, time = one_pass
         asked = self.asked
         count = asked.iterations
         self.sum.add("passes", "passes", price, count * asked.lines_bytes, time.times(count), count)

@@ -21,7 +21,7 @@ from firsttouch.records.schema import AllocatorInfo, DeviceInfo, Scalar
 
 MIB = 1 << 20
 BY_CPU = ("cpu", "prefault+minor")
-"""The scenarios of which the CPU's touches are a part."""
+"""The scenarios in which the CPU touches pages."""
 
 
 def first_touch(
@@ -43,7 +43,7 @@ def first_touch(
         and not (scenario in BY_CPU and must_move(device.allocator(allocator), device))
     )
     if alone and all(platform.has(name) for name in _lone_names(scenario)):
-        return _lone(platform, scenario, page_bytes)
+        return _lone_touch(platform, scenario, page_bytes)
     total = Sum()
     nbytes = pages * page_bytes
     if scenario in BY_CPU:
@@ -85,10 +85,16 @@ def _by_cpu(
             raise NotModelled("a first touch of memory that moves, of fewer blocks of the driver than threads")
         price = prices.moving_touch(allocator)
         return price, price.of(nbytes)
-    one, every = (prices.host_touch(parallel=parallel, pages=page_size) for parallel in (False, True))
+    by_one_thread, by_all_threads = (
+        prices.host_touch(parallel=parallel, pages=page_size) for parallel in (False, True)
+    )
     at_once = min(pages, threads) if threads else pages
-    alone = one.of(nbytes)
-    return (one, alone) if at_once == 1 else (every, every.of(nbytes).at_least(alone.times(1 / at_once)))
+    alone = by_one_thread.of(nbytes)
+    return (
+        (by_one_thread, alone)
+        if at_once == 1
+        else (by_all_threads, by_all_threads.of(nbytes).at_least(alone.times(1 / at_once)))
+    )
 
 
 def _lone_names(scenario: str) -> list[str]:
@@ -97,9 +103,9 @@ def _lone_names(scenario: str) -> list[str]:
     return [f"lone_fault.{part}" for part in parts]
 
 
-def _lone(platform: Platform, scenario: str, page_bytes: int) -> Answer:
+def _lone_touch(platform: Platform, scenario: str, page_bytes: int) -> Answer:
     means = [platform.quantity(name) for name in _lone_names(scenario)]
-    value, low, high = (sum(of(m) for m in means) for of in map(attrgetter, ("value", "low", "high")))
+    value, low, high = (sum(bound_of(m) for m in means) for bound_of in map(attrgetter, ("value", "low", "high")))
     counters: dict[str, Scalar] = {"page_bytes": page_bytes, "pages_per_s": 1e9 / value, "mean_ns": value}
     if platform.has(slow := f"lone_fault.{scenario}.p95"):
         counters["p95_ns"] = platform.quantity(slow).value
@@ -117,8 +123,8 @@ def faults_per_mib(
     if entry.on_demand is False:
         if memory_of(entry) == "device" and not device.capabilities.shares_host_memory:
             return _faults(0, 0, nbytes)
-        known = platform.quantity(f"faults.{allocator}")
-        return Answer(known.value, known.low, known.high, grounds=(known.ground,))
+        stated = platform.quantity(f"faults.{allocator}")
+        return Answer(stated.value, stated.low, stated.high, grounds=(stated.ground,))
     if first_touch == "gpu":
         return _faults(0, 0, nbytes)
     page, advised = int(platform.quantity("host.page").value), requested_pages(allocator) == "huge"
@@ -177,19 +183,19 @@ def accounted(device: DeviceInfo, *, allocator: str, toucher: str, nbytes: int) 
         raise NotModelled(f"when {allocator} memory is populated, which the driver does not state")
     shares = device.capabilities.shares_host_memory
     if memory_of(entry) == "device":
-        seen = (*(c for c in ON_HOST if c not in OF_PROCESS), *ON_DEVICE) if shares else ON_DEVICE
+        growing = (*(c for c in ON_HOST if c not in OF_PROCESS), *ON_DEVICE) if shares else ON_DEVICE
     else:
-        seen = ON_DEVICE if toucher == "gpu" and _goes_to_toucher(entry, device) else ON_HOST
+        growing = ON_DEVICE if toucher == "gpu" and _goes_to_toucher(entry, device) else ON_HOST
     names = ON_HOST + (ON_DEVICE if device.capabilities.reports_free_memory else ())
-    grown = {name: nbytes * (name in seen) for name in (*names, "headline")} | {"headline": nbytes}
-    when = "touch" if entry.on_demand else "call"
+    grown = {name: nbytes * (name in growing) for name in (*names, "headline")} | {"headline": nbytes}
+    growing_step = "touch" if entry.on_demand else "call"
     counters: dict[str, Scalar] = {}
     for part in ("call", "touch"):
-        counters |= {f"{part}_{name}": value if part == when else 0 for name, value in grown.items()}
+        counters |= {f"{part}_{name}": value if part == growing_step else 0 for name, value in grown.items()}
     return Answer(nbytes, nbytes, nbytes, counters)
 
 
 def _goes_to_toucher(entry: AllocatorInfo, device: DeviceInfo) -> bool:
     """Whether pages that the GPU touches first are in its own memory."""
-    own = not device.capabilities.shares_host_memory
-    return own and (must_move(entry, device) or (bool(entry.on_demand) and entry.gpu == "direct"))
+    has_own_memory = not device.capabilities.shares_host_memory
+    return has_own_memory and (must_move(entry, device) or (bool(entry.on_demand) and entry.gpu == "direct"))

@@ -26,10 +26,10 @@ def services(pages: int, release: Release) -> int:
 
     Source: uvm_ats_service_faults, service_ats_requests, ats_compute_prefetch.
     """
-    there = count = 0
+    present = count = 0
     for page in range(pages):
-        if not there >> page & 1:
-            taken = density_prefetch(there, 1 << page, pages, grow=False) if is_since(release, TREE_SINCE) else 0
-            there |= 1 << page | taken
+        if not present >> page & 1:
+            prefetched = density_prefetch(present, 1 << page, pages, grow=False) if is_since(release, TREE_SINCE) else 0
+            present |= 1 << page | prefetched
             count += 1
     return count

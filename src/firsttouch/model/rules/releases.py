@@ -22,5 +22,5 @@ def is_since(release: Release, firsts: Sequence[Release]) -> bool:
     on, or in any branch after the last of those.
     """
     branch = release[:1]
-    own = [first for first in firsts if first[:1] == branch]
-    return release >= own[0] if own else branch > max(firsts)[:1]
+    of_branch = [first for first in firsts if first[:1] == branch]
+    return release >= of_branch[0] if of_branch else branch > max(firsts)[:1]

@@ -145,7 +145,7 @@ def time_of_turns(
     """
     ask = partial(hint, cpu_reaches_gpu=cpu_reaches_gpu, fast_link=fast_link)
     agents: tuple[Agent, Agent] = ("gpu", "cpu")
-    history, now, resident, taken = PageHistory(), 0.0, agents[1], 0.0
+    history, now, resident, total = PageHistory(), 0.0, agents[1], 0.0
     for agent in agents * turns:
         began = now
         reaches = agent == "gpu" or cpu_reaches_gpu
@@ -161,6 +161,6 @@ def time_of_turns(
                 history, resident = after_move(history, now), agent
             else:
                 resident = todo.place or resident
-        taken += now - began
+        total += now - began
         now += gap if agent == "cpu" else 0
-    return taken
+    return total

@@ -42,14 +42,14 @@ def span(first: int, end: int) -> int:
 
 def runs(pages: int) -> Iterator[tuple[int, int]]:
     """The stretches [first, end) of neighbouring pages in a set, in order."""
-    at = 0
+    position = 0
     while pages:
         skipped = (pages & -pages).bit_length() - 1
         pages >>= skipped
         length = (~pages & (pages + 1)).bit_length() - 1
-        yield at + skipped, at + skipped + length
+        yield position + skipped, position + skipped + length
         pages >>= length
-        at += skipped + length
+        position += skipped + length
 
 
 def density_prefetch(
@@ -68,22 +68,22 @@ def density_prefetch(
 
     Source: uvm_perf_prefetch.c, compute_prefetch_mask and what it calls.
     """
-    there = resident | faulted
+    arriving = resident | faulted
     if grow:
         step = big if leaves >= big else leaves
         for first in range(0, leaves, step):
             unit = span(first, min(first + step, leaves))
             if faulted & unit:
-                there |= unit
-    wanted, rest = 0, faulted
+                arriving |= unit
+    prefetched, rest = 0, faulted
     while rest:
         page = (rest & -rest).bit_length() - 1
-        first, end = _largest_dense(there, page, leaves, threshold)
-        wanted |= span(first, end)
+        first, end = _largest_dense(arriving, page, leaves, threshold)
+        prefetched |= span(first, end)
         if end == leaves:
             break
         rest &= rest - 1
-    return wanted & ~faulted
+    return prefetched & ~faulted
 
 
 def _largest_dense(there: int, page: int, leaves: int, threshold: int) -> tuple[int, int]:

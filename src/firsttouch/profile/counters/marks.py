@@ -24,8 +24,8 @@ from firsttouch.profile.counters.tool import (
 from firsttouch.records.schema import Scalar
 
 PHASE_MARK, ITERATION_MARK = "firsttouch_mark_phase", "firsttouch_mark_iteration"
-"""How the names of the kernels begin that mark both ends of the phase, and the ends of iterations. Some tools append
-signatures or ".kd" to names.
+"""The beginnings of the names of the kernels that mark both ends of the phase, and the ends of iterations. Some tools
+append signatures or ".kd" to names.
 """
 ITERATIONS = "hw_iterations"
 """The counter that holds how many iterations were marked, several of them together if there are many."""
@@ -64,8 +64,8 @@ def counters(
     each = math.ceil(iterations / groups) if groups else 1
     for i, group in enumerate(by_iteration(phase, groups)):
         share = min(each, iterations - i * each)
-        own = _sums(forms, group)
-        for name, value in (own if own[KERNELS] else dict.fromkeys(sums, 0)).items():
+        group_sums = _sums(forms, group)
+        for name, value in (group_sums if group_sums[KERNELS] else dict.fromkeys(sums, 0)).items():
             if name != KERNELS and isinstance(value, int | float):
                 sums[f"{OF_ITERATION}{i}_{name.removeprefix(PREFIX)}"] = value if share == 1 else value / share
     return sums

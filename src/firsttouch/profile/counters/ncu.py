@@ -61,11 +61,13 @@ class Ncu(Tool):
         ]
 
     def refusal(self, folder: Path, output: str) -> RefusedError | None:
-        said = _log(folder) + output
+        printed = _log(folder) + output
         for words, reason in _REFUSALS.items():
-            if words in said:
+            if words in printed:
                 return RefusedError(reason, lasting=True)
-        errors = [line.removeprefix("==ERROR==").strip() for line in said.splitlines() if line.startswith("==ERROR==")]
+        errors = [
+            line.removeprefix("==ERROR==").strip() for line in printed.splitlines() if line.startswith("==ERROR==")
+        ]
         return RefusedError(f"ncu: {errors[0]}") if errors else None
 
     def launches(self, folder: Path, kernels: str = "") -> list[KernelCounts]:

@@ -78,14 +78,14 @@ class Perf(Tool):
             raise RefusedError(f"this processor or virtual machine counts no {names}", lasting=True)
         if not counts:
             raise RefusedError("perf stat wrote no count; see what `perf stat true` prints")
-        known = {
+        counted = {
             event: of_kinds
             for event, of_kinds in counts.items()
             if event not in lacking or sum(share for _, share in of_kinds) >= _NEARLY_ALL
         }  # the program may have run on a kind of core that does not count the event
-        least = min((min(100.0, sum(share for _, share in of_kinds)) for of_kinds in known.values()), default=100.0)
+        least = min((min(100.0, sum(share for _, share in of_kinds)) for of_kinds in counted.values()), default=100.0)
         note = f"events {TOOK_TURNS}, one was counted {least:.0f} % of the time" if least < _NEARLY_ALL else ""
-        return Reading({event: _over_kinds(of_kinds) for event, of_kinds in known.items()}, note=note)
+        return Reading({event: _sum_over_kinds(of_kinds) for event, of_kinds in counted.items()}, note=note)
 
 
 def _event(text: str) -> str:
@@ -94,7 +94,7 @@ def _event(text: str) -> str:
     return of_cores[1] if of_cores else text.partition(":")[0]
 
 
-def _over_kinds(counts: Sequence[tuple[float, float]]) -> float:
+def _sum_over_kinds(counts: Sequence[tuple[float, float]]) -> float:
     """An event's count over all kinds of cores, each with the percentage of the time in which it was counted.
 
     perf scales the count of each kind to the whole time, as if the program had never left its cores. Taken back, the

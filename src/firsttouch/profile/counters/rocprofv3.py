@@ -63,10 +63,14 @@ class Rocprofv3(Tool):
             raise RefusedError("rocprofv3 wrote no counter of this point; `rocprofv3 --list-avail` lists those it has")
         longest = max(passes, key=len)
         # A pass that ended early saw fewer launches: its sums are those of another amount of work.
-        whole = [p for p in passes if [each.kernel for each in p] == [each.kernel for each in longest]]
+        whole = [p for p in passes if [launch.kernel for launch in p] == [launch.kernel for launch in longest]]
         return [
-            KernelCounts(same[0].kernel, {k: v for each in same for k, v in each.values.items()}, same[0].ms)
-            for same in zip(*whole, strict=True)
+            KernelCounts(
+                launch_passes[0].kernel,
+                {k: v for launch in launch_passes for k, v in launch.values.items()},
+                launch_passes[0].ms,
+            )
+            for launch_passes in zip(*whole, strict=True)
         ]
 
     def _rows(self, file: Path) -> Iterator[dict[str, str]]:

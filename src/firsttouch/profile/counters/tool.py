@@ -18,17 +18,17 @@ from typing import ClassVar
 from firsttouch.records.schema import Record, reason_in
 
 PREFIX = "hw_"
-"""How the names of all counters begin that the run under a tool adds to a record."""
+"""The prefix of all counters that the run under a tool adds to a record."""
 STATE = "hw_counters"
 """The counter of a record that names the tool, or says NONE and why nothing was counted."""
 KERNELS, KERNEL_TIME = "hw_kernels", "hw_kernel_ms"
 """The counters that hold the number of kernels over which the others are sums, and their time under the tool."""
 COUNTED = "counted_"
-"""How the name of a kernel begins that is to be counted (Lab::timed_kernel)."""
+"""The beginning of the name of a kernel that is to be counted (Lab::timed_kernel)."""
 COUNTED_ELSEWHERE = "events=on records the driver's events, which excludes a profiler; the same point has events=off"
-"""Why a point has no counters of which another one has them."""
+"""The reason of a point that has no counters because another point has them."""
 OF_ITERATION = f"{PREFIX}iteration_"
-"""How the names of the counters of one iteration begin."""
+"""The prefix of the counters of one iteration."""
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _LARGEST = 2.0**63
 """A count from here on is one below zero that has wrapped."""
@@ -100,7 +100,7 @@ class Tool:
     def arguments(self, counters: Sequence[str], folder: Path, target: Sequence[str], kernels: str) -> list[str]:
         """The arguments that count `counters` while `target` runs, and write what was counted into `folder`.
 
-        kernels: how the names begin of those that are counted; all if empty.
+        kernels: the beginning of the names of those that are counted; all if empty.
         """
         raise NotImplementedError
 
@@ -119,17 +119,19 @@ class Tool:
     def launches(self, folder: Path, kernels: str = "") -> list[KernelCounts]:
         """What was counted of each launch, in their order. Raises RefusedError if there is none.
 
-        kernels: how the names begin of those that are wanted.
+        kernels: the beginning of the names of those that are wanted.
         """
         raise RefusedError(f"{self.name} does not count kernels one by one")
 
 
 def add_up(launches: Sequence[KernelCounts]) -> Reading:
     """The sums over launches, of the counters that every launch has."""
-    names = [name for name in launches[0].values if all(name in each.values for each in launches)] if launches else []
-    times = [each.ms for each in launches if each.ms is not None]
+    names = (
+        [name for name in launches[0].values if all(name in launch.values for launch in launches)] if launches else []
+    )
+    times = [launch.ms for launch in launches if launch.ms is not None]
     return Reading(
-        {name: sum(each.values[name] for each in launches) for name in names},
+        {name: sum(launch.values[name] for launch in launches) for name in names},
         len(launches),
         sum(times) if len(times) == len(launches) else None,
     )

@@ -194,9 +194,9 @@ class EventLog:
         window.events = sorted(within, key=lambda e: e.start)
 
     def _flush(self) -> None:
-        taken, room = self._source.take(), MOST_LISTED - len(self._events)
-        self._events += taken[:room]
-        self._unlisted += self._source.unlisted() + max(0, len(taken) - room)
+        new_events, room = self._source.take(), MOST_LISTED - len(self._events)
+        self._events += new_events[:room]
+        self._unlisted += self._source.unlisted() + max(0, len(new_events) - room)
         self._dropped += self._source.dropped()
 
 

@@ -78,8 +78,8 @@ def _point(record: Record, pid: int, start: float) -> Iterator[TraceEvent]:
     yield _memory(pid, begin, 0.0)
 
 
-def _memory(pid: int, when: float, used: float) -> TraceEvent:
-    return TraceEvent("memory in use", "C", pid, ts=round(when, 3), args={"bytes": used})
+def _memory(pid: int, microseconds: float, used: float) -> TraceEvent:
+    return TraceEvent("memory in use", "C", pid, ts=round(microseconds, 3), args={"bytes": used})
 
 
 def _terms(record: Record, phase: str, pid: int, begin: float) -> Iterator[TraceEvent]:

@@ -87,12 +87,12 @@ class Course(msgspec.Struct, frozen=True, array_like=True):
     bin_ns: int = 1
     rows: list[CourseRow] = []
 
-    def sums(self, kind: EventKind, of: Literal["counts", "bytes", "busy_ns"]) -> list[tuple[float, int]]:
+    def sums(self, kind: EventKind, column: Literal["counts", "bytes", "busy_ns"]) -> list[tuple[float, int]]:
         """The sum so far, for all causes of a kind together: pairs of the end of a bin and the sum, where it grows."""
-        columns = [getattr(row, of) for row in self.rows if row.kind == kind]
-        each = [sum(values) for values in zip(*columns, strict=True)]
-        ends = (self.start + (i + 1) * self.bin_ns * 1e-9 for i in range(len(each)))
-        return [(end, total) for end, v, total in zip(ends, each, accumulate(each), strict=True) if v]
+        columns = [getattr(row, column) for row in self.rows if row.kind == kind]
+        totals = [sum(values) for values in zip(*columns, strict=True)]
+        ends = (self.start + (i + 1) * self.bin_ns * 1e-9 for i in range(len(totals)))
+        return [(end, total) for end, v, total in zip(ends, totals, accumulate(totals), strict=True) if v]
 
 
 def added(kind: EventKind, cause: str, *, count: int = 1, bytes: int = 0, faults: int = 0) -> dict[str, int]:
@@ -137,10 +137,13 @@ def counters(phases: Sequence[PhaseTotals], kinds: Iterable[EventKind] = KINDS) 
     uncertain = 0
     for kind in (kind for kind in TIMED if kind in kinds):
         summed = sum(row.sum_ns for phase in phases for row in phase.causes if row.kind == kind)
-        busy = [each for phase in phases for each in phase.kinds if each.kind == kind]
+        busy = [busy_time for phase in phases for busy_time in phase.kinds if busy_time.kind == kind]
         if summed or kind in _EVERYWHERE:
-            counters |= {f"um_{kind}_ms": sum(each.busy_ns for each in busy) / 1e6, f"um_{kind}_sum_ms": summed / 1e6}
-        uncertain = max(uncertain, sum(each.uncertain_ns for each in busy))
+            counters |= {
+                f"um_{kind}_ms": sum(busy_time.busy_ns for busy_time in busy) / 1e6,
+                f"um_{kind}_sum_ms": summed / 1e6,
+            }
+        uncertain = max(uncertain, sum(busy_time.uncertain_ns for busy_time in busy))
     return counters | ({"um_uncertain_ms": uncertain / 1e6} if uncertain else {})
 
 

@@ -264,11 +264,11 @@ class _Lanes:
         return _lane(event.kind, number)
 
 
-def _sums(name: str, kind: EventKind, of: Literal["bytes", "counts"], pid: int, span: Span) -> Iterator[TraceEvent]:
+def _sums(name: str, kind: EventKind, column: Literal["bytes", "counts"], pid: int, span: Span) -> Iterator[TraceEvent]:
     """The bytes or the number of events of a kind since the course began, at its beginning and after each bin in which
     they grew.
     """
-    if steps := span.course.sums(kind, of):
+    if steps := span.course.sums(kind, column):
         last = max(span.end, span.course.start)
-        for when, total in [(span.course.start, 0), *steps, (last, steps[-1][1])]:
-            yield TraceEvent(name, "C", pid, ts=_us(min(when, last)), args={of: total})
+        for seconds, total in [(span.course.start, 0), *steps, (last, steps[-1][1])]:
+            yield TraceEvent(name, "C", pid, ts=_us(min(seconds, last)), args={column: total})

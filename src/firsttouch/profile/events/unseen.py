@@ -1,4 +1,4 @@
-"""What of the pages that must have moved no record of the driver shows.
+"""Which part of the pages that must have moved is in no record of the driver.
 
 While busy, the driver drops records without reporting it. Where it is known how many bytes must have moved at least
 (um_least_h2d_bytes and um_least_d2h_bytes: program/least_moves.py), a record says how much of them is missing.
@@ -34,13 +34,16 @@ def unseen(record: Record, way: str) -> float:
 
 
 def is_complete(record: Record) -> bool:
-    """Whether all that must have moved was seen. Where nobody knows what must have, as in records of earlier versions,
-    nothing is known to be missing unless less was seen than the application declared.
+    """Whether all bytes that must have moved were seen. Where their number is not known, as in records of earlier
+    versions, they were seen unless there were fewer than the application declared.
     """
     if any(f"um_least_{way}_bytes" in record.counters for way in WAYS):
         return not any(unseen(record, way) for way in WAYS)
-    seen = [way for way in WAYS if f"um_{way}_bytes" in record.counters]
-    return all(_bytes(record, f"um_{way}_bytes") >= (1 - LEAST) * _bytes(record, f"copied_{way}_bytes") for way in seen)
+    recorded_ways = [way for way in WAYS if f"um_{way}_bytes" in record.counters]
+    return all(
+        _bytes(record, f"um_{way}_bytes") >= (1 - LEAST) * _bytes(record, f"copied_{way}_bytes")
+        for way in recorded_ways
+    )
 
 
 def percent(share: float) -> str:
@@ -64,7 +67,7 @@ def note(records: Iterable[Record], name: str) -> str:
                 of_way = shares.setdefault(words, {})
                 of_way.setdefault(str(value(record, name) or ""), []).append(math.floor(100 * share))
     parts = [
-        f"of the bytes {words}, at least {', '.join(f'{_span(found)} ({value})' for value, found in by_value.items())}"
+        f"of the bytes {words}, at least {', '.join(f'{_span(rows)} ({value})' for value, rows in by_value.items())}"
         for words, by_value in shares.items()
     ]
     return f"Not seen: {'; '.join(parts)}." if parts else ""

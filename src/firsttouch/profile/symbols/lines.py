@@ -59,26 +59,30 @@ def _outermost(chain: Sequence[SourceLine]) -> SourceLine:
 def _units(elf: Elf, addresses: Sequence[int], until: float) -> Iterator[tuple[_Unit, list[int]]]:
     """The units that contain the addresses, each with its own; those of the first addresses come first."""
     rest = set(addresses)
-    wanted = sorted(rest)
+    sorted_addresses = sorted(rest)
     by_unit: dict[int, set[int]] = {}
     for unit, begin, end in _aranges(elf):
-        inside = wanted[bisect_left(wanted, begin) : bisect_left(wanted, end)]
+        inside = sorted_addresses[bisect_left(sorted_addresses, begin) : bisect_left(sorted_addresses, end)]
         if inside:
             by_unit.setdefault(unit, set()).update(inside)
     rank = {address: place for place, address in enumerate(addresses)}
     for offset, ours in sorted(by_unit.items(), key=lambda unit: min(rank[address] for address in unit[1])):
         rest -= ours
         yield _Unit(elf, offset), sorted(ours)
-    left = sorted(rest)
+    unplaced = sorted(rest)
     at, size = 0, len(elf.content(".debug_info"))
-    while left and at < size and time.monotonic() < until:
+    while unplaced and at < size and time.monotonic() < until:
         next_unit = _Unit(elf, at)
         ranges = next_unit.ranges() if at not in by_unit else ()
         at = next_unit.end
-        ours = {address for begin, end in ranges for address in left[bisect_left(left, begin) : bisect_left(left, end)]}
+        ours = {
+            address
+            for begin, end in ranges
+            for address in unplaced[bisect_left(unplaced, begin) : bisect_left(unplaced, end)]
+        }
         if ours:
             yield next_unit, sorted(ours)
-            left = [address for address in left if address not in ours]
+            unplaced = [address for address in unplaced if address not in ours]
 
 
 def _aranges(elf: Elf) -> Iterator[tuple[int, int, int]]:
@@ -146,8 +150,8 @@ class _Unit:
         reader.address_bytes = self._address_bytes
         self.lines: int | None = None
         self.directory = b""
-        self._own: _Values = {}
-        self._known: dict[int, _Abbreviation] = {}
+        self._attributes: _Values = {}
+        self._abbreviations: dict[int, _Abbreviation] = {}
         self._declarations = self._read_declarations(abbreviations)
         if kind not in (1, 3, 4):  # compile, partial, skeleton; types have no code
             return
@@ -156,19 +160,19 @@ class _Unit:
         self._begin = reader.at
         declaration = self._declaration(reader.uleb())
         if declaration is not None:
-            self._own = self._read(declaration)
-        if "lines" in self._own:
-            self.lines = _number(self._own, "lines")
+            self._attributes = self._read(declaration)
+        if "lines" in self._attributes:
+            self.lines = _number(self._attributes, "lines")
         self.directory = self._directory()
 
     def _declaration(self, code: int) -> _Abbreviation | None:
         """Reads no more of the table than is needed: the first entry is mostly the unit's."""
-        while code not in self._known:
+        while code not in self._abbreviations:
             following = next(self._declarations, None)
             if following is None:
                 return None
-            self._known[following[0]] = following[1]
-        return self._known[code]
+            self._abbreviations[following[0]] = following[1]
+        return self._abbreviations[code]
 
     def _read_declarations(self, offset: int) -> Iterator[tuple[int, _Abbreviation]]:
         reader = _DebugReader(self._elf, self._elf.content(".debug_abbrev"))
@@ -193,12 +197,12 @@ class _Unit:
         return values
 
     def _directory(self) -> bytes:
-        form, value = self._own.get("directory", (0, b""))
+        form, value = self._attributes.get("directory", (0, b""))
         if isinstance(value, bytes):
             return value
         offsets = _DebugReader(self._elf, self._elf.content(".debug_str_offsets"))  # value is a place in this table
         width = self._reader.offset_bytes
-        offsets.at = _number(self._own, "strings", 8 if width == 4 else 16) + value * width
+        offsets.at = _number(self._attributes, "strings", 8 if width == 4 else 16) + value * width
         return _text_at(self._elf.content(".debug_str"), offsets.unsigned(width)) if form in _INDEXED_STRINGS else b""
 
     def calls(self, addresses: list[int], until: float) -> dict[int, list[tuple[int, int]]]:
@@ -246,11 +250,11 @@ class _Unit:
     def _address(self, place: int) -> int:
         """An address of the unit's table of addresses."""
         table = _DebugReader(self._elf, self._elf.content(".debug_addr"))
-        table.at = _number(self._own, "addresses", 8) + place * self._address_bytes
+        table.at = _number(self._attributes, "addresses", 8) + place * self._address_bytes
         return table.unsigned(self._address_bytes)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        return self._ranges_of(self._own)
+        return self._ranges_of(self._attributes)
 
     def _low(self, values: _Values) -> int:
         low = _number(values, "low")
@@ -258,7 +262,7 @@ class _Unit:
 
     def _ranges_of(self, values: _Values) -> Iterator[tuple[int, int]]:
         if "ranges" in values:
-            base = self._low(self._own)
+            base = self._low(self._attributes)
             yield from self._list(values["ranges"][0], _number(values, "ranges"), base)
         elif "high" in values:
             low, form, high = self._low(values), values["high"][0], _number(values, "high")
@@ -284,7 +288,7 @@ class _Unit:
         reader = _DebugReader(self._elf, self._elf.content(".debug_rnglists"))
         reader.at = place
         if form == 0x23:  # DW_FORM_rnglistx: a place in the unit's table of lists
-            lists, width = _number(self._own, "lists"), self._reader.offset_bytes
+            lists, width = _number(self._attributes, "lists"), self._reader.offset_bytes
             reader.at = lists + place * width
             reader.at = lists + reader.unsigned(width)
         while (kind := reader.unsigned(1)) != 0:
@@ -313,13 +317,13 @@ def _number(values: _Values, name: str, otherwise: int = 0) -> int:
     return value if isinstance(value, int) else otherwise
 
 
-def _lines(program: _LineProgram, wanted: list[int], until: float) -> dict[int, SourceLine]:
+def _lines(program: _LineProgram, addresses: list[int], until: float) -> dict[int, SourceLine]:
     """Runs a line program and keeps the lines of the wanted addresses, which are sorted."""
     numbered: dict[int, tuple[int, int]] = {}
     last: tuple[int, int, int] | None = None
     for count, (address, file, line, ends) in enumerate(program.rows()):
         if last is not None and last[0] < address:
-            for sought in wanted[bisect_left(wanted, last[0]) : bisect_left(wanted, address)]:
+            for sought in addresses[bisect_left(addresses, last[0]) : bisect_left(addresses, address)]:
                 numbered.setdefault(sought, last[1:])
         last = None if ends else (address, file, line)
         if count % 4096 == 0 and time.monotonic() > until:

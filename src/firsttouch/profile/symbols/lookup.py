@@ -31,14 +31,14 @@ class CodeLocation(NamedTuple):
 
 
 def symbolize(
-    wanted: Iterable[tuple[str, int]], limit: float = TIME_LIMIT, root: Path = Path("/")
+    code_places: Iterable[tuple[str, int]], limit: float = TIME_LIMIT, root: Path = Path("/")
 ) -> dict[tuple[str, int], CodeLocation]:
     """The place of each (file, offset in the file), the most important first. limit: seconds for source lines.
 
     root: the folder in which the paths are looked up, for a target that has another root folder.
     """
     offsets: dict[str, list[int]] = {}
-    for file, offset in wanted:
+    for file, offset in code_places:
         offsets.setdefault(file, []).append(offset)
     until = time.monotonic() + limit
     places: dict[tuple[str, int], CodeLocation] = {}

@@ -68,7 +68,7 @@ class Ballast:
 
     def __init__(self, device: _core.Device, left: int | None) -> None:
         self._device, self._left = device, left
-        self._held: _core.Buffer | None = None
+        self._buffer: _core.Buffer | None = None
         self.counters: dict[str, Scalar] = {}
         """Bytes held, and bytes that the device then reported as free."""
 
@@ -77,11 +77,11 @@ class Ballast:
             return self
         excess = self._device.memory()[1] - self._left
         if excess > 0:
-            self._held = self._device.allocate(common_allocator("device"), excess, ballast=True)
+            self._buffer = self._device.allocate(common_allocator("device"), excess, ballast=True)
         self.counters = {"ballast_bytes": max(0, excess), "free_beside_ballast_bytes": self._device.memory()[1]}
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._held is not None:
-            self._held.free()
-            self._held = None
+        if self._buffer is not None:
+            self._buffer.free()
+            self._buffer = None

@@ -108,25 +108,25 @@ class Exchange:
         if self.comm is not None:
             self.comm.meet()
 
-    def total(self, own: int) -> int:
+    def total(self, number: int) -> int:
         """The sum of the numbers of all processes, modulo 2^64."""
-        return own if self.comm is None else self.comm.total(own)
+        return number if self.comm is None else self.comm.total(number)
 
-    def swap_numbers(self, others: Sequence[int], numbers: Sequence[int]) -> list[int]:
+    def swap_numbers(self, peers: Sequence[int], numbers: Sequence[int]) -> list[int]:
         """Tell each of the other processes, which all name this one in turn, a number. Returns theirs."""
-        return [] if self.comm is None else self.comm.swap_words(others, numbers)
+        return [] if self.comm is None else self.comm.swap_words(peers, numbers)
 
-    def largest(self, own: float) -> float:
+    def largest(self, number: float) -> float:
         """The largest of the numbers of all processes."""
-        return own if self.comm is None else self.comm.largest(own)
+        return number if self.comm is None else self.comm.largest(number)
 
-    def least(self, own: float) -> float:
+    def least(self, number: float) -> float:
         """The least of the numbers of all processes."""
-        return -self.largest(-own)
+        return -self.largest(-number)
 
-    def fixed_sum(self, own: float) -> float:
+    def fixed_sum(self, number: float) -> float:
         """The sum of the numbers of all processes, in units of 2^-50, so that it does not depend on their order."""
-        return self.total(int(own * 2.0**50) % 2**64) / 2**50 if math.isfinite(own) else own
+        return self.total(int(number * 2.0**50) % 2**64) / 2**50 if math.isfinite(number) else number
 
     def counters(self, compute: float) -> dict[str, float]:
         """What this process has exchanged in a phase `compute` of so many seconds. Times are in ms."""

@@ -47,8 +47,8 @@ class Executor:
             steps.Free: self._free,
         }
 
-    def play(self, wanted: Iterable[steps.Step]) -> None:
-        for step in wanted:
+    def play(self, next_steps: Iterable[steps.Step]) -> None:
+        for step in next_steps:
             self._actions[type(step)](step)
 
     def _allocate(self, step: steps.Allocate) -> None:

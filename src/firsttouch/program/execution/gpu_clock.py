@@ -20,19 +20,19 @@ class GpuClock:
 
     def __init__(self, device: _core.Device) -> None:
         self._device = device
-        self._first: _core.Event | None = None
-        self._last: _core.Event | None = None
+        self._first_event: _core.Event | None = None
+        self._last_event: _core.Event | None = None
         self._copies: list[tuple[_core.Event, _core.Event]] = []
 
     def start(self) -> None:
         """Called before each prefetch to the device and each launch. Only the first call starts the clock."""
-        if self._first is None:
-            self._first = self._device.record()
+        if self._first_event is None:
+            self._first_event = self._device.record()
 
     @contextmanager
     def copying(self) -> Iterator[None]:
         """A scope that queues a copy to the device."""
-        if self._first is None:
+        if self._first_event is None:
             yield
             return
         begin = self._device.record()
@@ -41,12 +41,12 @@ class GpuClock:
 
     def stop(self) -> None:
         """Called when all work of the span has been queued."""
-        if self._first is not None:
-            self._last = self._device.record()
+        if self._first_event is not None:
+            self._last_event = self._device.record()
 
     def seconds(self) -> float | None:
         """None if the clock never started. The device must be idle."""
-        if self._first is None or self._last is None:
+        if self._first_event is None or self._last_event is None:
             return None
         copies = sum(begin.seconds_until(end) for begin, end in self._copies)
-        return max(0.0, self._first.seconds_until(self._last) - copies)
+        return max(0.0, self._first_event.seconds_until(self._last_event) - copies)

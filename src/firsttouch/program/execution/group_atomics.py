@@ -53,16 +53,18 @@ def group_atomics(text: str) -> _Changed:
         by_any, by_first = every, first
 
 
-def _changed(text: str, functions: Mapping[str, _Function], known: _Changed, *, direct: bool = False) -> frozenset[str]:
+def _changed(
+    text: str, functions: Mapping[str, _Function], changed_by: _Changed, *, direct: bool = False
+) -> frozenset[str]:
     """The names that the calls of a text change. direct: atomic operations count, and not only what is known."""
     names = set[str]()
     for called, arguments in _calls(text):
         if direct and _ATOMIC.fullmatch(called):
             names.update(_NAME.findall(arguments[0]))
         elif target := functions.get(called):
-            names |= known[called] - {*target.parameters}
+            names |= changed_by[called] - {*target.parameters}
             for parameter, argument in zip(target.parameters, arguments, strict=False):
-                names.update(_NAME.findall(argument) if parameter in known[called] else ())
+                names.update(_NAME.findall(argument) if parameter in changed_by[called] else ())
     return frozenset(names)
 
 

@@ -37,15 +37,15 @@ class Messenger:
         self._lend(outgoing, incoming)
         self.exchanges.carry(self.workspace, outgoing, incoming)
 
-    def receive_rows(self, incoming: Array, others: Sequence[int], room: int) -> None:
+    def receive_rows(self, incoming: Array, peers: Sequence[int], room: int) -> None:
         """Begin to receive at most `room` rows from each of other processes, those of the i-th from row i * room of an
         array on. The next call of send_rows, by all of them, ends it.
         """
-        places = [(peer, incoming[i * room : (i + 1) * room]) for i, peer in enumerate(others)]
+        places = [(peer, incoming[i * room : (i + 1) * room]) for i, peer in enumerate(peers)]
         self._lend([], places)
         self.exchanges.begin(self.workspace, places)
 
-    def send_rows(self, outgoing: Sequence[ByteRange], incoming: Array, others: Sequence[int], room: int) -> list[int]:
+    def send_rows(self, outgoing: Sequence[ByteRange], incoming: Array, peers: Sequence[int], room: int) -> list[int]:
         """Send each of other processes rows of a buffer, and receive those that it sends, the i-th from row i * room of
         an array on. Returns their numbers. All of them name this process in turn. Unless receives have begun, they
         first tell each other the numbers.
@@ -53,19 +53,19 @@ class Messenger:
         Raises:
             RuntimeError: there are more rows than there is room for.
         """
-        sent = [*zip(others, outgoing, strict=True)]
+        sent = [*zip(peers, outgoing, strict=True)]
         if self.exchanges.has_begun:
             self._lend(sent, [])
             return [size // incoming.row_bytes for size in self.exchanges.finish(sent)]
         counts = [(part.end - part.start) // part.array.row_bytes for part in outgoing]
-        come = self.exchanges.swap_numbers(others, counts)
-        if max([*counts, *come], default=0) > room:
-            raise RuntimeError(f"{max([*counts, *come])} rows exceed a message, which has room for {room}")
-        starts = range(0, len(come) * room, room)
+        incoming_counts = self.exchanges.swap_numbers(peers, counts)
+        if max([*counts, *incoming_counts], default=0) > room:
+            raise RuntimeError(f"{max([*counts, *incoming_counts])} rows exceed a message, which has room for {room}")
+        starts = range(0, len(incoming_counts) * room, room)
         self.send_and_receive(
-            sent, [(peer, incoming[at : at + n]) for peer, at, n in zip(others, starts, come, strict=True)]
+            sent, [(peer, incoming[at : at + n]) for peer, at, n in zip(peers, starts, incoming_counts, strict=True)]
         )
-        return come
+        return incoming_counts
 
     def _lend(self, outgoing: Sequence[Message], incoming: Sequence[Message]) -> None:
         """Wait for work that uses bytes that are to leave, or to be overwritten by those that arrive."""
@@ -84,6 +84,6 @@ class Messenger:
         yield [array[:count] for array, count in zip(arrays, counts, strict=True)]
         self.workspace.release(arrays)
 
-    def total(self, own: int) -> int:
+    def total(self, number: int) -> int:
         """The sum of a number over all processes of the application, modulo 2^64."""
-        return self.exchanges.total(own)
+        return self.exchanges.total(number)

@@ -18,7 +18,6 @@ from firsttouch.program.execution.executor import Executor
 from firsttouch.program.execution.gpu_clock import GpuClock
 from firsttouch.program.guidance import BY_ITSELF, Placement
 from firsttouch.program.ledger import Ledger
-from firsttouch.program.steps import Step
 from firsttouch.program.strategies import Strategy
 from firsttouch.records.schema import DeviceInfo
 
@@ -73,9 +72,6 @@ class Workspace:
         """From now on, tell a clock of prefetches, launches and copies; None: no clock."""
         self.clock = self._executor.clock = clock
 
-    def _play(self, steps: Iterable[Step]) -> None:
-        self._executor.play(steps)
-
     # ------------------------------------------------------------------------------------------------ memory
 
     def allocate(self, arrays: Sequence[Array], windows: Mapping[Array, int] | None = None) -> None:
@@ -83,12 +79,12 @@ class Workspace:
         for array in (array for array in arrays if not array.deferred):
             array.number = len(self.arrays)
             self.arrays.append(array)
-            self._play(self.ledger.allocate(array.declaration, (windows or {}).get(array)))
+            self._executor.play(self.ledger.allocate(array.declaration, (windows or {}).get(array)))
 
     def release(self, arrays: Sequence[Array]) -> None:
         """Free the memory of the arrays that were allocated last."""
         first = min(array.number for array in arrays)
-        self._play(self.ledger.release(first))
+        self._executor.play(self.ledger.release(first))
         del self.arrays[first:]
 
     def allocations(self) -> list[tuple[str, str, int]]:
@@ -103,27 +99,27 @@ class Workspace:
 
         Under strategies of plain host memory the array is a mapping of the file. Elsewhere the file is copied into it.
         """
-        self._play(self.ledger.load(array.number, threads))
+        self._executor.play(self.ledger.load(array.number, threads))
 
     def swap(self, first: Array, second: Array) -> None:
         """Exchange the memory of two buffers, or, of a device array and a host array, copy. Raises ValueError unless
         they have the same size, role and placement.
         """
         if steps := self.ledger.swap(first.number, second.number):
-            self._play(steps)
+            self._executor.play(steps)
         else:
             first.memory, second.memory = second.memory, first.memory
 
     def move_window(self, array: Array, start: int) -> None:
         """Move the device part of a streamed array to offset `start` in bytes."""
-        self._play(self.ledger.move_window(array.number, start))
+        self._executor.play(self.ledger.move_window(array.number, start))
 
     def forget(self, array: Array) -> None:
         """Take an array as never written."""
         self.ledger.forget([array.number])
 
     def free(self) -> None:
-        self._play(self.ledger.free())
+        self._executor.play(self.ledger.free())
         for array in self.arrays:
             array.memory = Memory()
         self.arrays.clear()
@@ -132,19 +128,19 @@ class Workspace:
 
     def after_initialise(self) -> None:
         """Called at the end of the phase initialise."""
-        self._play(self.ledger.after_initialise())
+        self._executor.play(self.ledger.after_initialise())
 
     def before_compute(self) -> None:
         """Called before the first launch of the phase compute."""
-        self._play(self.ledger.before_compute())
+        self._executor.play(self.ledger.before_compute())
 
     def join_prefetches(self) -> None:
         """Called at the end of the phase compute, so that the phase contains the prefetches."""
-        self._play(self.ledger.join_prefetches())
+        self._executor.play(self.ledger.join_prefetches())
 
     def read_back(self, arrays: Iterable[Array]) -> None:
         """Transfer whole arrays to the CPU, which then reads one byte of each page."""
-        self._play(self.ledger.read_back([array.number for array in arrays]))
+        self._executor.play(self.ledger.read_back([array.number for array in arrays]))
 
     # ------------------------------------------------------------------------------------------------ accesses
 
@@ -155,11 +151,13 @@ class Workspace:
 
     def _touch(self, agent: Agent, byte_range: ByteRange, *, reads: bool, writes: bool, whole: bool) -> None:
         number, start, end = byte_range.array.number, byte_range.start, byte_range.end
-        self._play(self.ledger.touch(agent, number, start, end, reads=reads, writes=writes, whole=whole))
+        self._executor.play(self.ledger.touch(agent, number, start, end, reads=reads, writes=writes, whole=whole))
 
     def lend(self, byte_range: ByteRange, *, arrives: bool) -> None:
         """Prepare for bytes of a message to leave a buffer of the role `exchange`, or to arrive in it."""
-        self._play(self.ledger.lend(byte_range.array.number, byte_range.start, byte_range.end, arrives=arrives))
+        self._executor.play(
+            self.ledger.lend(byte_range.array.number, byte_range.start, byte_range.end, arrives=arrives)
+        )
 
     def declare_scattered(self, arrays: Sequence[Array]) -> None:
         """Arrays that the next launch of the CPU goes through in no order. A dry run records it."""
@@ -170,14 +168,14 @@ class Workspace:
 
     def wait(self) -> None:
         """Wait until all queued work has ended."""
-        self._play(self.ledger.wait())
+        self._executor.play(self.ledger.wait())
 
     def concurrent_address(self, array: Array) -> int:
         """The CPU's address of an array for access while kernels use it, or of a CPU-only array, which is overwritten.
 
         Raises Unsupported if the CPU can't access the memory while a kernel runs.
         """
-        self._play(self.ledger.touch_at_once(array.number))
+        self._executor.play(self.ledger.touch_at_once(array.number))
         return array.memory.address
 
     def view(self, byte_range: ByteRange, *, reads: bool = True, writes: bool = False) -> np.ndarray[Any, Any]:

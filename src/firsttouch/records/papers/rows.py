@@ -86,31 +86,31 @@ class Correspondence(Struct):
         return are_met(self.factors, factors)
 
 
-def are_met(wanted: Mapping[str, FactorValues], factors: Mapping[str, Scalar]) -> bool:
+def are_met(conditions: Mapping[str, FactorValues], factors: Mapping[str, Scalar]) -> bool:
     """Whether each factor has the value that is wanted, or one of those; for ">64" any number above it, for "!self" any
     other than self.
     """
-    return all(_includes(values, factors.get(name)) for name, values in wanted.items())
+    return all(_includes(values, factors.get(name)) for name, values in conditions.items())
 
 
-def _includes(wanted: FactorValues, value: Scalar) -> bool:
-    if isinstance(wanted, list):
-        return any(_includes(each, value) for each in wanted)
-    if isinstance(wanted, str) and is_bound(wanted) and isinstance(value, int | float):
-        return value > float(wanted[1:])
-    if is_exception(wanted):
-        return value is not None and value != str(wanted)[1:]
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+def _includes(condition: FactorValues, value: Scalar) -> bool:
+    if isinstance(condition, list):
+        return any(_includes(each, value) for each in condition)
+    if isinstance(condition, str) and is_bound(condition) and isinstance(value, int | float):
+        return value > float(condition[1:])
+    if is_exception(condition):
+        return value is not None and value != str(condition)[1:]
+    return value == condition and isinstance(value, bool) == isinstance(condition, bool)
 
 
-def is_bound(wanted: FactorValues) -> bool:
+def is_bound(condition: FactorValues) -> bool:
     """True for a condition that any number above one meets, such as ">64"."""
-    return isinstance(wanted, str) and wanted.startswith(">")
+    return isinstance(condition, str) and condition.startswith(">")
 
 
-def is_exception(wanted: FactorValues) -> bool:
+def is_exception(condition: FactorValues) -> bool:
     """True for a condition that any value but one meets, such as "!self"."""
-    return isinstance(wanted, str) and wanted.startswith("!")
+    return isinstance(condition, str) and condition.startswith("!")
 
 
 class Stated(Struct, kw_only=True):
@@ -232,13 +232,13 @@ def published(search: str | None = None) -> Published:
         raise UsageError("--search is empty; give it a word that a published result has, or leave it out")
     rows = [row for row in all_rows() if all(word in _text(row) for word in words)]
     if not rows:
-        known = {word for row in all_rows() for word in (row.paper, row.platform, row.experiment, row.metric)}
+        vocabulary = {word for row in all_rows() for word in (row.paper, row.platform, row.experiment, row.metric)}
         raise UsageError(
-            f"no published result has '{search}'{did_you_mean(search or '', known)}; try the name of an experiment"
+            f"no published result has '{search}'{did_you_mean(search or '', vocabulary)}; try the name of an experiment"
         )
     measured = sum(row.here is not None for row in rows)
-    of = f"{count(len(rows), 'row')} of {count(len({row.paper for row in rows}), 'paper')}"
-    return Published(summary=f"{of}; firsttouch measures what {measured} of them state.", rows=rows)
+    extent = f"{count(len(rows), 'row')} of {count(len({row.paper for row in rows}), 'paper')}"
+    return Published(summary=f"{extent}; firsttouch measures what {measured} of them state.", rows=rows)
 
 
 def _text(row: PaperRow) -> str:
