@@ -66,12 +66,12 @@ def participants(factors: Mapping[str, Scalar]) -> list[str]:
     return [agent for agent in ("cpu", "gpu") if factors[f"{agent}_threads"] != 0]
 
 
-def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | None:
+def loses_updates(device: DeviceInfo, allocator: str, agents: list[str]) -> str | None:
     """Returns why these agents together would lose updates in memory of the allocator, or None."""
-    if "cpu" in who and caches_on_cpu(allocator) is False:
+    if "cpu" in agents and caches_on_cpu(allocator) is False:
         return "what the CPU's atomic operations do on write-combined memory is not defined"
     entry = device.allocator(allocator)
-    if len(who) < 2 or entry is None:
+    if len(agents) < 2 or entry is None:
         return None
     if entry.concurrent is None:
         return f"the driver does not state that the CPU may use {allocator} memory while a kernel does"
@@ -84,17 +84,17 @@ def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | N
 
 def _participants_word(factors: Mapping[str, Scalar]) -> str:
     """ "cpu", "gpu" or "both"."""
-    who = participants(factors)
-    return who[0] if len(who) == 1 else "both"
+    agents = participants(factors)
+    return agents[0] if len(agents) == 1 else "both"
 
 
 def _has_curves(candidate: Candidate) -> bool:
     """True if the curves are measured on its allocator. For both agents it is the first on which no update is lost."""
-    device, who = candidate.device, participants(candidate.factors)
+    device, agents = candidate.device, participants(candidate.factors)
     names = [main_allocator(device)]
-    if len(who) > 1:
-        able = [n for n in allocator_names(device) if not unreachable(device, n, *who)]
-        names = [n for n in able if not loses_updates(device, n, who)] + names
+    if len(agents) > 1:
+        able = [n for n in allocator_names(device) if not unreachable(device, n, *agents)]
+        names = [n for n in able if not loses_updates(device, n, agents)] + names
     return candidate.factors["allocator"] == names[0]
 
 
@@ -213,18 +213,18 @@ class Atomics(Experiment):
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        who = participants(factors)
-        if not who:
+        agents = participants(factors)
+        if not agents:
             return "without threads of the CPU or the GPU nothing is updated"
-        if "cpu" in who and factors["scope"] == "device":
+        if "cpu" in agents and factors["scope"] == "device":
             return "scope=device does not include the CPU"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        who, allocator = participants(factors), factors.text("allocator")
+        agents, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"
-        return unreachable(device, allocator, *who) or loses_updates(device, allocator, who)
+        return unreachable(device, allocator, *agents) or loses_updates(device, allocator, agents)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         elements = point.count("elements")

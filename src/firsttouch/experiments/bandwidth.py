@@ -354,10 +354,12 @@ class Bandwidth(Experiment):
         memory = [r for r in records if r.factors["arrays"] == "memory"] or list(records)
         rows = [r for r in memory if r.factors["kernel"] == "triad"] or memory
         by_agent = group_by(rows, "agent").values()
-        best = sorted((max(at_largest(of), key=median_of) for of in by_agent), key=median_of, reverse=True)
+        best = sorted(
+            (max(at_largest(agent_rows), key=median_of) for agent_rows in by_agent), key=median_of, reverse=True
+        )
         return [
             *(_best(r, rows) for r in best),
-            *(f for of in by_agent for f in best_over_worst(RANGE, of, "allocator")),
+            *(f for agent_rows in by_agent for f in best_over_worst(RANGE, agent_rows, "allocator")),
             *(_activity(r) for r in records if "interrupts_per_s" in r.counters),
         ]
 
@@ -429,9 +431,9 @@ def _activity(record: Record) -> Finding:
     return finding(ACTIVITY, record, interrupts, loads=loads)
 
 
-def _best(record: Record, others: Sequence[Record]) -> Finding:
+def _best(record: Record, records: Sequence[Record]) -> Finding:
     """The fastest of one agent, and those of other memory that are tied with it under the same conditions."""
-    alike = next(rows for rows in groups_apart_from(others, "allocator") if record in rows)
+    alike = next(rows for rows in groups_apart_from(records, "allocator") if record in rows)
     rows = tied(alike, record)
     allocator = names_in(rows, "allocator")
     if record.factors["agent"] == "gpu":

@@ -276,10 +276,10 @@ class Caching(Experiment):
                 seed=session.seed,
                 stop=session.stop(max_samples=200),
             )
-            why = "of one entry for all, which loses updates, only that it lies between one and all of them"
+            reason = "of one entry for all, which loses updates, only that it lies between one and all of them"
             return Measurement.of(
                 outcome,
-                verified_why=why if pattern == "one" else "",
+                verified_why=reason if pattern == "one" else "",
                 buffers=[buffer_fact("entries", buffer)],
                 counters={"entry_ns" if single_pass else "update_ns": _core.summarise(outcome.samples)[1]},
             )
@@ -370,9 +370,9 @@ PASSES = Claim("caching.over_device", f"a single pass over {{entries}} {_OVER}",
 def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
     """Where updates of one entry, and single passes, take most in other memory against the device's own."""
     base = {key_of(r, "allocator"): r for r in records if "over_device" not in r.counters}
-    others = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
+    compared = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
     findings = []
-    for rows in group_by(others, "allocator", "pattern").values():
+    for rows in group_by(compared, "allocator", "pattern").values():
         most = max(rows, key=lambda r: r.counter("over_device"))
         if (comparison := compare(most, base[key_of(most, "allocator")])).is_clear:
             claim = ONE_ENTRY if most.factors["pattern"] == "one" else PASSES
@@ -388,9 +388,9 @@ def _cached(records: Sequence[Record]) -> list[Finding]:
     rows = [r for r in records if r.factors["pattern"] == "reread"]
     findings = []
     for claim, cached in ((CACHED, True), (NOT_CACHED, False)):
-        if of := [r for r in rows if r.counters.get("cached") is cached]:
-            names = tuple(distinct(of, "allocator"))
-            findings.append(finding(claim, of, "cached" if cached else "not cached", allocator=names))
+        if matching := [r for r in rows if r.counters.get("cached") is cached]:
+            names = tuple(distinct(matching, "allocator"))
+            findings.append(finding(claim, matching, "cached" if cached else "not cached", allocator=names))
     return findings
 
 
@@ -399,9 +399,9 @@ def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
     agent, on the memory that was measured first.
     """
     cached = [r for r in records if r.factors["loads"] == "cached"]
-    own = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
+    own_entries = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
     single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
-    in_own_lines = _compared(own, line, "threads", SHARING)
+    in_own_lines = _compared(own_entries, line, "threads", SHARING)
     return [*in_own_lines, *_compared(single_pass, line, "size", SINGLE_PASSES)]
 
 
@@ -420,8 +420,10 @@ def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequen
     return [finding(claim, near, comparison=comparison)]
 
 
-def _apart(record: Record, others: Sequence[Record], line: int) -> Record | None:
+def _apart(record: Record, candidates: Sequence[Record], line: int) -> Record | None:
     """Returns the record with the same conditions and one entry per line, or None."""
-    same = {name: value for name, value in record.factors.items() if name != "padding"}
-    fits = (r for r in others if same.items() <= r.factors.items() and r.count("padding") >= min(64, line))
+    unpadded_factors = {name: value for name, value in record.factors.items() if name != "padding"}
+    fits = (
+        r for r in candidates if unpadded_factors.items() <= r.factors.items() and r.count("padding") >= min(64, line)
+    )
     return max(fits, key=lambda r: r.count("padding"), default=None)

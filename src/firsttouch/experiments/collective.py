@@ -217,13 +217,17 @@ class Collective(Experiment):
             comms = [open_interface(interface, session, device_memory=by_device)]
         block = shape.block(point.size("size"), ranks)
         sizes = [block * NUMBER * (ranks if many else 1) for many in shape[:2]]
-        with ExitStack() as held:
-            held.enter_context(session.on_own_processors())
+        with ExitStack() as resources:
+            resources.enter_context(session.on_own_processors())
             staging = staging_allocator(session.info) if interface == MPI_STAGED else None
             members = []
             for device, comm in zip(devices, comms, strict=True):
-                source, target = (held.enter_context(device.allocate(point.text(ALLOCATOR), size)) for size in sizes)
-                through = [held.enter_context(device.allocate(staging, size)) if staging else None for size in sizes]
+                source, target = (
+                    resources.enter_context(device.allocate(point.text(ALLOCATOR), size)) for size in sizes
+                )
+                through = [
+                    resources.enter_context(device.allocate(staging, size)) if staging else None for size in sizes
+                ]
                 members.append((device, comm, source, target, through[0], through[1]))
             outcome = _core.collective(
                 members,
@@ -233,9 +237,9 @@ class Collective(Experiment):
                 seed=session.seed,
                 stop=session.stop(),
             )
-            of = [f" of {device.name}" if len(devices) > 1 else "" for device in devices]
+            device_suffixes = [f" of {device.name}" if len(devices) > 1 else "" for device in devices]
             buffers = [
-                buffer_fact(side + of[rank], buffer)
+                buffer_fact(side + device_suffixes[rank], buffer)
                 for rank, member in enumerate(members)
                 for side, buffer in zip(SIDES, member[2:4], strict=True)
             ]

@@ -164,8 +164,8 @@ class Concurrency(Experiment):
             first = _gpu_bytes(point.factors, share or 0)
             sizes = (size,) if len(of_halves) == 1 else (first, size - first)
             pairs = zip(of_halves, sizes, strict=True)
-            array, *rest = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
-            second = rest[0] if rest else None
+            array, *other_arrays = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
+            second = other_arrays[0] if other_arrays else None
             facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
             if second is not None:
                 facts.append(buffer_fact("second half", second))
@@ -203,8 +203,8 @@ class Concurrency(Experiment):
             if "gpu_share" in point.factors:
                 counters["ran_share"] = _gpu_bytes(point.factors, share) / size
             errors = sum(checked.errors for checked in outcomes)
-            why = f"{errors} integers are wrong" if errors else ""
-            return Measurement.of(outcome, verified_why=why, buffers=facts, checked=outcomes, counters=counters)
+            reason = f"{errors} integers are wrong" if errors else ""
+            return Measurement.of(outcome, verified_why=reason, buffers=facts, checked=outcomes, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = at_largest(records)
@@ -257,10 +257,10 @@ AT_LIMIT = Claim(
 )
 
 
-def _rivals(records: Sequence[Record], best: Record, of: Callable[[Record], Quantity] = quantity) -> str:
+def _rivals(records: Sequence[Record], best: Record, value_of: Callable[[Record], Quantity] = quantity) -> str:
     """Which others are not told apart from the best, in words."""
-    others = [r for r in records if r is not best and not are_apart(of(r), of(best))]
-    return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in others])
+    rivals = [r for r in records if r is not best and not are_apart(value_of(r), value_of(best))]
+    return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in rivals])
 
 
 def _speedup(record: Record, in_turns: Record) -> Finding:

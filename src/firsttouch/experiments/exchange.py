@@ -63,8 +63,10 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
         "operation": "the CPU writes too",
         "kernel": "the kernel uses {}s",
     }
-    said = [words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value]
-    return ", ".join(said) or factors.text("allocator")
+    differences = [
+        words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value
+    ]
+    return ", ".join(differences) or factors.text("allocator")
 
 
 class Turns(Experiment):

@@ -234,9 +234,9 @@ UNTOLD = Claim(
 )
 
 
-def _extreme(claim: Claim, record: Record, others: Sequence[Record], comparison: Comparison | None = None) -> Finding:
+def _extreme(claim: Claim, record: Record, records: Sequence[Record], comparison: Comparison | None = None) -> Finding:
     """The record, and others of the same agents and pages that are tied with it."""
-    alike = [r for of in groups_apart_from(others, "allocator") if record in of for r in of]
+    alike = [r for group in groups_apart_from(records, "allocator") if record in group for r in group]
     named = tied([r for r in alike if r.counters.get("page_bytes") == record.counters.get("page_bytes")], record)
     page = record.counters.get("page_bytes")
     pages = f" on {format_size(page)} pages" if isinstance(page, int) else ""

@@ -223,14 +223,21 @@ class Locking(Experiment):
         least = min((r.count("outside") for r in usual), default=0)
         rows = [r for r in usual if r.count("outside") == least]
         contended = lowest([r for r in rows if r.factors["rivals"] == "both"], "allocator")
-        alone = {str(agent): lowest(of, "allocator") for (agent,), of in group_by(rows, "rivals").items()}
+        alone = {
+            str(agent): lowest(agent_rows, "allocator") for (agent,), agent_rows in group_by(rows, "rivals").items()
+        }
         alone.pop("both", None)
         if not contended:
-            return [*(finding(ALONE_BEST, of[0]) for of in alone.values()), *_within_groups(records)]
+            return [*(finding(ALONE_BEST, agent_rows[0]) for agent_rows in alone.values()), *_within_groups(records)]
         fastest, slowest = contended[0], contended[-1]
         findings = [finding(CONTENDED, fastest, details={"share": Quantity(100 * fastest.counter("cpu_share"), "%")})]
-        same = [r for of in alone.values() for r in of if r.factors["allocator"] == fastest.factors["allocator"]]
-        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
+        same_memory = [
+            r
+            for agent_rows in alone.values()
+            for r in agent_rows
+            if r.factors["allocator"] == fastest.factors["allocator"]
+        ]
+        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same_memory]
         if (comparison := compare(slowest, fastest)).is_clear:
             findings.append(finding(SLOWEST, slowest, comparison=comparison))
         return [*findings, *_with_most_outside(usual, fastest), *_within_groups(records)]

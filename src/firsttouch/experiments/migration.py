@@ -93,12 +93,12 @@ def base_point(device: DeviceInfo) -> dict[str, Scalar]:
 def measured_allocators(device: DeviceInfo) -> list[str]:
     """Returns all allocators whose pages may move, then those in VARIANTS."""
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating"]
-    others = [name for name in allocator_names(device) if name not in moving]
+    not_moving = [name for name in allocator_names(device) if name not in moving]
     staying = [
         name
-        for wanted, variants in VARIANTS.items()
-        for name in others
-        if role(name) == wanted and variant(name) in variants
+        for wanted_role, variants in VARIANTS.items()
+        for name in not_moving
+        if role(name) == wanted_role and variant(name) in variants
     ]
     return moving + staying
 
@@ -127,10 +127,10 @@ def varied(factors: Factors, device: DeviceInfo) -> list[str]:
 def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: the allocator at the base point, otherwise what differs from it."""
     words = {"prefetch": "prefetch {}", "starts_on": "starts on {}", "operation": "{} only"}
-    said = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
+    differences = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
     if RATIO in factors:
-        said = [*(said or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
-    return ", ".join(said) or factors.text("allocator")
+        differences = [*(differences or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
+    return ", ".join(differences) or factors.text("allocator")
 
 
 def _described(factors: Factors, device: DeviceInfo) -> dict[str, Scalar]:

@@ -282,8 +282,8 @@ class P2pCopy(PairExperiment):
         outward = [r for r in records if r.factors["direction"] == OUT]
         kinds = by_kind(outward).values()
         return [
-            *(f for of in kinds for f in usual_pairs(between_devices(of), "engine", ONE, SEVERAL)),
-            *(f for of in kinds for f in shortest_alone([r for r in of if not is_own(r)], ALONE)),
+            *(f for kind_rows in kinds for f in usual_pairs(between_devices(kind_rows), "engine", ONE, SEVERAL)),
+            *(f for kind_rows in kinds for f in shortest_alone([r for r in kind_rows if not is_own(r)], ALONE)),
         ]
 
 

@@ -169,8 +169,12 @@ class P2pDirect(PairExperiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()
         return [
-            *(f for of in kinds for f in usual_pairs(between_devices(of), "kernel", ONE, SEVERAL, _called)),
-            *(f for of in kinds for f in _from_own_cache(of)),
+            *(
+                f
+                for kind_rows in kinds
+                for f in usual_pairs(between_devices(kind_rows), "kernel", ONE, SEVERAL, _called)
+            ),
+            *(f for kind_rows in kinds for f in _from_own_cache(kind_rows)),
         ]
 
 

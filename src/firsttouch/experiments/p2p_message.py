@@ -147,8 +147,8 @@ class P2pMessage(PairExperiment):
         return route_environment(factors.text("route"))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        own = any(is_device_side(entry) for entry in entries_of(factors, device))
-        if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not own):
+        uses_device_memory = any(is_device_side(entry) for entry in entries_of(factors, device))
+        if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not uses_device_memory):
             return "route is that of device memory whose address the MPI gets"
         return why_no_use(factors.text(INTERFACE), device, entries_of(factors, device))
 
@@ -193,8 +193,8 @@ class P2pMessage(PairExperiment):
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
-            *(f for of in kinds for f in usual_pairs(_shown(of), INTERFACE, ONE, SEVERAL)),
-            *(f for of in kinds for f in shortest_alone(_shown_at_any_size(of), ALONE)),
+            *(f for kind_rows in kinds for f in usual_pairs(_shown(kind_rows), INTERFACE, ONE, SEVERAL)),
+            *(f for kind_rows in kinds for f in shortest_alone(_shown_at_any_size(kind_rows), ALONE)),
             *_to_itself([r for r in records if len(r.parties) == 1]),
         ]
 

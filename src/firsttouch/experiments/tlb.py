@@ -288,13 +288,15 @@ class Tlb(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         curves = _curves(records)
-        knees = {who: _knees(by_stride) for who, by_stride in curves.items()}
-        with_knees = {who: of for who, of in knees.items() if of}
+        knees = {curve: _knees(by_stride) for curve, by_stride in curves.items()}
+        with_knees = {curve: curve_knees for curve, curve_knees in knees.items() if curve_knees}
         shown = []
         for agent in dict.fromkeys(agent for agent, _ in curves):
-            of_agent = {who: by_stride for who, by_stride in curves.items() if who[0] == agent}
+            of_agent = {curve: by_stride for curve, by_stride in curves.items() if curve[0] == agent}
             main = max(
-                (who for who in of_agent if who in with_knees), key=lambda who: _points(curves[who]), default=None
+                (curve for curve in of_agent if curve in with_knees),
+                key=lambda curve: _points(curves[curve]),
+                default=None,
             )
             shown += _reach(curves[main], knees[main]) if main else _no_level(of_agent)
         return [*shown, *_entries(curves, with_knees), *_misses(records)]

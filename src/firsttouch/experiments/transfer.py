@@ -189,14 +189,14 @@ class Transfer(Experiment):
         directions = ("h2h",) if alone else ("h2d", "d2h", "d2d", "h2h")
         engines = ("cpu",) if alone else ENGINES
         of_device = [name for name in allocator_names(device) if _is_on_device(device, name)]
-        others = of_device if preset == "full" and not alone else [main_allocator(device)]
+        far_allocators = of_device if preset == "full" and not alone else [main_allocator(device)]
         streams = (1,) if preset == "quick" or alone else (1, 2, 4)
         chunks = (0,) if preset == "quick" or alone else (0, 4 * MiB)
         return [
             Factor("direction", directions, doc="between host (h) and device (d)"),
             Factor("engine", engines, doc="who copies"),
             allocator_factor(device),
-            Factor("other", others, choices=allocator_names(device), doc="memory of the device's side"),
+            Factor("other", far_allocators, choices=allocator_names(device), doc="memory of the device's side"),
             Factor("streams", streams, "count", least=1, most=MAX_STREAMS, doc="a transfer split over so many streams"),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
@@ -209,8 +209,8 @@ class Transfer(Experiment):
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
         """The allocators of source and target."""
-        own, far = factors.text("allocator"), factors.text("other")
-        return {"h2d": (own, far), "d2h": (far, own)}.get(factors.text("direction"), (own, own))
+        near, far = factors.text("allocator"), factors.text("other")
+        return {"h2d": (near, far), "d2h": (far, near)}.get(factors.text("direction"), (near, near))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         for allocator in self._sides(factors):
@@ -274,10 +274,10 @@ class Transfer(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         by_direction = {direction: rows for (direction,), rows in group_by(records, "direction").items()}
-        known = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
+        measured_directions = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
         return [
-            *map(_fastest, known),
-            *(f for rows in known for f in _over_slowest(rows)),
+            *map(_fastest, measured_directions),
+            *(f for rows in measured_directions for f in _over_slowest(rows)),
             *_alone(records),
             *_into_new_pages(records),
         ]
@@ -320,7 +320,7 @@ def _over_slowest(rows: Sequence[Record]) -> list[Finding]:
 def _fastest(rows: Sequence[Record]) -> Finding:
     """The fastest copy of the largest size, and of any size if that is clearly faster, as copies within a cache are."""
     best = extremes(at_largest(rows))[1]
-    alike = next(of for of in groups_apart_from(rows, "allocator", "engine", "size") if best in of)
+    alike = next(group for group in groups_apart_from(rows, "allocator", "engine", "size") if best in group)
     peak = extremes(alike)[1]
     rows = [r for r in at_largest(alike) if r.factors["engine"] == best.factors["engine"]]
     named, comparison, unclear = tied(rows, best), compare(best, peak), rivals(rows, best, "allocator")

@@ -75,10 +75,10 @@ def _by_memory(figure: Heat, rows: Sequence[Record]) -> list[Figure]:
 def _at(figure: Figure, record: Record, *, pair: bool = False) -> Figure:
     """The figure at the size of a record, and of its pair, or of its memory. The title says so."""
     names = (BY, OWNER) if pair else tuple(name for name in MEMORY if name in record.factors)
-    where: Mapping[str, Scalar | tuple[Scalar, ...]] = {name: value(record, name) for name in (*names, "size")}
-    what = f"{value(record, BY)} to {value(record, OWNER)}" if pair else f"{value(record, BETWEEN)} memory"
-    title = f"{figure.title} ({what}, {label('size', value(record, 'size'))})"
-    return replace(figure, title=title, where={**figure.where, **where})
+    conditions: Mapping[str, Scalar | tuple[Scalar, ...]] = {name: value(record, name) for name in (*names, "size")}
+    subject = f"{value(record, BY)} to {value(record, OWNER)}" if pair else f"{value(record, BETWEEN)} memory"
+    title = f"{figure.title} ({subject}, {label('size', value(record, 'size'))})"
+    return replace(figure, title=title, where={**figure.where, **conditions})
 
 
 def _shown(figure: Figure, rows: Sequence[Record]) -> list[Record]:

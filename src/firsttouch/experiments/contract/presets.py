@@ -115,28 +115,28 @@ def holds(condition: RuleCondition, value: PropertyValue) -> bool:
 # ------------------------------------------------------------------------------------------------------------ rules
 
 
-def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def leave_out(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions."""
-    return PresetRule(why, presets, of, None)
+    return PresetRule(reason, presets, conditions, None)
 
 
-def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def exclude(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
     values. The property `chosen` has the factors that --set names.
     """
-    return PresetRule(why, presets, of, None, strict=True)
+    return PresetRule(reason, presets, conditions, None, strict=True)
 
 
-def take(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def take(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Measures the points that meet the conditions, regardless of later rules."""
-    return PresetRule(why, presets, of, {})
+    return PresetRule(reason, presets, conditions, {})
 
 
 def take_only(
-    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
+    reason: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
 ) -> PresetRule:
     """Of the points that meet `of`, measures those that meet `measured` and leaves out the others."""
-    return PresetRule(why, presets, of, measured)
+    return PresetRule(reason, presets, of, measured)
 
 
 # ------------------------------------------------------------------------------------------------------- properties
@@ -270,11 +270,11 @@ class _Matcher:
         self._known: dict[str, PropertyValue] = {**candidate.factors}
 
     def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
-        known = self._known
+        known_values = self._known
         for name, condition in conditions.items():
-            if name not in known:
-                own = self._candidate.experiment.properties
-                known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
-            if not holds(condition, known[name]):
+            if name not in known_values:
+                properties = self._candidate.experiment.properties
+                known_values[name] = (properties[name] if name in properties else PROPERTIES[name])(self._candidate)
+            if not holds(condition, known_values[name]):
                 return False
         return True

@@ -97,5 +97,7 @@ def _common(found: Alikeness) -> str:
         return ""
     sources, targets = ({pair[i] for pair in ends} for i in (0, 1))
     of_all = set.intersection(*map(set, ends))
-    of = ((word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1)
-    return " ".join(next(of, ()))
+    shared_ends = (
+        (word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1
+    )
+    return " ".join(next(shared_ends, ()))

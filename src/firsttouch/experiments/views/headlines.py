@@ -71,15 +71,23 @@ class _Numbers:
         return self._of_host() if self.gpu is None else self._with_gpu(self.gpu)
 
     def _with_gpu(self, gpu: DeviceInfo) -> Iterable[Finding | None]:
-        own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
-        one = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
-        in_own, in_locked = (f"{own} memory", f"{locked} memory") if one else ("its own memory", "the host's memory")
-        in_plain, in_gpu = (f"{plain} memory", f"{own} memory") if one else ("the host's memory", "the GPU's memory")
+        own_allocator, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
+        shares_memory = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
+        in_own, in_locked = (
+            (f"{own_allocator} memory", f"{locked} memory")
+            if shares_memory
+            else ("its own memory", "the host's memory")
+        )
+        in_plain, in_gpu = (
+            (f"{plain} memory", f"{own_allocator} memory")
+            if shares_memory
+            else ("the host's memory", "the GPU's memory")
+        )
         name = f"GPU {gpu.name}" if self.is_one_of_several else "the GPU"
-        yield self._memory(f"{name}, in {in_own}:", self.of_gpu, "gpu", own)
+        yield self._memory(f"{name}, in {in_own}:", self.of_gpu, "gpu", own_allocator)
         yield self._memory(f"{name}, in {in_locked}:", self.of_gpu, "gpu", locked)
         yield self._memory(f"the CPU, in {in_plain}:", self.of_host, "cpu", plain)
-        yield self._memory(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own)
+        yield self._memory(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own_allocator)
         yield self._copy(f"copy to {name}:", "h2d")
         yield self._copy("copy to the host:", "d2h")
         yield _first_touch(self.of_gpu, self.of_host)
@@ -227,22 +235,24 @@ def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str
         return {r.factors.get("pages"): r for r in reversed(rows)}
 
     by_toucher = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
-    known = {who: rows for who, rows in by_toucher.items() if rows}
-    shared = set.intersection(*(set(rows) for rows in known.values())) if known else set()
+    by_measured_toucher = {toucher: rows for toucher, rows in by_toucher.items() if rows}
+    shared = set.intersection(*(set(rows) for rows in by_measured_toucher.values())) if by_measured_toucher else set()
     if not shared:
-        known = dict([*known.items()][:1])
-        shared = {count for rows in known.values() for count in rows}
-    if not known:
+        by_measured_toucher = dict([*by_measured_toucher.items()][:1])
+        shared = {count for rows in by_measured_toucher.values() for count in rows}
+    if not by_measured_toucher:
         return None
     most = max(count for count in shared if isinstance(count, int))
-    rows = {who: of[most] for who, of in known.items()}
-    texts = [f"{{{who}_and_interval}} by {_TOUCHERS[who]} in {{{who}_allocator}} memory" for who in rows]
+    rows = {toucher: by_count[most] for toucher, by_count in by_measured_toucher.items()}
+    texts = [
+        f"{{{toucher}_and_interval}} by {_TOUCHERS[toucher]} in {{{toucher}_allocator}} memory" for toucher in rows
+    ]
     first = next(iter(rows.values()))
-    allocators: dict[str, Any] = {f"{who}_allocator": r.factors["allocator"] for who, r in rows.items()}
+    allocators: dict[str, Any] = {f"{toucher}_allocator": r.factors["allocator"] for toucher, r in rows.items()}
     return finding(
         Claim("headline.first_touch", "; ".join(texts), "first touch of a {page_bytes} page, of {count}:", _TOUCH),
         list(rows.values()),
-        details={who: quantity(r) for who, r in rows.items()},
+        details={toucher: quantity(r) for toucher, r in rows.items()},
         page_bytes=first.counters.get("page_bytes"),
         count=label("pages", most),
         **allocators,

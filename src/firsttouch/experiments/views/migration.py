@@ -221,25 +221,25 @@ def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
     """The bytes that touches in order move."""
     findings = []
     for record in records:
-        seen = record.counters
-        if record.factors["order"] == "sequential" and "record_multiple" in seen and is_complete(record):
+        counters = record.counters
+        if record.factors["order"] == "sequential" and "record_multiple" in counters and is_complete(record):
             causes = tuple(
                 f"{format_size(record.counter(key))} {cause[1].replace('_', ' ')}"
-                for key in seen
+                for key in counters
                 if (cause := _CAUSE.fullmatch(key))
             )
             named = {"each": "bytes_per_touch", "smallest": "smallest_record", "largest": "largest_record",
                      "multiple": "record_multiple"}  # fmt: skip
-            details = {name: Quantity(record.counter(of), "B") for name, of in named.items()}
+            details = {name: Quantity(record.counter(counter), "B") for name, counter in named.items()}
             findings.append(
                 finding(
                     MOVED,
                     record,
                     Quantity(record.counter("compute_h2d_bytes"), "B"),
                     details=details,
-                    touched=seen["touched"],
+                    touched=counters["touched"],
                     causes=causes,
-                    same="the same" if seen["same_every_time"] else "not the same",
+                    same="the same" if counters["same_every_time"] else "not the same",
                 )
             )
     return findings
