@@ -106,7 +106,7 @@ class _Output(io.TextIOWrapper):
         os.close(null)
 
 
-def _replace(error: UnicodeError) -> tuple[str, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     missing = error.object[error.start : error.end]
     return "".join(_REPLACEMENTS.get(character, "?") for character in missing), error.end
@@ -123,7 +123,7 @@ def guard_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
-    codecs.register_error(_ERRORS, _replace)
+    codecs.register_error(_ERRORS, _replace_unencodable)
     sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
 
 

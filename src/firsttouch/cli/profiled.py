@@ -167,17 +167,19 @@ def _faults_of(row: PhaseRow) -> str:
 
 def _processes(summary: ProfileSummary) -> Iterator[str]:
     rows = summary.processes
-    known = len(rows) + summary.processes_left_out
-    if known == 1 and not summary.brief.count:
+    process_count = len(rows) + summary.processes_left_out
+    if process_count == 1 and not summary.brief.count:
         yield _row("process", f"{how_ended(rows[0])}, after {format_seconds(summary.seconds)}")
         return
-    yield _row("processes", f"{known}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none")
+    yield _row(
+        "processes", f"{process_count}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none"
+    )
     if went_on(summary):
         yield _row(
             "", f"what the {summary.still_running:,} still running did after that is not in this profile (--follow)"
         )
     largest = sorted(rows, key=lambda row: -(row.peak or 0))[:_MOST_PROCESSES]
-    for row in largest if known > 1 else []:
+    for row in largest if process_count > 1 else []:
         yield _row("", f"{_size(row.peak):>9}  {row.pid}  {short(_command(row), 60)}")
 
 
@@ -274,8 +276,8 @@ def _pages(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _unseen(summary: ProfileSummary) -> Iterator[str]:
-    said = [row for row in summary.unseen if row.layer != "mappings"]  # here are none
-    rows = list({(row.why, row.mend): row for row in said}.values())  # two layers may lack the same
+    unseen_rows = [row for row in summary.unseen if row.layer != "mappings"]  # here are none
+    rows = list({(row.why, row.mend): row for row in unseen_rows}.values())  # two layers may lack the same
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
         more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""

@@ -216,8 +216,8 @@ class RunProgress:
         wrong = record.verified is False
         failures = sum(counts[s] for s in (*FAILURES, "wrong data"))
         if (record.status in FAILURES or wrong) and failures <= _PER_EXPERIMENT:
-            what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
-            self._screen.line(f"{title} {_factors(planned)}: {shortened(what)}")
+            failure = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
+            self._screen.line(f"{title} {_factors(planned)}: {shortened(failure)}")
 
     def end(self) -> None:
         self._screen.end()

@@ -312,8 +312,12 @@ class Caching(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
         agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
-        cached = [f for rows in agents_of for f in _cached(rows)]
-        return [*cached, *(f for rows in agents_of for f in _sharing(rows, line)), *_in_other_memory(records)]
+        cached = [f for rows in agents_of for f in _cached_memory_findings(rows)]
+        return [
+            *cached,
+            *(f for rows in agents_of for f in _line_sharing_findings(rows, line)),
+            *_other_memory_findings(records),
+        ]
 
 
 def _memory(record: Record) -> str:
@@ -367,7 +371,7 @@ ONE_ENTRY = Claim(
 PASSES = Claim("caching.over_device", f"a single pass over {{entries}} {_OVER}", names=("pattern", "padding"))
 
 
-def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
+def _other_memory_findings(records: Sequence[Record]) -> list[Finding]:
     """Where updates of one entry, and single passes, take most in other memory against the device's own."""
     base = {key_of(r, "allocator"): r for r in records if "over_device" not in r.counters}
     compared = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
@@ -383,7 +387,7 @@ def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
     return findings
 
 
-def _cached(records: Sequence[Record]) -> list[Finding]:
+def _cached_memory_findings(records: Sequence[Record]) -> list[Finding]:
     """Which memory one agent caches and which it does not."""
     rows = [r for r in records if r.factors["pattern"] == "reread"]
     findings = []
@@ -394,20 +398,22 @@ def _cached(records: Sequence[Record]) -> list[Finding]:
     return findings
 
 
-def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
+def _line_sharing_findings(records: Sequence[Record], line: int) -> list[Finding]:
     """Compares adjacent entries with entries on separate lines, for the most threads and in a single pass of one
     agent, on the memory that was measured first.
     """
     cached = [r for r in records if r.factors["loads"] == "cached"]
     own_entries = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
     single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
-    in_own_lines = _compared(own_entries, line, "threads", SHARING)
-    return [*in_own_lines, *_compared(single_pass, line, "size", SINGLE_PASSES)]
+    in_own_lines = _compare_line_sharing(own_entries, line, "threads", SHARING)
+    return [*in_own_lines, *_compare_line_sharing(single_pass, line, "size", SINGLE_PASSES)]
 
 
-def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequence[Claim]) -> list[Finding]:
+def _compare_line_sharing(records: Sequence[Record], line: int, largest: str, claims: Sequence[Claim]) -> list[Finding]:
     """Compares them at the largest value of a factor. claims: sharing is slower, faster, alike, or not told apart."""
-    pairs = [(r, apart) for r in records if r.factors["padding"] == 0 and (apart := _apart(r, records, line))]
+    pairs = [
+        (r, apart) for r in records if r.factors["padding"] == 0 and (apart := _one_entry_per_line(r, records, line))
+    ]
     if not pairs:
         return []
     near, apart = max(pairs, key=lambda pair: pair[0].count(largest))
@@ -420,7 +426,7 @@ def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequen
     return [finding(claim, near, comparison=comparison)]
 
 
-def _apart(record: Record, candidates: Sequence[Record], line: int) -> Record | None:
+def _one_entry_per_line(record: Record, candidates: Sequence[Record], line: int) -> Record | None:
     """Returns the record with the same conditions and one entry per line, or None."""
     unpadded_factors = {name: value for name, value in record.factors.items() if name != "padding"}
     fits = (

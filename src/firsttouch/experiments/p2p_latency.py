@@ -107,28 +107,28 @@ class P2pLatency(PairExperiment):
         return predicted(loads.peer_load(platform, agent=agent, allocator=allocator, nbytes=nbytes))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        return [f for rows in by_kind(records).values() for f in _findings(rows)]
+        return [f for rows in by_kind(records).values() for f in _findings_of_kind(rows)]
 
 
-def _findings(records: Sequence[Record]) -> list[Finding]:
+def _findings_of_kind(records: Sequence[Record]) -> list[Finding]:
     """The findings about pairs of one kind."""
     pairs = between_devices(records)
     if not pairs:
         return []
     alikeness_of_pairs = alikeness(pairs)
     if len(pairs) > 1 and are_alike_but_few(alikeness_of_pairs):
-        return [_of_equals(alikeness_of_pairs, records)]
+        return [_equal_pairs_finding(alikeness_of_pairs, records)]
     nearest, farthest = extremes(pairs)
     own_memory = own_of(farthest, records)
     beside = compare(farthest, own_memory) if own_memory else None
     is_clear = beside is not None and beside.is_clear
-    findings = [_named(FARTHER if is_clear else FARTHEST, farthest, beside if is_clear else None)]
+    findings = [_pair_finding(FARTHER if is_clear else FARTHEST, farthest, beside if is_clear else None)]
     if compare(nearest, farthest).is_clear:
-        findings.append(_named(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
+        findings.append(_pair_finding(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
     return findings
 
 
-def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
+def _equal_pairs_finding(found: Alikeness, records: Sequence[Record]) -> Finding:
     """The finding about pairs of which most are alike, beside the memory of one's own."""
     rows = [found.usual, *(r for r in (*found.alike, *found.apart) if r is not found.usual)]
     owns = {id(r): own_record for r in rows if (own_record := own_of(r, records)) is not None}
@@ -144,7 +144,7 @@ def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
     return finding(claim, rows, details=dict(equals.details), comparison=shown, **names)
 
 
-def _named(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
+def _pair_finding(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
     return finding(claim, record, comparison=comparison, unclear=unclear, **parties_of(record))
 
 

@@ -276,10 +276,10 @@ class Transfer(Experiment):
         by_direction = {direction: rows for (direction,), rows in group_by(records, "direction").items()}
         measured_directions = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
         return [
-            *map(_fastest, measured_directions),
-            *(f for rows in measured_directions for f in _over_slowest(rows)),
-            *_alone(records),
-            *_into_new_pages(records),
+            *map(_fastest_copy_finding, measured_directions),
+            *(f for rows in measured_directions for f in _allocator_findings(rows)),
+            *_shortest_copy_findings(records),
+            *_new_page_findings(records),
         ]
 
 
@@ -311,13 +311,13 @@ NEW_PAGES = Claim(
 )
 
 
-def _over_slowest(rows: Sequence[Record]) -> list[Finding]:
+def _allocator_findings(rows: Sequence[Record]) -> list[Finding]:
     """Compares allocators, by copies that are neither split nor pipelined if there are any."""
     whole = [r for r in rows if all(r.factors.get(name) == value for name, value in _WHOLE.items())]
     return best_over_worst(WHOLE_RANGE if whole else RANGE, whole or rows, "allocator")
 
 
-def _fastest(rows: Sequence[Record]) -> Finding:
+def _fastest_copy_finding(rows: Sequence[Record]) -> Finding:
     """The fastest copy of the largest size, and of any size if that is clearly faster, as copies within a cache are."""
     best = extremes(at_largest(rows))[1]
     alike = next(group for group in groups_apart_from(rows, "allocator", "engine", "size") if best in group)
@@ -330,7 +330,7 @@ def _fastest(rows: Sequence[Record]) -> Finding:
     return finding(FASTEST, named, allocator=allocator, unclear=unclear)
 
 
-def _alone(records: Sequence[Record]) -> list[Finding]:
+def _shortest_copy_findings(records: Sequence[Record]) -> list[Finding]:
     """The shortest single copy of the smallest size."""
     timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
     if not timed:
@@ -340,7 +340,7 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     return [finding(ALONE, record, value)]
 
 
-def _into_new_pages(records: Sequence[Record]) -> list[Finding]:
+def _new_page_findings(records: Sequence[Record]) -> list[Finding]:
     """What a copy takes whose target has no pages yet, for each allocator at the largest size."""
     findings = []
     for rows in group_by([r for r in records if counter(r, "new_pages_us", "us")], "allocator", "direction").values():

@@ -69,8 +69,8 @@ class PlatformPoints:
 
     def _plan(self, call: PointsCall) -> list[Planned]:
         work = KINDS[call.kind]
-        sets: dict[str, list[Scalar]] = {name: [_word(v) for v in values] for name, values in call.sets.items()}
-        sets = {**_options(call.options), **sets}
+        sets: dict[str, list[Scalar]] = {name: [_as_set_value(v) for v in values] for name, values in call.sets.items()}
+        sets = {**_factors_in_options(call.options), **sets}
         if call.exceeds_memory:
             sets.setdefault("size", ["oversubscribed"])
         experiments = work.experiments(sets)
@@ -124,12 +124,12 @@ def _experiment(job: Job) -> Experiment:
     return work.find(job.planned.point.experiment, job.planned.point.factors)
 
 
-def _word(value: Scalar) -> Scalar:
+def _as_set_value(value: Scalar) -> Scalar:
     """A factor's value as --set takes it."""
     return str(value) if not isinstance(value, int) or isinstance(value, bool) else value
 
 
-def _options(text: str) -> dict[str, list[Scalar]]:
+def _factors_in_options(text: str) -> dict[str, list[Scalar]]:
     """The factors among the options of a call, such as "--size 8GiB --set peak=measured"."""
     words, sets = iter(shlex.split(text)), list[str]()
     for word in words:

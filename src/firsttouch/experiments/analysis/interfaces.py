@@ -240,7 +240,7 @@ _USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset
 HOSTS = "hosts"
 
 
-def _named_by(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
+def _describe_by_factor(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
     """For experiments in which a factor names the interface. derived: conditions that are no factors. If several hosts
     took part, their number is one too.
     """
@@ -270,7 +270,7 @@ A stream is produced by one kernel and consumed by another, without being copied
 """
 
 
-def _in_place(record: Record) -> tuple[str, dict[str, Scalar]]:
+def _describe_direct_access(record: Record) -> tuple[str, dict[str, Scalar]]:
     """Direct access: data get from one memory to another by a kernel of the one that has them, or of the one that needs
     them. In memory of its own, and where both arrays are the peer's, there is no choice.
     """
@@ -284,17 +284,17 @@ def _in_place(record: Record) -> tuple[str, dict[str, Scalar]]:
     return way, {**on, "movement": movement, "from": source, "to": target, **other_factors}
 
 
-def _median(record: Record) -> Quantity:
+def _sample_median(record: Record) -> Quantity:
     return quantity(record)
 
 
-def _crossed(record: Record) -> Quantity | None:
+def _kernel_rate(record: Record) -> Quantity | None:
     """The rate of a kernel. One above the peak of the link moves nothing: most of it comes from the kernel's caches."""
     of_peak = _counter(record, "of_peak")
     return None if of_peak is not None and of_peak > 1 else quantity(record)
 
 
-def _time(name: str) -> Read:
+def _read_time(name: str) -> Read:
     """Reads the counters NAME_us, NAME_low_us and NAME_high_us. Records of older versions may lack the interval."""
 
     def read(record: Record) -> Quantity | None:
@@ -304,7 +304,7 @@ def _time(name: str) -> Read:
     return read
 
 
-def _rate(rates: Sequence[str], time: Read) -> Read:
+def _read_rate(rates: Sequence[str], time: Read) -> Read:
     """Reads the first of these counters, in GB/s, which follow from a time and have the bounds that follow from it."""
 
     def read(record: Record) -> Quantity | None:
@@ -326,19 +326,24 @@ def _counter(record: Record, name: str) -> float | None:
 
 
 KINDS: Sequence[MovementKind] = (
-    MovementKind("direct", "p2p-direct", _in_place, {"bandwidth": _crossed}),
-    MovementKind("copy", "p2p-copy", _named_by("engine"), {"blocking": _time("latency"), "bandwidth": _median}),
+    MovementKind("direct", "p2p-direct", _describe_direct_access, {"bandwidth": _kernel_rate}),
+    MovementKind(
+        "copy",
+        "p2p-copy",
+        _describe_by_factor("engine"),
+        {"blocking": _read_time("latency"), "bandwidth": _sample_median},
+    ),
     MovementKind(
         "message",
         "p2p-message",
-        _named_by("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
-        {"blocking": _time("latency"), "bandwidth": _median},
+        _describe_by_factor("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
+        {"blocking": _read_time("latency"), "bandwidth": _sample_median},
     ),
     MovementKind(
         "collective",
         "collective",
-        _named_by("interface"),
-        {"blocking": _median, "bandwidth": _rate(("bus_gbs", "algorithm_gbs"), _time("interval"))},
+        _describe_by_factor("interface"),
+        {"blocking": _sample_median, "bandwidth": _read_rate(("bus_gbs", "algorithm_gbs"), _read_time("interval"))},
     ),
 )
 """The kinds of movement. An experiment with another one is a row here."""

@@ -118,12 +118,12 @@ def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:
     for factor in factors:
         by_name.setdefault(factor.name, []).append(factor)
     return {
-        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _merged(same)))}
+        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _merge_factors(same)))}
         for name, same in by_name.items()
     }
 
 
-def _merged(same: Sequence[Factor]) -> Sequence[Factor]:
+def _merge_factors(same: Sequence[Factor]) -> Sequence[Factor]:
     """Merges factors of one name into one with all of their choices, if they are of the kind "choice"."""
     if any(factor.kind != "choice" for factor in same):
         return same

@@ -116,7 +116,7 @@ def switch(device: DeviceInfo, name: str, values: Sequence[str]) -> list[Factor]
     is empty if the runtime has no such switch.
     """
     runtime_switch = switches_of(device).get(name)
-    return [] if runtime_switch is None else [_factor(name, runtime_switch, values)]
+    return [] if runtime_switch is None else [_switch_factor(name, runtime_switch, values)]
 
 
 def switch_factors(device: DeviceInfo, parts: Sequence[Part]) -> list[Factor]:
@@ -124,10 +124,10 @@ def switch_factors(device: DeviceInfo, parts: Sequence[Part]) -> list[Factor]:
     then record.
     """
     switches = switches_of(device).items()
-    return [_factor(name, switch, (switch.current,)) for name, switch in switches if switch.part in parts]
+    return [_switch_factor(name, switch, (switch.current,)) for name, switch in switches if switch.part in parts]
 
 
-def _factor(name: str, state: Switch, values: Sequence[str]) -> Factor:
+def _switch_factor(name: str, state: Switch, values: Sequence[str]) -> Factor:
     return Factor(name, values, choices=(*state.values, state.current), doc=state.doc)
 
 

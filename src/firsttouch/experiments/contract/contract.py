@@ -65,7 +65,7 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
     """
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
-        raise _wrong(experiment, "factors", factors, "a list of Factor")
+        raise _wrong_type_error(experiment, "factors", factors, "a list of Factor")
     names = [factor.name for factor in factors]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
@@ -90,15 +90,15 @@ def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
 
 
 def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
-    return _reason(experiment, "supports", experiment.supports(device))
+    return _checked_reason(experiment, "supports", experiment.supports(device))
 
 
 def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
+    return _checked_reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
 
 
 def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _reason(experiment, "skip", experiment.skip(factors, device))
+    return _checked_reason(experiment, "skip", experiment.skip(factors, device))
 
 
 def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
@@ -107,19 +107,19 @@ def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> t
         return ()
     device_names = experiment.places(factors, device)
     if not (isinstance(device_names, (list, tuple)) and all(isinstance(name, str) for name in device_names)):
-        raise _wrong(experiment, "places", device_names, "the names of devices")
+        raise _wrong_type_error(experiment, "places", device_names, "the names of devices")
     return tuple(device_names)
 
 
 def is_sampled(experiment: Experiment, factors: Factors) -> bool:
     answer = experiment.sampled(factors)
     if not isinstance(answer, bool):
-        raise _wrong(experiment, "sampled", answer, "True or False")
+        raise _wrong_type_error(experiment, "sampled", answer, "True or False")
     return answer
 
 
 def why_not_counted(experiment: Experiment, factors: Factors) -> str:
-    return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
+    return _checked_reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
@@ -132,15 +132,15 @@ def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
         for name, value in variables.items()
     ):
-        raise _wrong(experiment, "environment", variables, "a mapping of texts to texts")
+        raise _wrong_type_error(experiment, "environment", variables, "a mapping of texts to texts")
     return {**switches.environment(factors), **variables}
 
 
-def _reason(experiment: Experiment, method: str, answer: object) -> str:
+def _checked_reason(experiment: Experiment, method: str, answer: object) -> str:
     if answer and not isinstance(answer, str):
-        raise _wrong(experiment, method, answer, "a sentence or None")
+        raise _wrong_type_error(experiment, method, answer, "a sentence or None")
     return answer if isinstance(answer, str) else ""
 
 
-def _wrong(experiment: Experiment, method: str, result: object, expected: str) -> UsageError:
+def _wrong_type_error(experiment: Experiment, method: str, result: object, expected: str) -> UsageError:
     return UsageError(f"the experiment {experiment.name}: {method}() gave {result!r:.60}, not {expected}")

@@ -59,12 +59,12 @@ def numbers_of_several(records: Sequence[Record], machine: Machine) -> list[Find
     """
     kinds = equal_gpus(records, machine)
     candidates = [
-        *_of_pairs(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
-        *_of_pairs(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
-        *_of_pairs(records, machine, "p2p-latency", LOADS, agent="gpu"),
-        *_of_pairs(records, machine, "p2p-message", MESSAGES),
-        _all_reduce(records, machine),
-        *(_beside(equals, one_kind=len(kinds) == 1) for equals in kinds),
+        *_pair_findings(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
+        *_pair_findings(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
+        *_pair_findings(records, machine, "p2p-latency", LOADS, agent="gpu"),
+        *_pair_findings(records, machine, "p2p-message", MESSAGES),
+        _all_reduce_finding(records, machine),
+        *(_equal_gpus_finding(equals, one_kind=len(kinds) == 1) for equals in kinds),
     ]
     return [f for f in candidates if f is not None]
 
@@ -96,23 +96,23 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
     usual = next(group for group, m in zip(widest, middles, strict=True) if max(m, best) <= LEAST_WIN * min(m, best))
     by_link: dict[tuple[object, ...], list[Record]] = {}
     for (device, peer), pair_records in group_by(usual, *_PAIR).items():
-        by_link.setdefault(_link(gpus, device, peer), []).append(pair_records[0])
+        by_link.setdefault(_link_facts(gpus, device, peer), []).append(pair_records[0])
     return [
-        PairsOfLink(rows, str(link[0]), _lacking(rows, gpus), _peak(link))
+        PairsOfLink(rows, str(link[0]), _unmeasured_pairs(rows, gpus), _peak(link))
         for link, rows in sorted(by_link.items(), key=lambda entry: -len(entry[1]))
     ]
 
 
-def _link(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple[object, ...]:
+def _link_facts(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple[object, ...]:
     """What the machine states for the link from a device to its peer."""
     link = gpus[str(device)].peer(str(peer))
     return ("", None, None, "") if link is None else (link.link, link.hops, link.peak_out_gbs, link.access)
 
 
-def _lacking(rows: Sequence[Record], gpus: Mapping[str, DeviceInfo]) -> list[str]:
+def _unmeasured_pairs(rows: Sequence[Record], gpus: Mapping[str, DeviceInfo]) -> list[str]:
     """The pairs over the same kind of link that have no point."""
-    link = _link(gpus, rows[0].device, rows[0].factors[PEER])
-    names = [named_as(rows[0], a, b) for a in gpus for b in gpus if a != b and _link(gpus, a, b) == link]
+    link = _link_facts(gpus, rows[0].device, rows[0].factors[PEER])
+    names = [named_as(rows[0], a, b) for a in gpus for b in gpus if a != b and _link_facts(gpus, a, b) == link]
     measured = {named_as(r, r.device, str(r.factors[PEER])) for r in rows}
     return [name for name in dict.fromkeys(names) if name not in measured]
 
@@ -125,7 +125,7 @@ def _is_both_ways(record: Record) -> bool:
     return record.factors.get("direction") == BOTH
 
 
-def _unordered(pairs: PairsOfLink) -> PairsOfLink:
+def _slower_of_each_pair(pairs: PairsOfLink) -> PairsOfLink:
     """The pairs; of two GPUs that each measured both ways at once, the slower point."""
     if not _is_both_ways(pairs.records[0]):
         return pairs
@@ -136,15 +136,15 @@ def _unordered(pairs: PairsOfLink) -> PairsOfLink:
     return replace(pairs, records=rows)
 
 
-def _of_pairs(
+def _pair_findings(
     records: Sequence[Record], machine: Machine, experiment: str, claim: Claim, **factors: object
 ) -> list[Finding]:
     links = pairs_by_link(records, machine, experiment, **factors)
-    return [_of_link(pairs, claim, several=len(links) > 1) for pairs in links]
+    return [_link_finding(pairs, claim, several=len(links) > 1) for pairs in links]
 
 
-def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
-    pairs = _unordered(pairs)
+def _link_finding(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
+    pairs = _slower_of_each_pair(pairs)
     found = alikeness(pairs.records)
     equals = compare_equals(found, noun_of(pairs.records, pairs.lacking), name_of_pair, pairs.lacking)
     details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
@@ -185,8 +185,8 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
     for words, direction in (("one way", OUT), ("both ways", BOTH)):
         links = pairs_by_link(records, machine, "p2p-copy", direction=direction)
         for pairs in links:
-            shown += [_placed(r) for r in pairs.records]
-            unordered = _unordered(pairs)
+            shown += [_with_pair_counters(r) for r in pairs.records]
+            unordered = _slower_of_each_pair(pairs)
             equals = compare_equals(
                 alikeness(unordered.records),
                 noun_of(unordered.records, unordered.lacking),
@@ -209,7 +209,7 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
 SHARE = "percent_of_peak"
 
 
-def _placed(record: Record) -> Record:
+def _with_pair_counters(record: Record) -> Record:
     share = counter(record, "of_peak", "")
     placed: dict[str, Scalar] = {OWNER: owner_of(record), BY: actor_of(record)}
     placed |= {SHARE: 100 * share.value} if share is not None else {}
@@ -274,13 +274,15 @@ def equal_gpus(records: Sequence[Record], machine: Machine) -> list[EqualGpus]:
         noun = "partition" if "partitions" in gpus[0].facts else "GPU"
         names = [gpu.name for gpu in gpus]
         gpu_records = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
-        rows = [(measure, _of_measure(measure, gpu_records, main_allocator(gpus[0]))) for measure in GPU_MEASURES]
+        rows = [
+            (measure, _points_of_measure(measure, gpu_records, main_allocator(gpus[0]))) for measure in GPU_MEASURES
+        ]
         if several := [(measure, gpu_points) for measure, gpu_points in rows if len(gpu_points) > 1]:
             made.append(EqualGpus(title, noun, names, several))
     return made
 
 
-def _of_measure(measure: GpuMeasure, records: Sequence[Record], own_allocator: str) -> list[Record]:
+def _points_of_measure(measure: GpuMeasure, records: Sequence[Record], own_allocator: str) -> list[Record]:
     """The points of a measure, one of each GPU, under the conditions that most have."""
     allocator = own_allocator if measure.experiment != "transfer" else common_allocator("page-locked")
     wanted_factors = {"allocator": allocator, **measure.factors}
@@ -295,7 +297,7 @@ def _of_measure(measure: GpuMeasure, records: Sequence[Record], own_allocator: s
     ]
 
 
-def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
+def _equal_gpus_finding(equals: EqualGpus, *, one_kind: bool) -> Finding:
     values: dict[str, list[str]] = {}
     details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
     for i, (measure, gpu_points) in enumerate(equals.measured):
@@ -322,7 +324,7 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
 # ------------------------------------------------------------------------------------------------ all together
 
 
-def _all_reduce(records: Sequence[Record], machine: Machine) -> Finding | None:
+def _all_reduce_finding(records: Sequence[Record], machine: Machine) -> Finding | None:
     """The bandwidth of the largest sum over the most GPUs, and the time of the smallest; of operations by a process
     for each GPU, if there are any.
     """

@@ -72,10 +72,10 @@ def searches(records: Iterable[Record]) -> list[PlacementSearch]:
     for record in records:
         if word_of(record) and not is_events_run(record):
             groups.setdefault(conditions_of(record), []).append(record)
-    return [search for group in groups.values() if (search := _search(group))]
+    return [search for group in groups.values() if (search := _search_of_group(group))]
 
 
-def _search(group: Sequence[Record]) -> PlacementSearch | None:
+def _search_of_group(group: Sequence[Record]) -> PlacementSearch | None:
     good = sorted(measured(group), key=median_of)
     as_is = [r for r in good if word_of(r) == AS_IS]
     if not as_is:
