@@ -67,7 +67,7 @@ class ByUse:
 
 
 def bounds_by_use(times: ByUse, names: Sequence[str]) -> list[UsedBytes]:
-    """Of each strategy that has a time."""
+    """The bounds of each strategy that has a time."""
     rows = []
     for name in names:
         times_by_use = times.of(name, 1.0), times.of(name, 0.0), times.most(name)
@@ -121,7 +121,7 @@ def _turning_share(times: ByUse, best: str, other: str) -> float:
     """
 
     def more(share: float) -> float:
-        """By how much the other adds more."""
+        """How much more the other strategy adds at a share."""
         first, second = _time_at_share(times, best, share), _time_at_share(times, other, share)
         return (second or 0.0) - (first or 0.0)
 

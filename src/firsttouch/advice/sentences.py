@@ -222,7 +222,7 @@ def _sentences_of_few(groups: Mapping[_GroupKey, Mapping[str, Record]], device: 
 
 
 def _none_faster_words(best: Record, rivals: Sequence[Record], than: Record) -> str:
-    """That no strategy is clearly faster than one. Of predictions, the one that takes the least comes first."""
+    """Says that no strategy is clearly faster than one. Of predictions, the shortest comes first."""
     if best.modelled is None:
         return f"no strategy is clearly faster than {strategy(than)}, which took {_format_time(than)}"
     rivals_in_words = some([f"{strategy(r)} ({_format_time(r)})" for r in sorted(rivals, key=median_of)])

@@ -56,7 +56,7 @@ class Settings:
     copies: list[CopyChoice] = field(default_factory=list)
 
     def named(self) -> dict[str, Setting]:
-        """Those that there are, by name, the most important first."""
+        """The settings that have advice, by name, the most important first."""
         every = {
             "control": self.control,
             "prefetch": self.prefetch,

@@ -47,7 +47,7 @@ def applications(options: Given, text: str) -> Candidates:
 
 
 def devices(options: Given, text: str) -> Candidates:
-    """Those of the results that are named, else those that the system lists."""
+    """The devices of the results that the call names, or else those that the system lists."""
     from firsttouch.machine.backends import MODEL, listed_devices
     from firsttouch.machine.tree import Tree
     from firsttouch.records.reading import read_document

@@ -492,7 +492,7 @@ def report(named: Iterable[Path], form: str, output: Path | None, modules: Seque
     named = list(named)
     directories = profiles_in(named)
     if output is None and form == "html" and len(named) == 1 and directories != named:
-        output = named[0] / "report.html"  # beside the folders of the ranks
+        output = named[0] / "report.html"  # in the directory that holds the folders of the ranks
     paths = draw(directories, form, output)
     if form != "html":
         return CommandResult(Report(paths, directories), Report.output)

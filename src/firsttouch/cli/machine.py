@@ -157,7 +157,7 @@ def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
     for key in facts:
         if match := _OF_GPU.fullmatch(key):
             of_gpus.setdefault(int(match[1]), {})[match[2]] = facts[key]
-    if len(of_gpus) > 2:  # two are shorter as they are
+    if len(of_gpus) > 2:  # one row for each of two GPUs is shorter
         pairs = _join_rows((pair.replace("_", " "), str(facts[pair])) for pair in facts if _PAIR.fullmatch(pair))
         every = [(f"all {len(of_gpus)} GPUs in pairs", pairs[0][1])] if len(pairs) == 1 else pairs
         return [("GPUs", f"gpu{format_ids(of_gpus)}"), *_rows_of_gpus(of_gpus), *every]

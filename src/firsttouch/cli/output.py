@@ -137,7 +137,7 @@ def lost_output() -> str:
     """Why stdout could not be written; '' if it could, or if its reader closed the pipe."""
     try:
         sys.stdout.flush()
-    except ValueError:  # closed
+    except ValueError:  # the stream is closed
         return ""
     failure = sys.stdout.failure if isinstance(sys.stdout, _Output) else None
     return "" if failure is None or isinstance(failure, BrokenPipeError) else str(failure.strerror)

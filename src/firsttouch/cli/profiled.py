@@ -73,7 +73,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
         pss, beside = host.pss, host.pss_resident
-        # The readings are few; of a time with little memory they say nothing.
+        # PSS is read rarely. A reading at a time with little memory says nothing about the peak.
         if (host.processes or 1) > 1 and pss is not None and beside is not None and 2 * beside >= host.peak.bytes:
             text = f"{format_size(pss.bytes, 3)} of {format_size(beside, 3)} at {format_seconds(pss.t)}"
             yield _row("", f"with shared pages counted once (PSS) {text}")
@@ -276,8 +276,8 @@ def _pages(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _unseen(summary: ProfileSummary) -> Iterator[str]:
-    unseen_rows = [row for row in summary.unseen if row.layer != "mappings"]  # here are none
-    rows = list({(row.why, row.mend): row for row in unseen_rows}.values())  # two layers may lack the same
+    unseen_rows = [row for row in summary.unseen if row.layer != "mappings"]  # this text lists no mappings
+    rows = list({(row.why, row.mend): row for row in unseen_rows}.values())  # two layers may be missing for one reason
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
         more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""

@@ -180,7 +180,7 @@ class RunProgress:
             already = f", {held} already {'predicted' if verb == 'predict' else 'measured'}" if held else ""
             self._screen.line(f"{count(len(todo), 'point')} to {verb}{already}{_planned(todo)}, into {directory}")
             self.directory, self.kept = directory, held
-        else:  # points that follow from those before
+        else:  # further points, chosen from the results so far
             self._screen.end()
             self._screen = _screen()
             self._screen.line(f"{count(len(todo), 'further point')} to {_verb(todo)}{_planned(todo)}")

@@ -216,7 +216,7 @@ def json_schema(name: str) -> dict[str, Any]:
     if isinstance(published.type, type):
         own_schema = whole["$defs"][published.type.__name__]
         if issubclass(published.type, Output):
-            own_schema["required"] = list(own_schema["properties"])  # which are always printed
+            own_schema["required"] = list(own_schema["properties"])  # all of them are always printed
         elif "enum" not in own_schema["properties"].get("schema", {"enum": []}):
             own_schema["properties"]["schema"]["pattern"] = rf"^firsttouch/{MAJOR}\.[0-9]+$"
     return whole

@@ -189,7 +189,7 @@ def _relative(line: RankedPlacement) -> str:
 
 
 def _without_baseline(rows: Sequence[PointSummary]) -> str:
-    """That no point can be compared with the strategy that --relative-to names."""
+    """Says that no point can be compared with the strategy that --relative-to names."""
     from firsttouch.harness.outcomes.derive import BASELINE
 
     baseline = rows[0].relative_to if rows else BASELINE

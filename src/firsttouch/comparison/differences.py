@@ -153,7 +153,7 @@ def find(table: AlignedPoints, few: Collection[int] = (), published: Collection[
     few: those that with the first have too few runs of a machine. published: those of a paper.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns about columns without a value
         return _Comparison(table, few, published).result()
 
 
@@ -339,7 +339,7 @@ class _Comparison:
     def _group_shift(
         self, group: Group, side: int, centre: Floats, base: Floats, places: Sequence[int]
     ) -> tuple[float, float, float]:
-        """As `_group_shifts`, of one experiment with one run a side or with many sides."""
+        """The same as `_group_shifts` for one experiment, with one run a side or with many sides."""
         import numpy as np
 
         shifts = centre[side, places] - base[places]

@@ -128,7 +128,7 @@ def place_text(place: PlaceDifference) -> str:
     text += f"; also {join_names(also)}" if also else ""
     be = "are" if place.is_several else "is"
     if place.whole is not None and place.whole.ratio:
-        slower = place.whole.ratio > 1  # a time
+        slower = place.whole.ratio > 1  # the ratio is one of times
         share = 1 - 1 / place.whole.ratio if slower else 1 / place.whole.ratio - 1
         how, points = f"{100 * share:.0f} % {place.verdict}", f"the median of {count(place.total, 'point')}"
     else:
@@ -155,7 +155,7 @@ def amount(d: Difference) -> str:
 def device_names(comparison: ResultsComparison) -> dict[str, str]:
     """The devices as users call them: CPU or GPU, or by name where a machine has several of a kind."""
     roles = device_roles(comparison)
-    if comparison.of_devices:  # the devices of one kind, which are the sides
+    if comparison.of_devices:  # the sides are devices of one kind
         return {device: ROLES.get(role, device) for device, role in roles.items()}
     values = list(roles.values())
     return {d: ROLES.get(role, d) if values.count(role) == 1 else d for d, role in roles.items()}

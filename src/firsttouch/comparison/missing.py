@@ -53,7 +53,7 @@ def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevice
         having = {i: [d for d in devices if d.kind == kind] for i, devices in usable.items()}
         usual = _side_with_most(having) if fleet else 0
         for i in having:
-            # The first side may be the one that lacks some.
+            # The first side may itself lack devices.
             base = max(having, key=lambda n: len(having[n])) if i == 0 and not fleet else usual
             if len(having[i]) < len(having[base]) and _is_alike(sides, base, i, having, kind):
                 listed = [d for run in sides[i].runs for d in run.machine if d.kind == kind]
@@ -62,7 +62,7 @@ def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevice
 
 
 def unusable(sides: Sequence[Side]) -> list[MissingDevices]:
-    """Of the devices of one machine, which are the sides: those of their kind that it lists and that cannot be used."""
+    """The devices that the machine lists and that cannot be used, of the kind of those that are the sides."""
     run = sides[0].runs[0]
     measured = {side.name for side in sides}
     kinds = {d.kind: d.role for d in run.machine if d.name in measured}

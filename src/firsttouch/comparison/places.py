@@ -88,7 +88,7 @@ class PlaceDifference:
     @property
     def ratio(self) -> float | None:
         """The median ratio of the points of the experiment that differs most, in which rates and times do not mix."""
-        if self.whole is not None and self.whole.ratio:  # of times
+        if self.whole is not None and self.whole.ratio:  # a ratio of times
             return 1 / self.whole.ratio if self.example.column.definition.better == "higher" else self.whole.ratio
         ratios = [d.ratio for d in self.points if d.ratio and d.column.group[0] == self.experiments[0]]
         return median(ratios) if ratios else None
@@ -144,13 +144,13 @@ def place_of(column: Column, device: str = "") -> ComparedPlace:
 
 
 def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
-    """Of many devices of one machine, which are the sides: the pairs whose points are far from those of the others."""
+    """The pairs whose points are far from those of the others; the sides are many devices of one machine."""
     found: list[PlaceDifference] = []
     if not differences.fleet:
         return found
     totals: Counter[tuple[ComparedPlace, str]] = Counter()
     for rows, side in zip(table.sides, sides, strict=True):
-        has_value = (table.value[rows] == table.value[rows]).any(axis=0)  # others are NaN
+        has_value = (table.value[rows] == table.value[rows]).any(axis=0)  # only NaN differs from itself
         of_side = [column for column, has in zip(table.columns, has_value, strict=True) if has]
         totals.update((place_of(column, side.name), column.group[0]) for column in of_side)
     ends: dict[tuple[ComparedPlace, bool | None], list[Difference]] = {}
@@ -285,7 +285,7 @@ def _part_in_words(some: Sized, total: int) -> str:
 
 
 def _differing_if_most(having: Collection[ComparedPlace], candidates: Sequence[ComparedPlace]) -> list[ComparedPlace]:
-    """Those of some places that differ, if these are most of at least three."""
+    """The candidates that differ, if these are most of at least three; otherwise none."""
     differing = [place for place in candidates if place in having]
     return differing if len(candidates) > 2 and len(differing) >= MOST * len(candidates) else []
 

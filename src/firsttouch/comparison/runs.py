@@ -147,12 +147,12 @@ def read(name: str) -> ComparedRun:
 
 
 def of_results(name: str, results: Results) -> ComparedRun:
-    """As `read`, for results that are already loaded."""
+    """The run of results that are already loaded, as `read` returns it."""
     encode = msgspec.json.Encoder(order="sorted").encode
     definitions: dict[tuple[str, str, int, str, str], int] = {}
     points, lost, phases = [], [], []
     with_load = [r for r in results.records if r.others_share is not None]
-    busy = 2 * sum(r.is_disturbed for r in with_load) > len(with_load)  # decides for points that are too short to tell
+    busy = 2 * sum(r.is_disturbed for r in with_load) > len(with_load)  # used for points too short to tell
     for r in results.records:
         factors = encode(r.factors).decode()
         if r.is_measured:
@@ -191,7 +191,9 @@ def _device(d: DeviceInfo) -> MachineDevice:
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
     """The runs that can be read, in the order given, and what is wrong with the others."""
-    alike = len(names) >= MANY and all(name == valid_text(name) for name in names)  # others can't be handed on
+    alike = len(names) >= MANY and all(
+        name == valid_text(name) for name in names
+    )  # other names can't be passed to a process
     processes = min(len(os.sched_getaffinity(0)), 8) if alike else 1
     if processes < 2:
         answer = _read_here(names)
@@ -258,7 +260,7 @@ def _command(request: Request) -> str:
     """The call of a run. One of most experiments names none, which measures all."""
     named = request.experiments if request.kind == "app" or len(request.experiments) <= _MOST_NAMED else []
     words = ["firsttouch", request.kind, *named]
-    for device in request.devices if request.every_device else ():  # to name any would measure each in full
+    for device in request.devices if request.every_device else ():  # a call that names devices measures each in full
         words += ["--device", device]
     words += [] if request.preset == "quick" else ["--preset", request.preset]
     for name, values in request.set.items():
@@ -270,7 +272,12 @@ def _command(request: Request) -> str:
 def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
-    return s.median, s.ci_low, s.ci_high, s.n if record.modelled is None else 2  # its range counts as an interval
+    return (
+        s.median,
+        s.ci_low,
+        s.ci_high,
+        s.n if record.modelled is None else 2,
+    )  # a prediction's range counts as an interval
 
 
 def _flow_of_point(record: Record) -> str:

@@ -146,7 +146,7 @@ def _without_phase(column: Column) -> str:
 def what_to_type(comparison: ResultsComparison) -> list[str]:
     """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
     if not comparison.few or predictions.is_about_predictions(comparison):
-        return []  # no further run of a prediction differs
+        return []  # further runs of a prediction are identical
     sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.few))]
     names = [side.runs[0].name.rstrip("/") for side in sides]
     free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
@@ -226,7 +226,7 @@ def group_table(
     heads = [*(["side"] if sides else []), *heads]
     if not comparison.of_devices:
         return heads, rows
-    at = heads.index("device")  # is that of the side
+    at = heads.index("device")  # each side is one device
     return heads[:at] + heads[at + 1 :], [cells[:at] + cells[at + 1 :] for cells in rows]
 
 
@@ -382,7 +382,7 @@ def notes(comparison: ResultsComparison) -> list[str]:
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     if comparison.differences.fleet:
-        return ""  # a headline says so
+        return ""  # the headline says it already
     if predictions.is_about_predictions(comparison):
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short = short_names(comparison)

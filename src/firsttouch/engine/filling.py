@@ -80,7 +80,10 @@ def fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
 
     if not isinstance(measurement, base.Measurement):
         raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")
-    if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
+    if measurement.verified is not None and type(measurement.verified).__name__ not in (
+        "bool",
+        "bool_",
+    ):  # numpy's type
         raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
     samples = [float(sample) for sample in measurement.samples]
     if not samples and not follows:

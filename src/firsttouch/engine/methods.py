@@ -287,6 +287,6 @@ class _TrialWorkers:
         result = self._worker.ask(
             TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT
         )
-        if result.outcome != "done":  # it was killed
+        if result.outcome != "done":  # the worker was killed
             self._worker = None
         return result

@@ -199,7 +199,7 @@ class PointProfile:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_LONGEST_STEP)
-            if self._thread.is_alive():  # it uses the file
+            if self._thread.is_alive():  # the thread still writes to the file
                 self._why = f"a reading of memory took more than {_LONGEST_STEP:g} s"
                 return
         try:

@@ -264,7 +264,7 @@ def _extreme_findings(claim: Claim, rows: Sequence[Record]) -> list[Finding]:
 
 
 def _most_chunks(records: Sequence[Record]) -> list[Record]:
-    """Of the records that differ in the number of blocks alone, those with the most."""
+    """The records with the most blocks, of each set that differs in the number of blocks alone."""
     return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups_apart_from(records, "chunks")]
 
 

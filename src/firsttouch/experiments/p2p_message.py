@@ -212,12 +212,12 @@ def _allocate(point: Point, session: Session, side: str, size: int) -> AbstractC
 
 
 def _between_two_or_within(records: Sequence[Record]) -> Sequence[Record]:
-    """Those between two devices or nodes; where there is one alone, those within it."""
+    """The messages between two devices or nodes; if there is only one, those within it."""
     return between_devices(records) or matrix(records)
 
 
 def _between_two_or_all(records: Sequence[Record]) -> Sequence[Record]:
-    """Those between two devices or nodes; where there is one alone, all."""
+    """The messages between two devices or nodes; if there is only one, all messages."""
     return [r for r in records if not is_own(r)] or records
 
 

@@ -114,7 +114,9 @@ class Transfer(Experiment):
             CounterEntry(name="(latency|new_pages)_(low|high)_us", unit="us"),
         ),
         traffic=(
-            Traffic(where={"direction": "d2d"}, through="memory", passing=2, cacheable=1),  # each is read and written
+            Traffic(
+                where={"direction": "d2d"}, through="memory", passing=2, cacheable=1
+            ),  # every byte is read and written
             Traffic(where={**_LINK, "engine": ["copy-engine", "cpu"]}, through="link"),
             Traffic(where={**_LINK, "engine": "kernel"}, through="link", memory="host", cacheable=1),
         ),

@@ -47,7 +47,9 @@ NumberOrPrice: TypeAlias = Magnitude | Price
 def explain(records: Iterable[Record], find: Callable[[Record], Experiment]) -> list[Explanation]:
     """The explanations of the predicted points among some records. find: the experiment of a record."""
     predicted = [r for r in records if r.modelled is not None and r.status == "ok" and r.summary is not None]
-    predicted = [r for r in predicted if r.factors.get("events") != "on"]  # which takes the same time
+    predicted = [
+        r for r in predicted if r.factors.get("events") != "on"
+    ]  # a prediction with events takes the same time
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in predicted:
         other_factors = {name: value for name, value in record.factors.items() if name != "strategy"}
@@ -297,7 +299,7 @@ class _Compared:
         return parts
 
     def _overtakings(self) -> list[Overtaking]:
-        """Of each two strategies, from where on the other one is faster."""
+        """For each pair of strategies, the value from which on the other one is faster."""
         overtakings = []
         for first_strategy, second_strategy in combinations(self.by_strategy, 2):
             rows_of_both = [

@@ -53,7 +53,7 @@ def spans(run: Run) -> list[NamedInterval]:
 
 
 def _iteration_intervals(run: Run, start: float, end: float) -> list[NamedInterval]:
-    """None if there are many, if groups of them were timed, or if there is a single one."""
+    """The iterations; empty if there are many, if groups of them were timed, or if there is only one."""
     ends = run.iteration_ends
     if not 2 < len(ends) <= MOST_ITERATIONS + 1 or run.marked != len(ends) - 1:
         return []

@@ -142,7 +142,9 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
         message = next(iter(runs[0].answer.sentences), "")
-        figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
+        figure = (
+            WITHOUT_CONTEXT if figure is STACK else figure
+        )  # its sums are then the times that the key numbers state
     if first_touch_note(machine):
         numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
     return FirstScreen(
@@ -282,7 +284,7 @@ def _span(rows: Sequence[Record]) -> str:
 
 
 def _place(record: Record) -> str:
-    """Who loads from where: 'GPU, managed'."""
+    """The agent that loads and the memory: 'GPU, managed'."""
     return f"{str(record.factors['agent']).upper()}, {record.factors['allocator']}"
 
 

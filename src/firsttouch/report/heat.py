@@ -34,7 +34,7 @@ PAGE = 830
 
 def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
-    if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # only a baseline, say
+    if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # such as a baseline alone
         return None
     axes = (figure.x, figure.y)
     roles = assign(shown, axes=axes, apart=axes, facet=figure.facet)
@@ -154,7 +154,7 @@ def _is_unsure(figure: Heat, record: Record) -> bool:
     z, s = value(record, figure.z), record.summary
     if not isinstance(z, int | float) or s is None or not (figure.z == "median" or figure.centre is not None):
         return False
-    if z == figure.centre:  # the baseline
+    if z == figure.centre:  # the cell of the baseline
         return False
     bounds = _bounds(figure, record)
     return not record.has_interval or (bounds is not None and bounds[1] - bounds[0] > 2 * WIDE * abs(z))

@@ -87,7 +87,7 @@ class AnswersOfKind:
 
     @property
     def open(self) -> list[InterfaceAnswer]:
-        """Those about movements that several interfaces carry out."""
+        """The answers about movements that several interfaces carry out."""
         return [answer for answer in self.answers if answer.is_open]
 
     @property

@@ -192,7 +192,7 @@ def _block(
 def _host_partners(
     number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]
 ) -> list[HostPartner]:
-    """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
+    """The host partners of one life of a block; other lives most likely have the same ranges at other addresses."""
     rows = []
     for start, end, place in life.spans_with_places():
         touch = touches.get((number, start), RangeTouches())

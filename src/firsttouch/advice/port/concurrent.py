@@ -112,7 +112,7 @@ class ConcurrentAccess(Rule):
 
     @cached_property
     def _last_copies(self) -> dict[int, RangeMap[int]]:
-        """By block, the last step that copies each byte of the host from or to it."""
+        """For each block, the last step that copies each byte of the host from or to it."""
         last: dict[int, RangeMap[int]] = {}
         for number, step in enumerate(self.state.run.steps):
             if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):

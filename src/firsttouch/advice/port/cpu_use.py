@@ -26,7 +26,7 @@ class CpuUse:
 
 
 def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
-    """By block, of the bytes of which it is known."""
+    """How the CPU uses the copied bytes of each block, as far as it is known."""
     uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
     if not any(isinstance(step, HostUse) for step in run.steps):
         return uses

@@ -58,7 +58,7 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
 
 
 def _touches_inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
-    """Those of the whole granules of a range: others hold other data too."""
+    """The touches of granules that lie wholly in a range: other granules hold other data too."""
     first, last = -(-start // TOUCH_GRANULE) * TOUCH_GRANULE, end // TOUCH_GRANULE * TOUCH_GRANULE
     return touches.of(first, last) if first < last else RangeTouches()
 
@@ -96,7 +96,7 @@ def _hidden_place(touches: RangeTouches, program_files: set[str]) -> Iterator[tu
     hidden = [(place, word) for place in places if (word := _word_for_place(place, program_files))]
     samples = sum(place.samples for place in places)
     share = sum(place.samples for place, _ in hidden) / max(1, samples)
-    if hidden and share + HALF / sqrt(samples) >= HALF:  # less the standard error of a sampled half
+    if hidden and share + HALF / sqrt(samples) >= HALF:  # allows for the standard error of a sampled half
         yield hidden[0]
 
 

@@ -57,11 +57,6 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     return told(run, exact) if exact else run
 
 
-def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
-    """The findings of a profile. Raises UsageError as `traced_run` does."""
-    return findings_of(profile, traced_run(profile, process))
-
-
 def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
     """The findings of a process of a profile. unwritten: why a file of it is not there."""
     findings = found(
@@ -75,7 +70,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
     )
-    # Of what port asks for: --trace is there, or nothing would be.
+    # Of the layers that port asks for; without the third, --trace, there is no profile to read.
     missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
     sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
     ended = (

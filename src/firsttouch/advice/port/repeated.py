@@ -57,7 +57,7 @@ class RepeatedBytes:
         return any(piece.writes and max(piece.start, low) < min(piece.end, high) for piece in pieces)
 
     def needless(self, record: RecordOf) -> list[NeedlessCopies]:
-        """By the call, and the one whose bytes the copies have; those with the most bytes first."""
+        """The needless copies by call and by the call whose bytes they repeat; those with the most bytes first."""
         rows: dict[tuple[object, ...], list[RepeatedCopy]] = defaultdict(list)
         for repeated in filter(self._is_needless, self._copies):
             copy, since = self._copy(repeated.copy), self._copy(repeated.since)

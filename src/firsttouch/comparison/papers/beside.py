@@ -145,7 +145,7 @@ def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:
 
 
 def _best_point(stated: PublishedValue, records: Sequence[Record]) -> Record:
-    """Of several points, that of the value listed first, and the largest."""
+    """The point whose factor has the value listed first; of several, the largest."""
 
     def order(record: Record) -> tuple[list[int], list[float]]:
         listed = [

@@ -32,7 +32,7 @@ class PaperFigures(Output, frozen=True, kw_only=True, tag="firsttouch-published-
 
 @cache
 def all_figures() -> dict[str, list[PaperFigure]]:
-    """By paper, in the order of the paper."""
+    """The figures of each paper, in the order of the paper."""
     listed: dict[str, list[PaperFigure]] = read("figures.json", dict[str, list[PaperFigure]])
     return {
         paper: [replace(figure, paper=paper) for figure in paper_figures] for paper, paper_figures in listed.items()

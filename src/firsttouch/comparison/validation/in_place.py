@@ -74,7 +74,7 @@ def judged_in_place() -> JudgedInPlace:
 
 
 def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: Platform) -> RunInPlace | None:
-    """None if nothing was measured at another size in another visit."""
+    """Predicts a point from the others; None if nothing was measured at another size in another visit."""
     profile = profiles.applications[app.name]
     other_points = tuple(p for p in profile.points if p.source != point.source and not _alike(p, point))
     held_profiles = msgspec.structs.replace(

@@ -222,7 +222,7 @@ class Judgement:
 
     @property
     def repeated(self) -> Judgement:
-        """The same of the cases that were measured several times."""
+        """The judgement of the cases that were measured several times."""
         return Judgement([case for case in self.cases if case.repetitions >= REPETITIONS])
 
     @property

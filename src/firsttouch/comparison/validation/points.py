@@ -78,7 +78,7 @@ class PlatformPoints:
             if type(experiments[name]).predict is Experiment.predict:
                 raise UsageError(str(NotModelled(f"what {name} measures")))
         hosts, gpus = ([d.name for d in some if d.name in call.devices] for some in (self.hosts, self.gpus))
-        if len(gpus) > 1:  # the first of equal devices, with each of its peers
+        if len(gpus) > 1:  # measure the first of equal devices with each of its peers
             sets[PEER] = [SELF, *(peer.name for peer in self.gpus[0].peers)]
         sets = {**self._switches([experiments[name] for name in call.names], call.devices), **sets}
         request = Request(

@@ -61,7 +61,7 @@ class RowsFile:
 
 
 def _check_correspondence(file: JsonFile, place: JsonPath, here: Correspondence) -> None:
-    """That there is such a measurement, with such factors and counters."""
+    """Checks that there is such a measurement, with such factors and counters."""
     experiment, book = here.experiment, codebook_of(here.experiment)
     if experiment not in (experiment_names := [APPLICATIONS, *all_experiments()]):
         file.fail(

@@ -284,10 +284,6 @@ def _describe_direct_access(record: Record) -> tuple[str, dict[str, Scalar]]:
     return way, {**on, "movement": movement, "from": source, "to": target, **other_factors}
 
 
-def _sample_median(record: Record) -> Quantity:
-    return quantity(record)
-
-
 def _kernel_rate(record: Record) -> Quantity | None:
     """The rate of a kernel. One above the peak of the link moves nothing: most of it comes from the kernel's caches."""
     of_peak = _counter(record, "of_peak")
@@ -331,19 +327,19 @@ KINDS: Sequence[MovementKind] = (
         "copy",
         "p2p-copy",
         _describe_by_factor("engine"),
-        {"blocking": _read_time("latency"), "bandwidth": _sample_median},
+        {"blocking": _read_time("latency"), "bandwidth": quantity},
     ),
     MovementKind(
         "message",
         "p2p-message",
         _describe_by_factor("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
-        {"blocking": _read_time("latency"), "bandwidth": _sample_median},
+        {"blocking": _read_time("latency"), "bandwidth": quantity},
     ),
     MovementKind(
         "collective",
         "collective",
         _describe_by_factor("interface"),
-        {"blocking": _sample_median, "bandwidth": _read_rate(("bus_gbs", "algorithm_gbs"), _read_time("interval"))},
+        {"blocking": quantity, "bandwidth": _read_rate(("bus_gbs", "algorithm_gbs"), _read_time("interval"))},
     ),
 )
 """The kinds of movement. An experiment with another one is a row here."""

@@ -58,7 +58,7 @@ def _level_finding(
         return finding(LAST, on_it, value, level=name)
     last = number((after[end - 1] if end else on_it[-1]), "size")
     details = {"reach": Quantity(last, "B", last, number(after[end], "size"))}
-    if size := next((size for cache, size in stated.items() if cache in name), None):  # "L2" of "near L2"
+    if size := next((size for cache, size in stated.items() if cache in name), None):  # "L2" is in "near L2"
         return finding(STATED, on_it, value, details=details, level=name, stated_bytes=size)
     return finding(ENDS, on_it, value, details=details, level=name)
 

@@ -28,7 +28,9 @@ def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[
 
 def _figures_of_kind(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
     if isinstance(figure, Heat):
-        figure = replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure  # nodes are compared with own
+        figure = (
+            replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure
+        )  # nodes are compared with their own
         usual, where = _fullest(figure, matrix(_records_of_figure(figure, rows)))
         between = [r for r in usual if not is_own(r)] or usual
         several = len(group_by(between, BY, OWNER)) > 1
@@ -45,7 +47,7 @@ def _figures_of_kind(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
 def _fullest(
     figure: Heat, rows: Sequence[Record]
 ) -> tuple[Sequence[Record], Mapping[str, Scalar | tuple[Scalar, ...]]]:
-    """Those of the panels that have more than half as many pairs as the fullest, and what they have in common."""
+    """The panels that have more than half as many pairs as the fullest, and what they have in common."""
     panels = group_by(rows, figure.facet) if figure.facet else {}
     pairs = {name: len(group_by(some, BY, OWNER)) for (name,), some in panels.items()}
     kept = tuple(name for name, n in pairs.items() if 2 * n > max(pairs.values()))

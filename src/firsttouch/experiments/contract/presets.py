@@ -258,7 +258,7 @@ def _first_reason(candidate: Candidate, *, strict: bool) -> str:
 
 @cache
 def _rules_of_preset(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
-    """Those of a preset that are strict, or not."""
+    """The strict rules of a preset, or those that are not strict."""
     return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
 
 

@@ -79,7 +79,7 @@ def _worst_and_best(rows: Sequence[Record]) -> tuple[Record, Record]:
 def _describe_apart(
     found: Alikeness, name: Callable[[Record], str], prefix: str
 ) -> tuple[str, dict[str, Quantity], dict[str, str]]:
-    """Those that are apart, each with its value; several pairs of one GPU together."""
+    """The outliers, each with its value; several pairs of one GPU together."""
     if common := _shared_end(found):
         ends = dict(zip((f"{prefix}worst", f"{prefix}best"), map(quantity, _worst_and_best(found.apart)), strict=True))
         return f"the {len(found.apart)} {common} at {{{prefix}worst}} to {{{prefix}best}}", ends, {}

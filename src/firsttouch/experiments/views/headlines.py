@@ -47,7 +47,7 @@ def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
     candidates = [f for f in _Numbers(alone, machine, host, gpu).all() if f is not None][:MOST]
     of_several = numbers_of_several(_with_usual_values(records), machine)
     kinds = list(by_product(gpus).items())
-    single = {product: same[0] for (product, _), same in reversed(kinds) if len(same) == 1}  # the first of a product
+    single = {product: same[0] for (product, _), same in reversed(kinds) if len(same) == 1}  # one GPU of each product
     for other in (d for d in single.values() if gpu is not None and d.product != gpu.product):
         candidates += [f for f in islice(_Numbers(alone, machine, host, other).all(), 1) if f is not None]
     return [*(with_conditions(f, good) for f in of_several), *(with_conditions(f, alone) for f in candidates)]
@@ -213,7 +213,7 @@ def _streams(records: Sequence[Record], agent: str, allocator: str) -> list[Reco
 
 
 def _unsplit_copies(copies: Sequence[Record]) -> list[Record]:
-    """Those that are neither split nor pipelined, if there are any."""
+    """The copies that are neither split nor pipelined, or all if there are none."""
     return [r for r in copies if (r.factors.get("streams"), r.factors.get("chunk")) == (1, 0)] or list(copies)
 
 
@@ -290,7 +290,7 @@ def _managed_finding(records: Sequence[Record], gpu: DeviceInfo) -> Finding | No
         return None
     details = {name: quantity(r) for name, r in by_name.items()}
     if details["moved"].value == details["copied"].value:
-        return None  # the same by the rules of a platform
+        return None  # a platform's rules predict the same for both
     text = "{value} times as long as a copy ({moved}, not {copied}, for {passes} passes over {size}"
     text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"

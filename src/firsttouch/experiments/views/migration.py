@@ -194,7 +194,7 @@ def _speedup_findings(records: Sequence[Record]) -> list[Finding]:
     """The speedup of the whole by each single advice and prefetch: the best and the worst of those that are clear."""
     base = {r.text("operation"): r for r in records if r.counters.get("family") in ("base", "operation")}
     rows = [r for r in records if r.counters.get("family") in ("advice", "prefetch", "advice, operation")]
-    rows = [r for r in rows if "prefetch_back_ms" not in r.counters]  # its prefetch is not in the sample
+    rows = [r for r in rows if "prefetch_back_ms" not in r.counters]  # its sample does not include the prefetch
     findings = []
     for record in rows:
         against = base.get(record.text("operation"))

@@ -185,7 +185,7 @@ def matrix(records: Sequence[Record]) -> list[Record]:
 
 
 def between_devices(records: Sequence[Record]) -> list[Record]:
-    """Those of the matrix in which memory of another is used."""
+    """The records of the matrix in which a device uses memory of another."""
     return [r for r in matrix(records) if not is_own(r)]
 
 
