@@ -146,7 +146,7 @@ def _sample_counters(tool: Tool, folder: Path, forms: Forms) -> tuple[str, dict[
 
 
 def _marked_counters(tool: Tool, folder: Path, forms: Forms, counted: Record) -> tuple[str, dict[str, Scalar]]:
-    """The counters of all kernels between marks, and what limits them. counted: the record of the run under the tool."""
+    """The counters of all kernels between marks, and their limits. counted: the record of the run under the tool."""
     iterations = counted.counters.get(marks.ITERATIONS)
     groups = len(series(counted, ITERATION_TIME))
     number = iterations if isinstance(iterations, int) else groups

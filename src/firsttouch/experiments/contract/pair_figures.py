@@ -28,9 +28,8 @@ def pair_figures(declared: Sequence[Figure], records: Sequence[Record]) -> list[
 
 def _figures_of_kind(figure: Figure, rows: Sequence[Record]) -> list[Figure]:
     if isinstance(figure, Heat):
-        figure = (
-            replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure
-        )  # nodes are compared with their own
+        # NUMA nodes are compared with their own memory.
+        figure = replace(figure, diagonal="") if kind_of(rows[0]) == "node" else figure
         usual, where = _fullest(figure, matrix(_records_of_figure(figure, rows)))
         between = [r for r in usual if not is_own(r)] or usual
         several = len(group_by(between, BY, OWNER)) > 1
