@@ -156,7 +156,7 @@ def test_a_thread_for_each_element_is_a_choice_of_the_gpu():
     ],
 )
 def test_a_record_says_which_tlb_loads_were_counted_or_why_none_were(in_kernel: float | None, words: str):
-    assert bandwidth._tlb_loads(in_kernel).startswith(words)
+    assert bandwidth._describe_tlb_loads(in_kernel).startswith(words)
 
 
 @pytest.mark.parametrize(("counted", "loads"), [({}, ""), ({"tlb_loads_per_mib": 1770.0}, "1,770 TLB loads")])

@@ -95,7 +95,7 @@ def resident(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: Iterator[int] = iter([10, 25, 25, 20, 20])
     monkeypatch.setattr(memory, "_APART", 0)
     monkeypatch.setattr(memory, "_SETTLING", 0)
-    monkeypatch.setattr(memory, "_resident", lambda: (next(sizes), 40))
+    monkeypatch.setattr(memory, "_resident_bytes", lambda: (next(sizes), 40))
 
 
 def counted(overlap: bool, *machine: int | None) -> dict[str, int]:

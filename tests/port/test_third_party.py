@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from firsttouch.advice.port.findings import PortFindings
-from firsttouch.advice.port.reading import port_findings
+from firsttouch.advice.port.reading import findings_of as findings_of_profile
+from firsttouch.advice.port.reading import traced_run
 from firsttouch.profile.reading import read
 from firsttouch.profile.traced import CallLocation
 from firsttouch.report.ported import ported_page
@@ -185,7 +186,8 @@ def findings_of(name: str, directory: Path) -> PortFindings:
     with tarfile.open(RECORDED / f"{name}.tar.xz") as archive:
         for member in archive:
             (directory / member.name).write_bytes(content.read() if (content := archive.extractfile(member)) else b"")
-    return port_findings(read(directory))
+    profile = read(directory)
+    return findings_of_profile(profile, traced_run(profile))
 
 
 def found_in(port: PortFindings) -> set[Finding]:

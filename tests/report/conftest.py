@@ -68,7 +68,7 @@ def drawn_here(monkeypatch):
     """Reports are drawn by the process of the test, for tests that look at what was written and not at how."""
     from firsttouch.report.__main__ import write
 
-    monkeypatch.setattr("firsttouch.engine.reporting._written", write)
+    monkeypatch.setattr("firsttouch.engine.reporting._written_paths", write)
 
 
 @pytest.fixture

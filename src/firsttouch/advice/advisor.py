@@ -79,8 +79,8 @@ def advise(
         raise UsageError(f"an application says itself what it does; {', '.join(sets)} is set for patterns")
     prices, records = prices_of(directories, device)
     if app is not None:
-        kind = _known("application", app, apps or {})
-        advice = _for_app(kind, *_params(kind, size, records, prices.device), prices, records)
+        kind = _look_up("application", app, apps or {})
+        advice = _for_app(kind, *_params_of(kind, size, records, prices.device), prices, records)
     else:
         advice = _for_pattern(pattern, size, sets, prices)
     note_sisters(advice, records)
@@ -98,7 +98,7 @@ def prices_of(directories: Sequence[str | Path], device: str | None) -> tuple[Pr
                 f"{device} has its own prices; leave out the directory, or --device to take those of its run"
             )
         return PlatformPrices(platform_of(device)), []
-    results = sorted(map(load_results, map(Path, directories or [newest()])), key=_age)
+    results = sorted(map(load_results, map(Path, directories or [newest()])), key=_sort_by_age)
     if any(d.modelled for result in results for d in result.machine.devices):
         raise UsageError("predictions are no source of prices; --device model:PLATFORM, without a directory, predicts")
     info = choose_device(results, device)
@@ -115,7 +115,7 @@ def note_sisters(advice: Advice, records: Sequence[Record]) -> None:
 def _for_pattern(
     pattern: str | None, size: int | str | None, sets: Mapping[str, object] | None, prices: Prices
 ) -> Advice:
-    name = _known_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
+    name = _check_name("pattern", pattern or patterns.USUAL, patterns.PATTERNS)
     chosen = patterns.settings_for(name, None if size is None else _bytes(size), sets)
     workload = patterns.program_for(name, settings=chosen)
     program = f"a program that {patterns.PATTERNS[name].meaning(chosen)}"
@@ -124,7 +124,7 @@ def _for_pattern(
     return advice
 
 
-def _age(results: Results) -> tuple[str, int, str]:
+def _sort_by_age(results: Results) -> tuple[str, int, str]:
     """Sorts results by when they were measured, so that the order in which directories are named changes nothing."""
     records = results.records
     return results.machine.created, len(records), min((record.started for record in records), default="")
@@ -140,27 +140,27 @@ def newest() -> Path:
 
 def choose_device(results: Sequence[Results], name: str | None) -> DeviceInfo:
     """The device whose records count. Raises UsageError if it is unknown, or if the directories differ in machine."""
-    known: dict[str, DeviceInfo] = {}
+    devices: dict[str, DeviceInfo] = {}
     processors = {_processor(result) for result in results}
     for result in results:
         for info in result.machine.devices:
-            if info.name in known and info.available and known[info.name].title != info.title:
+            if info.name in devices and info.available and devices[info.name].title != info.title:
                 raise UsageError(
-                    f"the directories are of different machines: {info.name} is {known[info.name].title} in one and "
+                    f"the directories are of different machines: {info.name} is {devices[info.name].title} in one and "
                     f"{info.title} in another; give directories of one machine"
                 )
             if info.available:
-                known.setdefault(info.name, info)
+                devices.setdefault(info.name, info)
     if len(processors) > 1:
         raise UsageError(
             f"the directories are of different machines, one with {' and one with '.join(sorted(processors))}; give "
             "directories of one machine"
         )
-    usable = {n: d for n, d in known.items() if d.capabilities.runs_kernels}
+    usable = {n: d for n, d in devices.items() if d.capabilities.runs_kernels}
     if name is not None:
-        if name in known and name not in usable:
+        if name in devices and name not in usable:
             raise UsageError(f"{name} does not run kernels; choose one that does: {', '.join(usable) or 'none here'}")
-        return _known("device", name, usable)
+        return _look_up("device", name, usable)
     if not usable:
         raise UsageError("no device in these results runs kernels, so there is nothing to choose between")
     return next((d for d in usable.values() if not d.capabilities.shares_host_memory), next(iter(usable.values())))
@@ -176,14 +176,14 @@ def _processor(results: Results) -> str:
     return f"{facts.get('cores_online')} cores of {facts.get('model') or 'an unnamed processor'}"
 
 
-def _known_name(what: str, given: str, known: Mapping[str, object]) -> str:
-    if given not in known:
-        raise unknown(what, given, known)
-    return given
+def _check_name(noun: str, name: str, accepted: Mapping[str, object]) -> str:
+    if name not in accepted:
+        raise unknown(noun, name, accepted)
+    return name
 
 
-def _known(what: str, given: str, known: Mapping[str, T]) -> T:
-    return known[_known_name(what, given, known)]
+def _look_up(noun: str, name: str, accepted: Mapping[str, T]) -> T:
+    return accepted[_check_name(noun, name, accepted)]
 
 
 def _bytes(size: int | str) -> int:
@@ -193,7 +193,7 @@ def _bytes(size: int | str) -> int:
         raise UsageError(f"--size {error}") from None
 
 
-def _params(
+def _params_of(
     app: type[App], size: int | str | None, records: Iterable[Record], device: DeviceInfo
 ) -> tuple[Params, int | str]:
     """The parameters of an application at a size, those with which it was measured if it was. Without a size, the
@@ -244,10 +244,12 @@ def _for_app(
 ) -> Advice:
     device = prices.device
     workload = program_of(app, params)
-    others = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
+    with_other_rounds = [program_of(app, params, rounds) for rounds in _other_rounds(app, workload)]
     runs = [r for r in measured_runs(records, app.name, device.name) if r.factors["size"] == size]
-    asked = size if isinstance(size, str) else size_option(size)
-    measure = "" if is_predicted(device.name) else f"firsttouch app {app.name} --size {asked} --device {device.name}"
+    size_word = size if isinstance(size, str) else size_option(size)
+    measure = (
+        "" if is_predicted(device.name) else f"firsttouch app {app.name} --size {size_word} --device {device.name}"
+    )
     footprint = app.footprint(params)
     return ranked(
         workload,
@@ -257,7 +259,7 @@ def _for_app(
         app=app,
         runs={str(r.factors.get("strategy")): r for r in runs},
         measure=measure,
-        others=others,
+        others=with_other_rounds,
     )
 
 
@@ -274,7 +276,7 @@ def estimates(
     device, terms, absent = prices.device, dict[str, list[Term]](), list[Absent]()
     for name in strategies_of(device):
         strategy = STRATEGIES[name]
-        reason = unavailable(strategy, device) or _refused(app, strategy, device)
+        reason = unavailable(strategy, device) or _why_refused(app, strategy, device)
         if reason:
             absent.append(Absent(name, reason))
             continue
@@ -293,7 +295,7 @@ def estimates(
     return terms, [replace(a, perhaps_faster=a.least_ms < fastest) if a.least_ms is not None else a for a in absent]
 
 
-def _refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> str | None:
+def _why_refused(app: type[App] | None, strategy: Strategy, device: DeviceInfo) -> str | None:
     if strategy.bounded and (app is None or not app.bounded):
         return "its buffers must have a size that is known at compile time"
     return app.refuses(strategy, device) if app is not None else None
@@ -317,21 +319,21 @@ def ranked(
     """
     device = prices.device
     terms, absent = estimates(workload, prices, app, measure)
-    terms, absent = _without_least(terms, absent, withheld)
+    terms, absent = _split_withheld(terms, absent, withheld)
     runs = runs or {}
     if not terms and not runs:
-        raise UsageError(_nothing(absent, device, with_buffers(program, size), measure))
+        raise UsageError(_no_time_message(absent, device, with_buffers(program, size), measure))
     if runs and not any(name in runs for name in terms):
         absent += [Absent(name, NO_SCALE, f"{measure} --strategy {name}", perhaps_faster=True) for name in terms]
         terms = {}
-    rows, scale, common = _rows(terms, runs)
-    absent = [_scaled(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
+    rows, scale, common = _strategy_rows(terms, runs)
+    absent = [_put_on_scale(a, common, rows[0].ms) for a in absent if a.strategy not in runs]
     advice = Advice(device.name, device.title, program, size, scale, rows, absent)
     advice.fastest_known = not any(a.perhaps_faster for a in absent)
     advice.assumptions = [*_assumptions(workload, terms), *_of_first_touches(terms, prices)]
     advice.take = chosen(rows).strategy
     advice.settings = settings(prices, STRATEGIES[advice.take])
-    advice.settings.control = _control(workload, terms, prices)
+    advice.settings.control = _control_setting(workload, terms, prices)
     advice.turns = turns_of(rows, measure, absent)
     if not runs and (turned := _turned_by_turns(advice.strategies, device.name)):
         advice.fastest_known = False
@@ -341,24 +343,24 @@ def ranked(
         advice.turns.insert(0, turned)
     advice.predicted = predicted_for([device.name])
     advice.sentences = sentences_of(advice, on_processor(device))
-    if said := advice.predicted:
+    if prediction := advice.predicted:
         advice.turns = [of_prediction(turn) for turn in advice.turns]
-        advice.sentences = [f"{caption(said)}: {of_prediction(sentence)}" for sentence in advice.sentences]
+        advice.sentences = [f"{caption(prediction)}: {of_prediction(sentence)}" for sentence in advice.sentences]
     return advice
 
 
-def _without_least(
+def _split_withheld(
     terms: dict[str, list[Term]], absent: list[Absent], withheld: Callable[[str, Sequence[Term]], str]
 ) -> tuple[dict[str, list[Term]], list[Absent]]:
     """The strategies that have a time, and those that have none or the least one only."""
     reasons = {name: reason for name, rows in terms.items() if (reason := withheld(name, rows))}
-    known = {name: rows for name, rows in terms.items() if name not in reasons}
-    fastest = min((_sum(rows)[0] for rows in known.values()), default=math.inf)
+    in_full = {name: rows for name, rows in terms.items() if name not in reasons}
+    fastest = min((_sum(rows)[0] for rows in in_full.values()), default=math.inf)
     least = {name: _sum(terms[name])[0] for name in reasons}
-    return known, [*absent, *(Absent(n, why, "", least[n] < fastest, least[n]) for n, why in reasons.items())]
+    return in_full, [*absent, *(Absent(n, why, "", least[n] < fastest, least[n]) for n, why in reasons.items())]
 
 
-def _nothing(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
+def _no_time_message(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: str) -> str:
     """Why no strategy has a time."""
     if needed := [a.run for a in absent if a.reason == NOT_MEASURED]:
         return f"these results have too little about {device.name} for advice; run: {needed[0]}"
@@ -366,7 +368,7 @@ def _nothing(absent: Sequence[Absent], device: DeviceInfo, about: str, measure: 
     return f"no strategy is estimated for {about}; {absent[0].strategy}: {absent[0].reason}{command}"
 
 
-def _scaled(absent: Absent, common: float, fastest: float) -> Absent:
+def _put_on_scale(absent: Absent, common: float, fastest: float) -> Absent:
     """A strategy without a time, on the scale of the rows."""
     if absent.least_ms is None:
         return absent
@@ -379,28 +381,28 @@ def _sum(terms: Iterable[Term]) -> tuple[float, float, float]:
     return sum(t.ms for t in rows), sum(t.low for t in rows), sum(t.high for t in rows)
 
 
-def _rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[StrategyRow], str, float]:
+def _strategy_rows(terms: Mapping[str, list[Term]], runs: Mapping[str, Record]) -> tuple[list[StrategyRow], str, float]:
     """Rows fastest first, what their times mean, and by how many ms measured times exceed estimates. If some strategies
     were measured, the others are put on their scale, and may be as wrong as the estimates of those that were measured.
     """
-    both = [name for name in terms if name in runs]
+    measured_and_estimated = [name for name in terms if name in runs]
     common = 0.0
-    if both:
-        common = max(0.0, median(median_of(runs[name]) - _sum(terms[name])[0] for name in both))
-    errors = [0.0, *(median_of(runs[name]) - _sum(terms[name])[0] - common for name in both)]
+    if measured_and_estimated:
+        common = max(0.0, median(median_of(runs[name]) - _sum(terms[name])[0] for name in measured_and_estimated))
+    errors = [0.0, *(median_of(runs[name]) - _sum(terms[name])[0] - common for name in measured_and_estimated)]
     rows = []
     for name in [*terms, *(name for name in runs if name not in terms)]:
-        known = terms.get(name, [])
-        ms, low, high = (v + common for v in _sum(known))
+        row_terms = terms.get(name, [])
+        ms, low, high = (v + common for v in _sum(row_terms))
         if record := runs.get(name):
             assert record.summary is not None
-            estimated = ms if name in both else None
+            estimated = ms if name in measured_and_estimated else None
             s = record.summary
             rows.append(
-                StrategyRow(name, s.median, s.ci_low, s.ci_high, known, True, estimated, (measured_point(record),))
+                StrategyRow(name, s.median, s.ci_low, s.ci_high, row_terms, True, estimated, (measured_point(record),))
             )
         else:
-            rows.append(StrategyRow(name, ms, max(0.0, low + min(errors)), high + max(errors), known))
+            rows.append(StrategyRow(name, ms, max(0.0, low + min(errors)), high + max(errors), row_terms))
     rows.sort(key=lambda row: (row.ms, [*STRATEGIES].index(row.strategy) if row.strategy in STRATEGIES else 99))
     if not runs:
         return rows, "what each strategy adds to the kernels and the CPU's work, which all have in common", common
@@ -434,20 +436,22 @@ def _turned_by_turns(rows: Sequence[StrategyRow], device: str) -> str:
     )
 
 
-def _control(workload: Program, terms: Mapping[str, list[Term]], prices: Prices) -> Setting | None:
+def _control_setting(workload: Program, terms: Mapping[str, list[Term]], prices: Prices) -> Setting | None:
     """That small blocks which both agents use in turns should be copied, if that is clearly faster: under the strategy
     that is then the fastest of those whose pages move.
     """
     found: dict[str, list[Term]] = {}
     for name, rows in terms.items():
         with suppress(Unmeasured):
-            copied = estimate(workload, STRATEGIES[name], prices, copy_control=True) if _named(TURNS, rows) else rows
+            copied = (
+                estimate(workload, STRATEGIES[name], prices, copy_control=True) if _terms_named(TURNS, rows) else rows
+            )
             if _is_more(rows, copied, prices.device):
                 found[name] = copied
     if not found:
         return None
     name = min(found, key=lambda n: _sum(found[n])[0])
-    turns, copies = _named(TURNS, terms[name]), _named(SMALL_COPIES, found[name])
+    turns, copies = _terms_named(TURNS, terms[name]), _terms_named(SMALL_COPIES, found[name])
     before, after = _sum(turns)[0], _sum(copies)[0]
     text = (
         f"copy small blocks that both agents use in turns (control=copied): under {name}, "
@@ -462,23 +466,26 @@ def _is_more(rows: Sequence[Term], copied: Sequence[Term], device: DeviceInfo) -
     """Whether the copies are clearly faster than the turns; of predictions, over the whole range of both."""
     if _sum(rows)[0] <= SIMILAR * _sum(copied)[0]:
         return False
-    return not is_predicted(device.name) or _sum(_named(TURNS, rows))[1] > _sum(_named(SMALL_COPIES, copied))[2]
+    return (
+        not is_predicted(device.name)
+        or _sum(_terms_named(TURNS, rows))[1] > _sum(_terms_named(SMALL_COPIES, copied))[2]
+    )
 
 
-def _named(what: str, terms: Iterable[Term]) -> list[Term]:
-    return [term for term in terms if term.what == what]
+def _terms_named(description: str, terms: Iterable[Term]) -> list[Term]:
+    return [term for term in terms if term.what == description]
 
 
 def _turned_by_rounds(
-    take: str, workload: Program, others: Sequence[Program], prices: Prices, app: type[App] | None, measure: str
+    take: str, workload: Program, other_programs: Sequence[Program], prices: Prices, app: type[App] | None, measure: str
 ) -> str:
     """What other numbers of rounds would turn the advice, or ''."""
-    for other in others:
-        times = {name: _sum(terms)[0] for name, terms in estimates(other, prices, app)[0].items()}
+    for program in other_programs:
+        times = {name: _sum(terms)[0] for name, terms in estimates(program, prices, app)[0].items()}
         best = min(times, key=lambda name: times[name], default=take)
         if take in times and times[take] > SIMILAR * times[best]:
             return (
-                f"It is not known to be the fastest: with {other.rounds} rounds of each loop that data end, not the "
+                f"It is not known to be the fastest: with {program.rounds} rounds of each loop that data end, not the "
                 f"assumed {workload.rounds}, {best} adds {quantity(times[best], 'ms')} and {take} "
                 f"{quantity(times[take], 'ms')}{measure and f'; measure: {measure}'}."
             )

@@ -67,21 +67,21 @@ class ByUse:
 
 
 def bounds_by_use(times: ByUse, names: Sequence[str]) -> list[UsedBytes]:
-    """Of each strategy that has a time."""
+    """The bounds of each strategy that has a time."""
     rows = []
     for name in names:
-        known = times.of(name, 1.0), times.of(name, 0.0), times.most(name)
-        assumed, least, most = known
+        times_by_use = times.of(name, 1.0), times.of(name, 0.0), times.most(name)
+        assumed, least, most = times_by_use
         assert assumed is not None
-        given = [time for time in known if time is not None]
+        known_times = [time for time in times_by_use if time is not None]
         rows.append(
             UsedBytes(
                 name,
                 None if least is None else least[0],
                 assumed[0],
                 None if most is None else most[0],
-                min(low for _, low, _ in given),
-                max(high for _, _, high in given),
+                min(low for _, low, _ in known_times),
+                max(high for _, _, high in known_times),
                 least == assumed == most,
             )
         )
@@ -95,34 +95,34 @@ def turns_by_use(program: Program, times: ByUse, names: Sequence[str]) -> list[O
     if not names or not is_assumed(program):
         return []
     best = names[0]
-    other = _faster(times, best, names, 0.0)
-    share = _turn(times, best, other) if other is not None else 0.0
+    other = _faster_strategy(times, best, names, 0.0)
+    share = _turning_share(times, best, other) if other is not None else 0.0
     return [OrderTurn(share, best, other)] if other is not None and share else []
 
 
-def _ms(times: ByUse, name: str, share: float) -> float | None:
+def _time_at_share(times: ByUse, name: str, share: float) -> float | None:
     time = times.of(name, share)
     return None if time is None else time[0]
 
 
-def _faster(times: ByUse, best: str, names: Sequence[str], share: float) -> str | None:
+def _faster_strategy(times: ByUse, best: str, names: Sequence[str], share: float) -> str | None:
     """The fastest at a share, if it is clearly faster than the best at all."""
-    known = {name: ms for name in names if (ms := _ms(times, name, share)) is not None}
-    if best not in known:
+    times_at_share = {name: ms for name in names if (ms := _time_at_share(times, name, share)) is not None}
+    if best not in times_at_share:
         return None
-    fastest = min(known, key=lambda name: known[name])
-    return fastest if known[fastest] * SIMILAR < known[best] else None
+    fastest = min(times_at_share, key=lambda name: times_at_share[name])
+    return fastest if times_at_share[fastest] * SIMILAR < times_at_share[best] else None
 
 
-def _turn(times: ByUse, best: str, other: str) -> float:
+def _turning_share(times: ByUse, best: str, other: str) -> float:
     """The share at which both add the same, by false position (Illinois): times are nearly straight lines of it.
 
     0 if the other adds less only below the least that is looked at.
     """
 
     def more(share: float) -> float:
-        """By how much the other adds more."""
-        first, second = _ms(times, best, share), _ms(times, other, share)
+        """How much more the other strategy adds at a share."""
+        first, second = _time_at_share(times, best, share), _time_at_share(times, other, share)
         return (second or 0.0) - (first or 0.0)
 
     low, high = 0.0, 1.0

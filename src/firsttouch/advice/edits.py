@@ -23,18 +23,20 @@ def joined_lines(lines: Iterable[str], before: str = "") -> tuple[str, str]:
     just before.
     """
     files: dict[str, list[int]] = {}
-    others: list[str] = []
+    unnumbered: list[str] = []
     for line in dict.fromkeys(lines):
         file, colon, number = line.rpartition(":")
         if colon and number.isdecimal():
             files.setdefault(file, []).append(int(number))
         else:
-            others.append(line)
-    texts = [f"{'' if file == before else file}:{_spans(sorted(set(numbers)))}" for file, numbers in files.items()]
-    return ", ".join([*texts, *others]), before if not files or others else [*files][-1]
+            unnumbered.append(line)
+    texts = [
+        f"{'' if file == before else file}:{_format_spans(sorted(set(numbers)))}" for file, numbers in files.items()
+    ]
+    return ", ".join([*texts, *unnumbered]), before if not files or unnumbered else [*files][-1]
 
 
-def _spans(numbers: Sequence[int]) -> str:
+def _format_spans(numbers: Sequence[int]) -> str:
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:
@@ -52,9 +54,9 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     copies = _copies(run, {block.number for block in paired}, places)
     if strategy.duplicated:
         if is_plain_host(strategy.host_arrays):
-            return _needless(found) or _fewer(copies)
-        return _locked(paired, strategy.host_arrays, copies)
-    changes = [_allocated(paired, strategy.allocator), _dropped(copies)]
+            return _edits_of_needless_copies(found) or _edits_of_fewer_copies(copies)
+        return _edits_locking(paired, strategy.host_arrays, copies)
+    changes = [_edit_allocating(paired, strategy.allocator), _edit_dropping(copies)]
     for restoring in (f for f in found.counted if f.kind == "restoring"):
         text = f"keep {count(restoring.count, 'restoring copy', 'restoring copies')} as of a buffer of its own"
         changes.append(Edit("keep", text, _lines(restoring.places), restoring.count, restoring.bytes))
@@ -67,14 +69,14 @@ def edits(run: TracedRun, found: PortFindings, places: Places, strategy: Strateg
     return changes
 
 
-def _fewer(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> list[Edit]:
+def _edits_of_fewer_copies(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> list[Edit]:
     """Copies remain, of what the other side uses."""
     size = sum(copy.device.total for copy, _ in copies)
     text = f"of {count(len(copies), 'copy', 'copies')}, make those that bring bytes which the other side uses"
     return [Edit("omit", text, _lines(place for _, place in copies), len(copies), size)]
 
 
-def _needless(found: PortFindings) -> list[Edit]:
+def _edits_of_needless_copies(found: PortFindings) -> list[Edit]:
     """Copies that are left out where host arrays and device arrays remain."""
     rows = [row for row in found.needless if row.certainty != "possible"]
     if not rows:
@@ -86,15 +88,15 @@ def _needless(found: PortFindings) -> list[Edit]:
 
 def _place(site: CallSite, places: Places) -> CallLocation:
     """The place of a call in the program: of one that a library of the vendor makes, where the program calls that."""
-    own = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
-    return places.of(site[own:])
+    program_frame = next((n for n, frame in enumerate(site) if not VENDOR.search(frame.file)), 0)
+    return places.of(site[program_frame:])
 
 
 def _lines(places: Iterable[CallLocation]) -> list[str]:
     return [*dict.fromkeys(map(line_of, places))]
 
 
-def _allocated(blocks: Sequence[PortBlock], allocator: str) -> Edit:
+def _edit_allocating(blocks: Sequence[PortBlock], allocator: str) -> Edit:
     """The blocks are allocated as memory of both sides."""
     size = sum(block.bytes for block in blocks)
     arrays = count(sum(not partner.window for block in blocks for partner in block.partners), "host array")
@@ -108,13 +110,13 @@ def _copies(run: TracedRun, blocks: Container[int], places: Places) -> list[tupl
     return [(copy, _place(copy.call.site, places)) for copy in copies if copy.device.block in blocks]
 
 
-def _dropped(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> Edit:
+def _edit_dropping(copies: Sequence[tuple[TracedCopy, CallLocation]]) -> Edit:
     size = sum(copy.device.total for copy, _ in copies)
     text = f"drop {count(len(copies), 'copy', 'copies')}"
     return Edit("drop", text, _lines(place for _, place in copies), len(copies), size)
 
 
-def _locked(
+def _edits_locking(
     blocks: Sequence[PortBlock], allocator: str, copies: Sequence[tuple[TracedCopy, CallLocation]]
 ) -> list[Edit]:
     """The host arrays become page-locked. Their lines are known if page faults were sampled; else those of copies are

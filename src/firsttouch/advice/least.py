@@ -50,7 +50,7 @@ def why_only_least(program: Program, title: str, prices: Prices, strategy: str, 
 
 
 def _written_late(program: Program) -> float:
-    """Of the bytes that the CPU writes, the part that it is the first to write once compute has begun."""
+    """The fraction of the bytes written by the CPU that it is the first to write, after compute has begun."""
     written = [Ranges() for _ in program.blocks]
     before, after = _first_writes(program.initialise, written), _first_writes(program.compute, written)
     return after / (before + after) if after else 0.0
@@ -75,7 +75,7 @@ def _most_across(program: Program, prices: Prices, strategy: str) -> float | Non
     total = 0.0
     with suppress(Unmeasured, MissingValue):
         link = prices.remote("h2d", STRATEGIES[strategy].allocator)
-        per_byte = prices.own_pass(common_allocator("shared")).of(1).value / 2  # which is read and written
+        per_byte = prices.own_pass(common_allocator("shared")).of(1).value / 2  # a pass reads and writes each byte
         for launch, times in timed_launches((*program.initialise, *program.compute)):
             if launch.seconds is None or not per_byte:
                 return None

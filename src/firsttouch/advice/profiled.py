@@ -31,8 +31,8 @@ def advise_profile(
     """
     if profile is None:
         raise UsageError("--process is one of a profile; name it with --profile DIR")
-    if given := [name for name, value in (other or {}).items() if value]:
-        raise UsageError(f"the trace says what the program does; leave out {', '.join(given)}, or --profile")
+    if unused_options := [name for name, value in (other or {}).items() if value]:
+        raise UsageError(f"the trace says what the program does; leave out {', '.join(unused_options)}, or --profile")
     traced = traced_program(profile, process)
     prices, records = prices_of(directories, device)
     advice = advise_traced(traced, prices)
@@ -57,6 +57,6 @@ def gpu_of(run: TracedRun, header: schema.Header) -> str:
     for block in run.blocks:
         if not block.on_host:
             numbers[block.device] += block.nbytes
-    known = device_numbers(header)
-    models = {known[gpu.name]: gpu.model for gpu in header.gpus if gpu.name in known}
+    numbers_by_name = device_numbers(header)
+    models = {numbers_by_name[gpu.name]: gpu.model for gpu in header.gpus if gpu.name in numbers_by_name}
     return models.get(numbers.most_common(1)[0][0], "") if numbers else ""

@@ -56,7 +56,7 @@ class Settings:
     copies: list[CopyChoice] = field(default_factory=list)
 
     def named(self) -> dict[str, Setting]:
-        """Those that there are, by name, the most important first."""
+        """The settings that have advice, by name, the most important first."""
         every = {
             "control": self.control,
             "prefetch": self.prefetch,
@@ -85,7 +85,7 @@ def _allocators(strategy: Strategy) -> str:
     return strategy.allocator
 
 
-def _copies(prices: Prices) -> list[CopyChoice]:
+def _copy_choices(prices: Prices) -> list[CopyChoice]:
     locked = common_allocator("page-locked")
     allocate, free = prices.allocation(locked, "allocate"), prices.allocation(locked, "free")
     choices = []
@@ -102,10 +102,10 @@ def _copies(prices: Prices) -> list[CopyChoice]:
     return choices
 
 
-def _copy_interface(prices: Prices) -> Setting | None:
-    largest = max(_copies(prices), key=lambda c: (c.size, c.direction == DIRECTIONS["h2d"]))
+def _copy_interface_setting(prices: Prices) -> Setting | None:
+    largest = max(_copy_choices(prices), key=lambda c: (c.size, c.direction == DIRECTIONS["h2d"]))
     ratio = largest.pageable_us / largest.page_locked_us
-    if ratio < CLEAR_RATIO or (is_predicted(prices.device.name) and not _saves(prices, largest)):
+    if ratio < CLEAR_RATIO or (is_predicted(prices.device.name) and not _saves_time(prices, largest)):
         return None
     assert largest.reuses is not None
     text = (
@@ -116,19 +116,19 @@ def _copy_interface(prices: Prices) -> Setting | None:
     locked = common_allocator("page-locked")
     used = [prices.allocation(locked, "allocate"), prices.allocation(locked, "free")]
     used += [prices.copy("h2d", name) for name in (locked, common_allocator("host"))]
-    return Setting(text, ratio, _grounds(*used))
+    return Setting(text, ratio, _join_grounds(*used))
 
 
-def _saves(prices: Prices, choice: CopyChoice) -> bool:
+def _saves_time(prices: Prices, choice: CopyChoice) -> bool:
     """Whether the range of a copy from page-locked memory is below that of one from plain memory."""
     direction = next(name for name, words in DIRECTIONS.items() if words == choice.direction)
     slow, fast = (prices.copy(direction, common_allocator(kind)).of(choice.size) for kind in ("host", "page-locked"))
     return fast.high < slow.low
 
 
-def _prefault(prices: Prices) -> Setting | None:
+def _prefault_setting(prices: Prices) -> Setting | None:
     one_thread, all_threads = prices.host_touch(parallel=False), prices.host_touch(parallel=True)
-    ratio = _ratio(one_thread, all_threads)
+    ratio = _time_ratio(one_thread, all_threads)
     if prices.device.capabilities.on_host_processor:
         text = "touch new memory with all threads: the first touch by one thread"
     else:
@@ -137,40 +137,44 @@ def _prefault(prices: Prices) -> Setting | None:
         )
         text += "which has one thread,"
     text += f" takes {_per_gib(one_thread)}, by all threads {_per_gib(all_threads)}"
-    return Setting(text, ratio, _grounds(one_thread, all_threads)) if ratio > CLEAR_RATIO else None
+    return Setting(text, ratio, _join_grounds(one_thread, all_threads)) if ratio > CLEAR_RATIO else None
 
 
-def _page_size(prices: Prices) -> Setting | None:
+def _page_size_setting(prices: Prices) -> Setting | None:
     base, huge = (prices.host_touch(parallel=True, pages=pages) for pages in ("base", "huge"))
     how = (
         "which plain memory gets here" if prices.page_size == "huge" else "which a program must ask for here (madvise)"
     )
-    of_huge, of_base = _pages(huge), _pages(base)
+    of_huge, of_base = _page_count_words(huge), _page_count_words(base)
     text = (
         f"use huge pages, {how}: the first touch{of_huge} by all threads takes {_per_gib(huge)},"
         f"{of_base or ' of'} base pages {_per_gib(base)}"
     )
-    return Setting(text, _ratio(base, huge), _grounds(base, huge)) if _ratio(base, huge) > CLEAR_RATIO else None
+    return (
+        Setting(text, _time_ratio(base, huge), _join_grounds(base, huge))
+        if _time_ratio(base, huge) > CLEAR_RATIO
+        else None
+    )
 
 
-def _pages(price: Price) -> str:
+def _page_count_words(price: Price) -> str:
     """' of 4,096', the pages whose first touch was timed; '' if it is not one number."""
     numbers = {json.loads(key)[2].get("pages") for key in record_keys(price.grounds)}
     number = numbers.pop() if len(numbers) == 1 else None
     return f" of {number:,}" if isinstance(number, int) else ""
 
 
-def _prefetch(prices: Prices) -> Setting | None:
+def _prefetch_setting(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
     prefetch, fault = prices.prefetch(name), prices.gpu_fault(name, reads_only=False)
     text = (
         f"prefetch {name} buffers before kernels use them: it takes {_per_gib(prefetch)}, faults take {_per_gib(fault)}"
     )
-    ratio = _ratio(fault, prefetch)
-    return Setting(text, ratio, _grounds(prefetch, fault)) if ratio > CLEAR_RATIO else None
+    ratio = _time_ratio(fault, prefetch)
+    return Setting(text, ratio, _join_grounds(prefetch, fault)) if ratio > CLEAR_RATIO else None
 
 
-def _placement(prices: Prices) -> Setting | None:
+def _placement_setting(prices: Prices) -> Setting | None:
     name = common_allocator("shared")
     times, grounds = prices.placements(name)
     best = min(times, key=lambda advice: times[advice])
@@ -182,13 +186,13 @@ def _placement(prices: Prices) -> Setting | None:
     )
 
 
-def _ratio(dividend: Price, divisor: Price) -> float:
+def _time_ratio(dividend: Price, divisor: Price) -> float:
     """How many times as long the first takes; 1 if their intervals overlap."""
     longer, shorter = dividend.of(1), divisor.of(1)
     return longer.value / shorter.value if longer.low > shorter.high > 0 else 1.0
 
 
-def _grounds(*prices: Price) -> tuple[Ground, ...]:
+def _join_grounds(*prices: Price) -> tuple[Ground, ...]:
     return tuple(dict.fromkeys(ground for price in prices for ground in price.grounds))
 
 
@@ -197,10 +201,10 @@ def _per_gib(price: Price) -> str:
 
 
 _MAKERS: Mapping[str, Callable[[Prices], object]] = {
-    "prefault": _prefault,
-    "page_size": _page_size,
-    "prefetch": _prefetch,
-    "placement": _placement,
-    "copy_interface": _copy_interface,
-    "copies": _copies,
+    "prefault": _prefault_setting,
+    "page_size": _page_size_setting,
+    "prefetch": _prefetch_setting,
+    "placement": _placement_setting,
+    "copy_interface": _copy_interface_setting,
+    "copies": _copy_choices,
 }

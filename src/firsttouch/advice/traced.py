@@ -55,11 +55,13 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         raise UsageError(f"{name} copies nothing between host and device, so that no strategy would change a copy")
     withheld = partial(why_only_least, program, traced.title, prices)
     advice = ranked(program, name, program.nbytes, prices, withheld=withheld)
-    own, why = _as_it_is(run, program, prices)
-    times = ByUse(program, prices, {r.strategy: r.terms for r in advice.strategies} | ({NAME: own} if own else {}))
+    own_terms, why_not_priced = _as_it_is(run, program, prices)
+    times = ByUse(
+        program, prices, {r.strategy: r.terms for r in advice.strategies} | ({NAME: own_terms} if own_terms else {})
+    )
     bounds = bounds_by_use(times, [row.strategy for row in advice.strategies])
     advice.strategies = [replace(r, low=b.low, high=b.high) for r, b in zip(advice.strategies, bounds, strict=True)]
-    best, mine = chosen(advice.strategies), StrategyRow(NAME, *sums(own), own) if own else None
+    best, mine = chosen(advice.strategies), StrategyRow(NAME, *sums(own_terms), own_terms) if own_terms else None
     rows = sorted([best, *(r for r in advice.strategies if r is not best), *([mine] if mine else ())], key=_time)
     answer = TracedAdvice(
         profile=found.directory,
@@ -79,7 +81,7 @@ def advise_traced(traced: TracedProgram, prices: Prices) -> Advice:
         kernel_ms=1e3 * sum(run.seconds(step) or 0.0 for step in run.steps if isinstance(step, TracedLaunch)),
         kernels=kernels_there(program, traced.title, prices),
     )
-    advice.traced = replace(answer, not_priced=not_priced(run, answer, why))
+    advice.traced = replace(answer, not_priced=not_priced(run, answer, why_not_priced))
     advice.sentences = sentences_of_traced(advice, best)
     return advice
 

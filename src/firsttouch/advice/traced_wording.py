@@ -40,12 +40,12 @@ _FAMILIES = tuple(
 )
 
 
-def family(what: str) -> str:
+def family(term_name: str) -> str:
     """What a term is, whatever memory it is of, in few words."""
     for pattern, name in _FAMILIES:
-        if pattern.match(what):
+        if pattern.match(term_name):
             return name
-    return what
+    return term_name
 
 
 def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
@@ -58,17 +58,17 @@ def sentences_of_traced(advice: Advice, best: StrategyRow) -> list[str]:
     if alike := [row.strategy for row in not_apart(advice.strategies, best)]:
         texts.append(f"Not told apart from {best.strategy}: {first_few(alike, MOST_ALIKE)}.")
     texts = [*dict.fromkeys([*texts[:1], *turn_lines(traced), *texts[1:]])][:MOST]
-    said = advice.predicted
-    return [f"{caption(said)}: {of_prediction(text)}" for text in texts] if said else texts
+    prediction = advice.predicted
+    return [f"{caption(prediction)}: {of_prediction(text)}" for text in texts] if prediction else texts
 
 
 def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
-    own, name, adds = traced.as_it_is, traced.command, f"memory adds an estimated {quantity(best.ms, 'ms')}"
-    if own is None:
+    program_row, name, adds = traced.as_it_is, traced.command, f"memory adds an estimated {quantity(best.ms, 'ms')}"
+    if program_row is None:
         return f"Take {best.strategy} for {name}: {adds}; what it adds as it is is not priced."
-    own_ms = quantity(own.ms, "ms")
-    if is_good_enough(own, best):
-        verb = "adds no less" if own.ms <= best.ms else "adds hardly less"
+    own_ms = quantity(program_row.ms, "ms")
+    if is_good_enough(program_row, best):
+        verb = "adds no less" if program_row.ms <= best.ms else "adds hardly less"
         return (
             f"Leave {name} as it is: memory adds an estimated {own_ms}, and {best.strategy}, the best strategy, "
             f"{verb}: {quantity(best.ms, 'ms')}."
@@ -77,13 +77,13 @@ def _answer(advice: Advice, traced: TracedAdvice, best: StrategyRow) -> str:
     if traced.saved_bytes and not STRATEGIES[best.strategy].duplicated:
         saved = f", with at most {format_size(traced.saved_bytes, 3)} less memory at the peak"
     only = "Take" if advice.fastest_known else "Of the strategies that have a time, take"
-    apart = "; the two are not told apart" if not_apart([own], best) else ""
+    apart = "; the two are not told apart" if not_apart([program_row], best) else ""
     return f"{only} {best.strategy}: {adds} instead of {own_ms} as {name} does it{saved}{apart}."
 
 
-def is_good_enough(own: StrategyRow | None, best: StrategyRow) -> bool:
+def is_good_enough(program_row: StrategyRow | None, best: StrategyRow) -> bool:
     """Whether the best strategy adds hardly less than the program as it is."""
-    return own is not None and own.ms <= best.ms * SIMILAR + CALL_MS
+    return program_row is not None and program_row.ms <= best.ms * SIMILAR + CALL_MS
 
 
 def turn_lines(traced: TracedAdvice) -> list[str]:
@@ -102,11 +102,11 @@ def _named(name: str, traced: TracedAdvice) -> str:
 def part_texts(row: StrategyRow) -> list[str]:
     """The largest parts of a row, each with its time."""
     sums: dict[str, float] = defaultdict(float)
-    for what, ms in parts_of(row).items():
-        sums[family(what)] += ms
+    for family_name, ms in parts_of(row).items():
+        sums[family(family_name)] += ms
     parts = sorted(sums.items(), key=lambda part: -part[1])
-    parts = [(what, ms) for what, ms in parts if ms >= max(LEAST_PART * row.ms, CALL_MS)]
-    return [f"{what} {quantity(ms, 'ms')}" for what, ms in parts[:MOST_PARTS]]
+    parts = [(family_name, ms) for family_name, ms in parts if ms >= max(LEAST_PART * row.ms, CALL_MS)]
+    return [f"{family_name} {quantity(ms, 'ms')}" for family_name, ms in parts[:MOST_PARTS]]
 
 
 def check_text(checked: CopyCheck) -> str:
@@ -141,11 +141,11 @@ def not_priced(run: TracedRun, traced: TracedAdvice, why: str) -> list[str]:
     """What is in no time, in phrases. why: why the program as it is has none, or ''."""
     texts = []
     if traced.kernel_ms:
-        there = ""
-        if (known := traced.kernels) is not None:
-            low, high = quantity(known.low, "ms"), quantity(known.high, "ms")
-            there = f" on {traced.title}, an estimated {low if low == high else f'{low} to {high}'} here"
-        texts.append(f"kernels ({quantity(traced.kernel_ms, 'ms')} in the trace{there})")
+        elsewhere = ""
+        if (kernels := traced.kernels) is not None:
+            low, high = quantity(kernels.low, "ms"), quantity(kernels.high, "ms")
+            elsewhere = f" on {traced.title}, an estimated {low if low == high else f'{low} to {high}'} here"
+        texts.append(f"kernels ({quantity(traced.kernel_ms, 'ms')} in the trace{elsewhere})")
     streams = {step.call.stream for step in run.steps if isinstance(step, TracedCopy)}
     if len(streams) > 1:
         texts.append(f"overlap of copies on {len(streams)} streams")

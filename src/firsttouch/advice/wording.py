@@ -48,7 +48,7 @@ def _is_slower(row: StrategyRow, best: StrategyRow) -> bool:
     """Of predictions, whether it is not alike, and slower whatever the values are that both rest on."""
     if _rests_on_a_platform(row) and _rests_on_a_platform(best):
         return row.ms > SIMILAR * best.ms and is_one_less(
-            bounds_of_sums(map(_share, row.terms), map(_share, best.terms))
+            bounds_of_sums(map(_share_of_term, row.terms), map(_share_of_term, best.terms))
         )
     single = is_single(row) or is_single(best)
     return row.low > best.high * (SIMILAR if single else 1)
@@ -58,7 +58,7 @@ def _rests_on_a_platform(row: StrategyRow) -> bool:
     return not row.measured and any(isinstance(g, PlatformValue) for term in row.terms for g in term.grounds)
 
 
-def _share(term: Term) -> Share:
+def _share_of_term(term: Term) -> Share:
     values = tuple(dict.fromkeys(g.name for g in term.grounds if isinstance(g, PlatformValue)))
     return values or ("", term.what), term.low, term.high
 
@@ -88,7 +88,7 @@ def turns_of(rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent]
         command = f"; measure: {commands[0]}" if commands else ""
         have = "has no time" if len(names) == 1 else "have no time"
         turns.append(f"It is not known to be the fastest, since {join_names(names)} {have}{command}.")
-    if kept := _if_kept(rows, best):
+    if kept := _advice_if_kept(rows, best):
         turns.append(kept)
     if alike := not_apart(rows, best):
         unmeasured = "".join(f" --strategy {row.strategy}" for row in alike if not row.measured and best.measured)
@@ -98,7 +98,7 @@ def turns_of(rows: Sequence[StrategyRow], measure: str, absent: Sequence[Absent]
     return turns
 
 
-def _again(row: StrategyRow) -> StrategyRow:
+def _repeated_row(row: StrategyRow) -> StrategyRow:
     """What a strategy adds if a program keeps its memory and repeats the work."""
     terms = [
         t for t in row.terms if t.phase not in _ONCE and not t.what.startswith((FIRST_TOUCH, *_NEW_PAGES))
@@ -112,16 +112,16 @@ def _copies_into_new(row: StrategyRow) -> bool:
     return any(t.what.startswith(_NEW_PAGES) for t in row.terms)
 
 
-def _if_kept(rows: Sequence[StrategyRow], best: StrategyRow) -> str:
+def _advice_if_kept(rows: Sequence[StrategyRow], best: StrategyRow) -> str:
     """Which strategies are better if a program keeps its buffers, or ''."""
     if not best.terms:
         return ""
-    known = [_again(row) for row in rows if row.terms and not _copies_into_new(row)]
-    mine, least = _again(best), min(known, key=lambda row: row.ms, default=None)
+    kept_rows = [_repeated_row(row) for row in rows if row.terms and not _copies_into_new(row)]
+    mine, least = _repeated_row(best), min(kept_rows, key=lambda row: row.ms, default=None)
     if least is None or least.ms * SIMILAR + CALL_MS >= mine.ms or least.high >= mine.low:
         return ""
-    others = [row.strategy for row in known if row is not least and row.low <= least.high]
-    alike = f"; not told apart from it: {join_names(others)}" if others else ""
+    alike_strategies = [row.strategy for row in kept_rows if row is not least and row.low <= least.high]
+    alike = f"; not told apart from it: {join_names(alike_strategies)}" if alike_strategies else ""
     at_least = "at least " if _copies_into_new(best) else ""
     return (
         f"If the program keeps its buffers and repeats this work, {least.strategy} is better: it adds an estimated "
@@ -134,43 +134,47 @@ def _if_kept(rows: Sequence[StrategyRow], best: StrategyRow) -> str:
 
 def with_buffers(program: str, size: int) -> str:
     """The name of an application, or 'a program that ...', with the size of its buffers."""
-    what, that, does = program.partition(" that ")
-    return f"{what} with {format_size(size, 3)} of buffers{that}{does}"
+    noun, that, does = program.partition(" that ")
+    return f"{noun} with {format_size(size, 3)} of buffers{that}{does}"
 
 
 def sentences_of(advice: Advice, where: str) -> list[str]:
     """The answer in at most three sentences. where: what the first begins with."""
     best = chosen(advice.strategies)
-    texts = [caption(f"{where}{_answer(advice, best)}.")]
+    texts = [caption(f"{where}{_answer_sentence(advice, best)}.")]
     if not advice.fastest_known:
         texts += advice.turns[:1]
     if _is_little(advice):
         return texts
     if best.estimated_ms is not None:
         texts.append(f"Micro-measurements alone, put on the same scale, say {quantity(best.estimated_ms, 'ms')}.")
-    elif text := _parts(advice, best):
+    elif text := _parts_sentence(advice, best):
         texts.append(text)
     turns = [turn for turn in advice.turns if not turn.startswith(_ALIKE) or "; measure: " in turn]
     return [*dict.fromkeys([*texts, *turns])][:MOST]
 
 
-def _answer(advice: Advice, best: StrategyRow) -> str:
+def _answer_sentence(advice: Advice, best: StrategyRow) -> str:
     """The first sentence: the strategy to take with those that are not told apart from it, and what it takes."""
     rows, about = advice.strategies, with_buffers(advice.program, advice.size)
     alike = not_apart(rows, best)
     names = [row.strategy for row in (best, *alike)]
     tied = f"; not told apart from it: {join_names(names[1:])}" if alike else ""
     any_measured = any(row.measured for row in rows)
-    took = f"{_took(best, any_measured)} {_time(best)}" if best.ms else "adds nothing that these results price"
+    took = (
+        f"{_took_words(best, any_measured)} {_format_time(best)}"
+        if best.ms
+        else "adds nothing that these results price"
+    )
     baseline = next((row for row in rows if row.strategy == BASELINE and row is not best), None)
     if baseline is not None:
-        verb = f" {_took(baseline, any_measured)}" if baseline.measured != best.measured else ""
-        took += f", {BASELINE}{verb} {_time(baseline)}"
+        verb = f" {_took_words(baseline, any_measured)}" if baseline.measured != best.measured else ""
+        took += f", {BASELINE}{verb} {_format_time(baseline)}"
     if _is_little(advice):
         other = _reference(rows)
         return (
             f"for {about}, there is too little data for the memory method to matter: {best.strategy} adds an estimated "
-            f"{_time(best)}, {other.strategy} {_time(other)}{tied}"
+            f"{_format_time(best)}, {other.strategy} {_format_time(other)}{tied}"
         )
     if not advice.fastest_known:
         only = "the only strategy" if len(rows) == 1 else f"the fastest of {len(rows)} strategies"
@@ -197,27 +201,27 @@ def _reference(rows: Sequence[StrategyRow]) -> StrategyRow:
     return next((row for row in rows[1:] if row.strategy == BASELINE), rows[1])
 
 
-def _took(row: StrategyRow, any_measured: bool) -> str:
+def _took_words(row: StrategyRow, any_measured: bool) -> str:
     return "took" if row.measured else "is estimated to take" if any_measured else "adds an estimated"
 
 
-def _time(row: StrategyRow) -> str:
+def _format_time(row: StrategyRow) -> str:
     return f"{quantity(row.ms, 'ms')} (one run)" if is_single(row) else quantity(row.ms, "ms")
 
 
-def _parts(advice: Advice, best: StrategyRow) -> str:
+def _parts_sentence(advice: Advice, best: StrategyRow) -> str:
     """What most of the time is, of the best and of the baseline: 'the largest part' if that is not above half, with
     the next if that is as large.
     """
     baseline = [row for row in advice.strategies if row.strategy == BASELINE and row is not best]
     texts = []
     for row in (best, *baseline):
-        (what, ms), *others = [*parts_of(row).items(), ("", 0.0)]
+        (part_name, ms), *other_parts = [*parts_of(row).items(), ("", 0.0)]
         if not ms:
             break
-        alike = [(name, also) for name, also in others if also * SIMILAR >= ms]
+        alike = [(name, also) for name, also in other_parts if also * SIMILAR >= ms]
         part = "the largest parts" if alike else "most" if ms > row.ms / 2 else "the largest part"
-        of = f"{BASELINE}:" if row is not best else "it are" if alike else "it is"
-        named = join_names([f"{name} ({quantity(its, 'ms')})" for name, its in [(what, ms), *alike]])
-        texts.append(f"{part} of {of} {named}")
+        subject = f"{BASELINE}:" if row is not best else "it are" if alike else "it is"
+        named = join_names([f"{name} ({quantity(its, 'ms')})" for name, its in [(part_name, ms), *alike]])
+        texts.append(f"{part} of {subject} {named}")
     return f"{caption('; '.join(texts))}." if texts else ""

@@ -33,16 +33,16 @@ def apps_with(modules: Sequence[str]) -> Mapping[str, type[App]]:
     from firsttouch.harness.app import App
 
     add_modules(modules)
-    known = all_apps()
-    require_classes(modules, known.values(), App, "application")
-    return known
+    apps = all_apps()
+    require_classes(modules, apps.values(), App, "application")
+    return apps
 
 
 def only_app(modules: Sequence[str], known: Mapping[str, type[App]]) -> str:
     """The only application of files. Raises UsageError if they have several or none."""
     import inspect
 
-    own = [name for name, app in known.items() if inspect.getfile(app) in modules]
-    if len(own) != 1:
-        raise UsageError(f"--module has {len(own)} applications: {', '.join(own)}; choose one with --app")
-    return own[0]
+    names = [name for name, app in known.items() if inspect.getfile(app) in modules]
+    if len(names) != 1:
+        raise UsageError(f"--module has {len(names)} applications: {', '.join(names)}; choose one with --app")
+    return names[0]

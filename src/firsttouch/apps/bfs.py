@@ -134,15 +134,15 @@ class BfsConcurrent(Bfs):
                     reads=[self.nodes[cut:], self.edges[edge:]],
                     updates=[self.mask[words:], self.visited[words:], self.cost[cut:]],
                 )
-            for agent, own, peer_mask, a, b in (
+            for agent, own_mask, peer_mask, a, b in (
                 (gpu, self.updating, self.theirs, 0, words),
                 (cpu, self.theirs, self.updating, words, all_words),
             ):
                 if a < b:
                     agent.launch(
-                        *("bfs_exchange", self.mask, self.visited, own, peer_mask, a, b - a),
+                        *("bfs_exchange", self.mask, self.visited, own_mask, peer_mask, a, b - a),
                         over=b - a,
-                        reads=[own[a:b], peer_mask[a:b]],
+                        reads=[own_mask[a:b], peer_mask[a:b]],
                         updates=[self.visited[a:b]],
                         writes=[self.mask[a:b]],
                     )

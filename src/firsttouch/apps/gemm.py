@@ -83,8 +83,8 @@ class Gemm(App):
 
         def same(first: int, last: int) -> bool:
             at = [np.arange(first * wide, last * wide) for _, _, wide in inputs]
-            given = [uniform_f32(array.key, i, -1, 1) for (array, _, _), i in zip(inputs, at, strict=True)]
-            return all((m[first:last].ravel() == g).all() for (_, m, _), g in zip(inputs, given, strict=True))
+            generated = [uniform_f32(array.key, i, -1, 1) for (array, _, _), i in zip(inputs, at, strict=True)]
+            return all((m[first:last].ravel() == g).all() for (_, m, _), g in zip(inputs, generated, strict=True))
 
         if not all(in_pieces(same, n, each)):
             return "A or B is not as generated"
@@ -96,9 +96,11 @@ class Gemm(App):
         if n * n * cols > FULL_CHECK_PRODUCTS:
             rng = np.random.default_rng(self.seed)
             group, rows, columns = GROUP, sample(n, 64, self.seed), sample(cols, 64, self.seed + 1)
-            some = float(np.abs(c[rows[:, None], columns] - a[rows].astype(f64) @ b[:, columns].astype(f64)).max())
-            if not some <= allowed:
-                return f"an element of C differs from f64 by {some:.3g}, more than {allowed:.3g}"
+            worst_element = float(
+                np.abs(c[rows[:, None], columns] - a[rows].astype(f64) @ b[:, columns].astype(f64)).max()
+            )
+            if not worst_element <= allowed:
+                return f"an element of C differs from f64 by {worst_element:.3g}, more than {allowed:.3g}"
             signs, starts = rng.choice((-1.0, 1.0), cols), np.arange(0, cols, GROUP)
             allowed = 10 * math.sqrt(GROUP) * error
         else:

@@ -124,9 +124,9 @@ class Graph500Bfs(App):
         def wrong(piece: int, _: int) -> str:
             at = np.arange(*pieces[piece : piece + 2])
             starts, degrees = row[at].astype(np.int64), (row[at + 1] - row[at]).astype(np.int64)
-            of, ends = neighbours(starts, degrees, col)
+            node_of_edge, ends = neighbours(starts, degrees, col)
             joined = np.zeros(len(at), bool)
-            joined[of[ends == parent[at][of]]] = True
+            joined[node_of_edge[ends == parent[at][node_of_edge]]] = True
             if missing := int(np.count_nonzero((parent[at] >= 0) & (at != root) & ~joined)):
                 return f"{missing} of {len(at)} parents are not neighbours"
             return wrong_levels(at, starts, degrees, col, level, root)
@@ -134,7 +134,7 @@ class Graph500Bfs(App):
         if error := next((error for error in in_pieces(wrong, len(pieces) - 1, 1) if error), ""):
             return error
         vertices, edges = int(np.count_nonzero(level >= 0)), int(np.diff(row)[level >= 0].sum())
-        for at, found in zip(self.roots, self.found_by, strict=True):
-            if level[at] >= 0 and found != (vertices - 1, edges - int(row[at + 1] - row[at])):
-                return f"the search from {at} found {found[0]} vertices with {found[1]} edges"
+        for at, counts in zip(self.roots, self.found_by, strict=True):
+            if level[at] >= 0 and counts != (vertices - 1, edges - int(row[at + 1] - row[at])):
+                return f"the search from {at} found {counts[0]} vertices with {counts[1]} edges"
         return ""

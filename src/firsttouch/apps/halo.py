@@ -134,10 +134,10 @@ class Halo(App):
     def summary(self, cpu: Cpu, gpu: Gpu, late: int) -> tuple[list[float], list[float], int]:
         """Sums over the cells of this block and over all, and a digest of all that does not depend on the blocks."""
         self.run(gpu, "lagrangian_gas", late, uses=4)
-        where = self.left, self.bottom, self.nx, self.cell[0] * self.cell[1], late
-        words = self.reduce(cpu, gpu, "halo_summary", *where, uses=5)
-        own = [float(total) for total in words[:, :-1].copy().view(f64).sum(axis=0)]
-        return own, [gpu.exchanges.fixed_sum(part) for part in own], gpu.total(int(words[:, -1].sum()))
+        block_arguments = self.left, self.bottom, self.nx, self.cell[0] * self.cell[1], late
+        words = self.reduce(cpu, gpu, "halo_summary", *block_arguments, uses=5)
+        own_sums = [float(total) for total in words[:, :-1].copy().view(f64).sum(axis=0)]
+        return own_sums, [gpu.exchanges.fixed_sum(part) for part in own_sums], gpu.total(int(words[:, -1].sum()))
 
     def check(self, view: View) -> str:
         """Compares sums, and every number of every field with numpy's: after all steps, or of a large grid the last."""

@@ -116,8 +116,8 @@ class Streamcluster(App):
         centres, width, n = np.array(self.centres), len(self.centres) + 1, self.n
         self.last, rows, used = (x, width), self.rows[: n * width], {self.table: Scattered(1)}
         cpu.updates(self.table)[centres] = np.arange(width - 1)
-        given, results = (self.coord, self.weight, self.cost, self.assign, self.table), (self.moves, self.candidate)
-        values, groups = (*given, self.rows, *results, n, self.d, width, x), math.ceil(n / POINTS)
+        inputs, results = (self.coord, self.weight, self.cost, self.assign, self.table), (self.moves, self.candidate)
+        values, groups = (*inputs, self.rows, *results, n, self.d, width, x), math.ceil(n / POINTS)
         gpu.launch("stream_gain", *values, groups=groups, threads=THREADS, writes=[rows, *results], passes=used)
         cpu.launch("stream_sum", self.rows, self.sums, n, width, over=n, reads=[rows], writes=[self.sums])
         columns = cpu.reads(self.sums)[: math.ceil(n / BLOCK) * width].reshape(-1, width).sum(axis=0)

@@ -140,8 +140,8 @@ def show(advice: Advice) -> None:
         kind = "measured" if row.measured else "predicted" if advice.predicted else "estimated"
         if row.estimated_ms is not None:
             kind = f"measured (estimate {quantity(row.estimated_ms, 'ms')})"
-        what = f"{part}, {quantity(ms, 'ms')}" if ms else ""
-        table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, what)
+        text = f"{part}, {quantity(ms, 'ms')}" if ms else ""
+        table.add_row(row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high)), kind, text)
     console = Console()
     console.print(table)
     print_stdout(f"Times {advice.predicted and 'predicted '}on {advice.title}: {advice.scale}.")
@@ -149,8 +149,8 @@ def show(advice: Advice) -> None:
         print_stdout(line)
     print_stdout("")
     if advice.settings.named():
-        what = "this platform says" if advice.predicted else "these records say"
-        print_stdout(f"What {what} in general:")
+        text = "this platform says" if advice.predicted else "these records say"
+        print_stdout(f"What {text} in general:")
     for setting in advice.settings.named().values():
         print_stdout(f"- {caption(setting.text)}.")
     for assumption in advice.assumptions:

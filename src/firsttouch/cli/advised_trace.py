@@ -29,12 +29,12 @@ _LEAST_PARTS = 12
 def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     """The answer, a row for each strategy, and what to change, check and know."""
     width = text_width(stream or sys.stdout)
-    first = _wrapped(list(map(_plain, advice.sentences)), width, 2)
-    changes = _wrapped([*_changes(advice)], width, _HEAD + _WORD)
+    first = _wrapped(list(map(_shortened_line, advice.sentences)), width, 2)
+    changes = _wrapped([*_change_lines(advice)], width, _HEAD + _WORD)
     rows = [*_table(advice, width)]
     least = min(len(rows), _LEAST_ROWS)
     for most in (MOST_LINES, 3, 2, 1):
-        last = [*changes, *_wrapped([*_known(advice)], width, _HEAD + _WORD, most)]
+        last = [*changes, *_wrapped([*_known_lines(advice)], width, _HEAD + _WORD, most)]
         room = MOST_LINES - len(first) - len(last)
         if room >= least:
             break
@@ -45,7 +45,7 @@ def lines(advice: Advice, stream: TextIO | None = None) -> list[str]:
     return [*first, *rows, *last][:MOST_LINES]
 
 
-def _plain(text: str) -> str:
+def _shortened_line(text: str) -> str:
     """A text of one line, and not of more than a few."""
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
@@ -70,22 +70,22 @@ def _table(advice: Advice, width: int) -> Iterator[str]:
     assert traced is not None
     rows = [*([traced.as_it_is] if traced.as_it_is is not None else ()), *advice.strategies]
     names = max(len(row.strategy) for row in rows)
-    yield _cut(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      of which", width)
+    yield _cut_to_width(f"{'':<{names}}  {'time':>7}  {'from':>7}  {'to':>7}  use      of which", width)
     for row in rows:
         word = "assumed" if is_assumed_row(traced, row.strategy) else "exact"
         text = f"{row.strategy:<{names}}  {_times(row)}  {word:<7}  "
-        yield _cut(text + _as_many(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
+        yield _cut_to_width(text + _first_with_room(part_texts(row), width - len(text)), max(width, len(text))).rstrip()
 
 
 def _times(row: StrategyRow) -> str:
     return "  ".join(f"{quantity(value, 'ms'):>7}" for value in (row.ms, row.low, row.high))
 
 
-def _cut(text: str, width: int) -> str:
+def _cut_to_width(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _as_many(parts: Sequence[str], room: int) -> str:
+def _first_with_room(parts: Sequence[str], room: int) -> str:
     """The first of the parts, and the others as far as there is room."""
     text = "".join(parts[:1])
     for part in parts[1:]:
@@ -97,26 +97,26 @@ def _as_many(parts: Sequence[str], room: int) -> str:
 
 def _row(head: str, word: str, texts: Sequence[str]) -> Iterator[str]:
     if texts:
-        yield f"{head:<{_HEAD}}{word:<{_WORD}}{_plain('; '.join(texts))}"
+        yield f"{head:<{_HEAD}}{word:<{_WORD}}{_shortened_line('; '.join(texts))}"
 
 
-def _changes(advice: Advice) -> Iterator[str]:
+def _change_lines(advice: Advice) -> Iterator[str]:
     traced = advice.traced
     assert traced is not None
     yield from _row("check", "exact", [check_text(checked) for checked in traced.check] or [unchecked_text(advice)])
     yield from _row("edit", "exact", edit_texts(traced.edits))
 
 
-def _known(advice: Advice) -> Iterator[str]:
+def _known_lines(advice: Advice) -> Iterator[str]:
     traced = advice.traced
     assert traced is not None
     yield from _row("assumed", "assumed", traced.assumed)
     yield from _row("unseen", "unseen", traced.unseen)
     yield from _row("not priced", "exact", traced.not_priced)
-    yield from _row("no time", "", _absent(advice))
+    yield from _row("no time", "", _absent_lines(advice))
 
 
-def _absent(advice: Advice) -> list[str]:
+def _absent_lines(advice: Advice) -> list[str]:
     """The strategies without a time: those of which the least is known, by reason, and the rest."""
     least: dict[str, list[str]] = {}
     for absent in advice.unavailable:

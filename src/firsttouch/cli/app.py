@@ -145,11 +145,11 @@ def command(
         "iterations": iterations,
         "repeat": repeat,
     }
-    given = [*(("strategy", name) for name in strategy or []), *single.items()]
-    words = [*given, ("relative-to", relative_to)]
+    options_given = [*(("strategy", name) for name in strategy or []), *single.items()]
+    words = [*options_given, ("relative-to", relative_to)]
     if blank := [name for name, value in words if value is not None and not value.strip()]:
         raise UsageError(f"--{blank[0]} is empty; give it a value or leave it out")
-    named = [f"{name}={value}" for name, value in given if value is not None]
+    named = [f"{name}={value}" for name, value in options_given if value is not None]
     named += ["timeline=on"] if timeline else []
     chosen = parse_sets([*named, *(sets or [])])
     if placements:

@@ -23,102 +23,102 @@ _APP = "app"
 """The entry of the codebook for what all applications have in common."""
 
 
-def _classes(folders: Sequence[str], about: str, given: Given) -> Candidates:
+def _named_classes(folders: Sequence[str], about: str, options: Given) -> Candidates:
     """The classes in the modules of some folders and of --module that have a name. about: the attribute that describes
     them.
     """
-    found = {}
-    own = [Path(name).expanduser() for name in given.get("module", ())]
+    texts = {}
+    module_files = [Path(name).expanduser() for name in options.get("module", ())]
     packaged = [file for folder in folders for file in sorted((_PACKAGE / folder).glob("*.py"))]
-    for file in [*packaged, *filter(Path.is_file, own)]:
+    for file in [*packaged, *filter(Path.is_file, module_files)]:
         for part in file.read_text(encoding="utf-8", errors="replace").split("\nclass ")[1:]:
             if name := re.search(r'^    name = "([^"]+)"', part, re.MULTILINE):
                 text = re.search(rf'^    {about} = "([^"]+)"', part, re.MULTILINE)
-                found[name[1]] = text[1] if text else ""
-    return dict(sorted(found.items()))
+                texts[name[1]] = text[1] if text else ""
+    return dict(sorted(texts.items()))
 
 
-def experiments(given: Given, text: str) -> Candidates:
-    return _classes(("experiments", "apps/port_programs"), "question", given)
+def experiments(options: Given, text: str) -> Candidates:
+    return _named_classes(("experiments", "apps/port_programs"), "question", options)
 
 
-def applications(given: Given, text: str) -> Candidates:
-    return _classes(("apps",), "pattern", given)
+def applications(options: Given, text: str) -> Candidates:
+    return _named_classes(("apps",), "pattern", options)
 
 
-def devices(given: Given, text: str) -> Candidates:
-    """Those of the results that are named, else those that the system lists."""
+def devices(options: Given, text: str) -> Candidates:
+    """The devices of the results that the call names, or else those that the system lists."""
     from firsttouch.machine.backends import MODEL, listed_devices
     from firsttouch.machine.tree import Tree
     from firsttouch.records.reading import read_document
     from firsttouch.records.schema import Machine
 
     stored = {}
-    for directory in given.get("directories", ()):
+    for directory in options.get("directories", ()):
         with suppress(UsageError, OSError):
             machine = read_document(Path(directory), "machine.json", Machine)
             stored.update({d.name: d.title for d in machine.devices if d.available} if machine else {})
     if stored:
         return stored
     if text.startswith(MODEL):
-        return {f"{MODEL}:{name}": "" for name in platforms(given, text)}
+        return {f"{MODEL}:{name}": "" for name in platforms(options, text)}
     return {**dict.fromkeys(listed_devices(Tree()), ""), f"{MODEL}:": "a machine that a platform file describes"}
 
 
-def platforms(given: Given, text: str) -> Candidates:
+def platforms(options: Given, text: str) -> Candidates:
     from firsttouch.model.platform_files import platform_names
 
     return dict.fromkeys(platform_names(), "")
 
 
-def platform_values(given: Given, text: str) -> Candidates:
+def platform_values(options: Given, text: str) -> Candidates:
     """NAME= for each value that has one name, or after the equals sign the words that it may be."""
     from firsttouch.model.parameters import PARAMETERS
 
-    single = [known for known in PARAMETERS if not known.is_pattern]
+    single = [parameter for parameter in PARAMETERS if not parameter.is_pattern]
     words = {p.name: ("on", "off") if p.dimension == "flag" else p.words for p in single}
     if "=" in text:
-        return _assigned({name: dict.fromkeys(known, "") for name, known in words.items()}, given, text)
-    return {f"{known.name}=": known.says for known in single}
+        return _assignments({name: dict.fromkeys(parameter, "") for name, parameter in words.items()}, options, text)
+    return {f"{parameter.name}=": parameter.says for parameter in single}
 
 
-def allocators(given: Given, text: str) -> Candidates:
+def allocators(options: Given, text: str) -> Candidates:
     from firsttouch.machine.allocators.semantics import SEMANTICS
 
     return {name: row.call for name, row in SEMANTICS.items()}
 
 
-def strategies(given: Given, text: str) -> Candidates:
+def strategies(options: Given, text: str) -> Candidates:
     from firsttouch.program.strategies import STRATEGIES
 
     return {name: strategy.meaning for name, strategy in STRATEGIES.items()}
 
 
-def presets(given: Given, text: str) -> Candidates:
+def presets(options: Given, text: str) -> Candidates:
     from firsttouch.engine.choices import BUDGETS
 
     return {name: f"within {budget.tolerance:.1%}" for name, budget in BUDGETS.items()}
 
 
-def patterns(given: Given, text: str) -> Candidates:
+def patterns(options: Given, text: str) -> Candidates:
     from firsttouch.program.patterns import PATTERNS
 
     return dict.fromkeys(PATTERNS, "")
 
 
-def formats(given: Given, text: str) -> Candidates:
+def formats(options: Given, text: str) -> Candidates:
     from firsttouch.cli.report import FORMATS
 
     return dict.fromkeys(FORMATS, "")
 
 
-def movements(given: Given, text: str) -> Candidates:
+def movements(options: Given, text: str) -> Candidates:
     from firsttouch.experiments.analysis.interfaces import KINDS
 
     return dict.fromkeys((kind.name for kind in KINDS), "")
 
 
-def sizes(given: Given, text: str) -> Candidates:
+def sizes(options: Given, text: str) -> Candidates:
     return {
         "tiny": "for tests",
         "default": "the original's",
@@ -127,7 +127,7 @@ def sizes(given: Given, text: str) -> Candidates:
     }
 
 
-def sides(given: Given, text: str) -> Candidates:
+def sides(options: Given, text: str) -> Candidates:
     """Published results; before their first letter a shell offers directories instead."""
     from firsttouch.comparison.sides import PUBLISHED
     from firsttouch.records.papers.rows import side_names
@@ -162,44 +162,46 @@ _OF_FACTORS: Mapping[str, Callable[[Given, str], Candidates]] = {
 """The values of factors that are names of something else."""
 
 
-def factors(given: Given, text: str) -> Candidates:
-    return _assigned(_factors(given.get("experiments", ())), given, text)
+def factors(options: Given, text: str) -> Candidates:
+    return _assignments(_factors(options.get("experiments", ())), options, text)
 
 
-def application_factors(given: Given, text: str) -> Candidates:
-    known = _factors([_APP])
+def application_factors(options: Given, text: str) -> Candidates:
+    words_by_factor = _factors([_APP])
     if "=" in text:  # as this takes twice as long
         from firsttouch.harness.exchanging import FACTORS, OPTIONS
         from firsttouch.harness.experiment import SETTINGS
 
-        own = {factor.name: factor.choices or factor.values for factor in (*SETTINGS.values(), *FACTORS)} | OPTIONS
-        known = {name: words or {str(v): "" for v in own.get(name, ())} for name, words in known.items()}
-    return _assigned(known, given, text)
+        declared = {factor.name: factor.choices or factor.values for factor in (*SETTINGS.values(), *FACTORS)} | OPTIONS
+        words_by_factor = {
+            name: words or {str(v): "" for v in declared.get(name, ())} for name, words in words_by_factor.items()
+        }
+    return _assignments(words_by_factor, options, text)
 
 
-def settings(given: Given, text: str) -> Candidates:
+def settings(options: Given, text: str) -> Candidates:
     from firsttouch.program.patterns import SETTINGS
 
-    return _assigned({name: {} for name in SETTINGS}, given, text)
+    return _assignments({name: {} for name in SETTINGS}, options, text)
 
 
-def _assigned(known: Mapping[str, Candidates], given: Given, text: str) -> Candidates:
+def _assignments(words_by_name: Mapping[str, Candidates], options: Given, text: str) -> Candidates:
     """NAME= for each factor, or after the equals sign NAME=V1,V2 for each value that is not there yet."""
     name, equals, values = text.partition("=")
     if not equals:
-        return {f"{factor}=": ", ".join(words) for factor, words in known.items()}
+        return {f"{factor}=": ", ".join(words) for factor, words in words_by_name.items()}
     before, comma, _ = values.rpartition(",")
-    words = known.get(name) or (_OF_FACTORS[name](given, "") if name in _OF_FACTORS else {})
+    words = words_by_name.get(name) or (_OF_FACTORS[name](options, "") if name in _OF_FACTORS else {})
     return {f"{name}={before}{comma}{word}": about for word, about in words.items() if word not in before.split(",")}
 
 
-def shells(given: Given, text: str) -> Candidates:
+def shells(options: Given, text: str) -> Candidates:
     from firsttouch.cli.shells import SCRIPTS
 
     return dict.fromkeys(SCRIPTS, "")
 
 
-def schemas(given: Given, text: str) -> Candidates:
+def schemas(options: Given, text: str) -> Candidates:
     from firsttouch.cli.schemas import SCHEMAS
 
     return {name: schema.of for name, schema in SCHEMAS.items()}

@@ -74,7 +74,7 @@ def _group(heading: str, verdicts: Sequence[Verdict], most: int) -> None:
         return
     print_stdout(f"\n{heading}")
     for verdict in verdicts[:most]:
-        _print(_claim(verdict), "  ", "    ")
+        _print(_claim_title(verdict), "  ", "    ")
         _print(verdict.why, "    ", "    ")
     if (more := len(verdicts) - most) > 0:
         print_stdout(f"  {more} more: --all")
@@ -87,12 +87,12 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
     print_stdout("\nCan't be tested on these predictions" if predicted else "\nCan't be tested here")
     if len(verdicts) <= most:
         for verdict in verdicts:
-            _print(_claim(verdict), "  ", "    ")
+            _print(_claim_title(verdict), "  ", "    ")
             _print(verdict.why, "    ", "    ")
             if verdict.command:
                 print_stdout(f"    {verdict.command}")
         return
-    reasons = Counter(_reason(verdict).partition(": no two")[0] for verdict in verdicts)
+    reasons = Counter(_why_untestable(verdict).partition(": no two")[0] for verdict in verdicts)
     for reason, n in reasons.most_common(_MOST_REASONS):
         _print(f"{n:3} {reason}", "  ", "      ")
     if (more := sum(reasons.values()) - sum(n for _, n in reasons.most_common(_MOST_REASONS))) > 0:
@@ -100,14 +100,14 @@ def _untestable(verdicts: Sequence[Verdict], most: int) -> None:
     print_stdout("  --all names them, with the commands that measure what is missing.")
 
 
-def _reason(verdict: Verdict) -> str:
+def _why_untestable(verdict: Verdict) -> str:
     """Why a claim can't be tested, without what is said above all of them."""
     from firsttouch.records.text import caption
 
     return verdict.why.removeprefix(f"{caption(verdict.predicted)}: ")
 
 
-def _claim(verdict: Verdict) -> str:
+def _claim_title(verdict: Verdict) -> str:
     return f"{verdict.text} ({verdict.paper}, {verdict.section}; {verdict.id})"
 
 

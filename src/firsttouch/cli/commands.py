@@ -119,13 +119,13 @@ def methods(names: Sequence[str], watch: Callable[[Cell], None] | None) -> Comma
             f"methods asks the drivers of this machine, and {modelled[0]} is described by a file; "
             "firsttouch platforms NAME shows what it says"
         )
-    known = find_devices(names)
-    chosen = choose_devices(names, known)
+    devices = find_devices(names)
+    chosen = choose_devices(names, devices)
     alike = Sisters.of(d for d in chosen if d.role == "gpu" and not names)
     equal = Counter(alike.first(device.name) for device in chosen)
     chosen = [device for device in chosen if device.name in equal]
     cells = verified_cells(chosen, watch) if watch else [cell for device in chosen for cell in stated_cells(device)]
-    absent = [] if names else [device for device in known if not device.available]
+    absent = [] if names else [device for device in devices if not device.available]
     return CommandResult(Methods(chosen, absent, cells, equal), _methods_output)
 
 
@@ -201,10 +201,12 @@ class Conclusions:
         """All findings, each with its sentence; those of the first screen come first."""
         from firsttouch.report.sentences import worded
 
-        own = [entry for number in self.screen.numbers for entry in worded(number.experiment, [number.finding])]
+        of_first_screen = [
+            entry for number in self.screen.numbers for entry in worded(number.experiment, [number.finding])
+        ]
         advice = [entry for sentence in self.screen.advice for entry in worded("advice", sentence.findings)]
         of_sections = [entry for part in self.answers for entry in worded(part.experiment, part.answer.findings)]
-        return [*own, *advice, *(e for e in of_sections if e not in own)]
+        return [*of_first_screen, *advice, *(e for e in of_sections if e not in of_first_screen)]
 
 
 def conclusions(results: Results) -> Conclusions:
@@ -336,14 +338,14 @@ def advise(
         return CommandResult(about, lambda advice: advice.output())
     from firsttouch.advice import advisor
 
-    known = None
+    apps = None
     if modules or app is not None:
         from firsttouch.apps import apps_with, only_app
 
-        known = apps_with(modules)
+        apps = apps_with(modules)
         if modules and app is None:
-            app = only_app(modules, known)
-    advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, sets=sets, apps=known)
+            app = only_app(modules, apps)
+    advice = advisor.advise(directories, device=device, app=app, size=size, pattern=pattern, sets=sets, apps=apps)
     return CommandResult(advice, lambda advice: advice.output())
 
 
@@ -462,14 +464,16 @@ class Report:
         from firsttouch.records.text import count
 
         names = list(map(str, self.paths))
-        of = list(zip(map(str, self.directories), self.conclusions, strict=bool(self.conclusions)))
-        said = [conclusion.screen.title for conclusion in self.conclusions] or [p.summary for p in self.profiles]
+        conclusions = list(zip(map(str, self.directories), self.conclusions, strict=bool(self.conclusions)))
+        titles = [conclusion.screen.title for conclusion in self.conclusions] or [p.summary for p in self.profiles]
         return ReportOutput(
-            summary="; ".join(said) or f"{count(len(names), 'file')} written.",
-            report=names[0] if said else None,
+            summary="; ".join(titles) or f"{count(len(names), 'file')} written.",
+            report=names[0] if titles else None,
             files=names,
-            directories=[ReportedDirectory(directory=name, title=found.screen.title) for name, found in of],
-            findings=[ReportedFinding(directory=name, **asdict(f)) for name, found in of for f in found.findings],
+            directories=[ReportedDirectory(directory=name, title=found.screen.title) for name, found in conclusions],
+            findings=[
+                ReportedFinding(directory=name, **asdict(f)) for name, found in conclusions for f in found.findings
+            ],
             summaries=self.profiles,
         )
 
@@ -488,7 +492,7 @@ def report(named: Iterable[Path], form: str, output: Path | None, modules: Seque
     named = list(named)
     directories = profiles_in(named)
     if output is None and form == "html" and len(named) == 1 and directories != named:
-        output = named[0] / "report.html"  # beside the folders of the ranks
+        output = named[0] / "report.html"  # in the directory that holds the folders of the ranks
     paths = draw(directories, form, output)
     if form != "html":
         return CommandResult(Report(paths, directories), Report.output)

@@ -96,32 +96,32 @@ def _show(comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import answers, notes, phase_answers, what_to_type
 
     console = Console(soft_wrap=False)
-    _conditions(console, comparison)
+    _print_conditions(console, comparison)
     sentences = answers(comparison)
     for sentence in sentences[: MOST_LISTED + 1]:
         console.print(sentence)
-    _more(console, len(sentences) - MOST_LISTED - 1, "side")
+    _print_more(console, len(sentences) - MOST_LISTED - 1, "side")
     for sentence in phase_answers(comparison)[:MOST_LISTED]:
         console.print(sentence)
     if calls := what_to_type(comparison):
         console.print(f"Three runs {'' if comparison.of_devices else 'a side '}can tell:")
         for call in calls:
             console.print(f"  {call}", soft_wrap=True)
-    _regressions(console, comparison)
+    _print_regressions(console, comparison)
     if comparison.places:
-        _places(console, comparison)
+        _print_places(console, comparison)
     if comparison.of_devices or not comparison.places:
-        _experiments(console, comparison)
-        _points(console, comparison)
+        _print_experiments(console, comparison)
+        _print_points(console, comparison)
     if comparison.phases is not None:
-        _experiments(console, comparison.phases, "phase")
+        _print_experiments(console, comparison.phases, "phase")
     if remarks := notes(comparison):
         console.print()
     for sentence in remarks:
         console.print(f"- {sentence}")
 
 
-def _conditions(console: Console, comparison: ResultsComparison) -> None:
+def _print_conditions(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import condition_rows
 
     if not (rows := condition_rows(comparison)):
@@ -131,11 +131,11 @@ def _conditions(console: Console, comparison: ResultsComparison) -> None:
     for row in rows[:MOST_CONDITIONS]:
         grid.add_row(*row)
     console.print(grid)
-    _more(console, len(rows) - MOST_CONDITIONS, "condition")
+    _print_more(console, len(rows) - MOST_CONDITIONS, "condition")
     console.print()
 
 
-def _regressions(console: Console, comparison: ResultsComparison) -> None:
+def _print_regressions(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import not_judged, regression_lines
     from firsttouch.records.text import count
 
@@ -152,10 +152,10 @@ def _regressions(console: Console, comparison: ResultsComparison) -> None:
     console.print(f"\n{count(len(lines), 'regression')} of more than {limit}", style="bold")
     for line in lines[:MOST_LISTED]:
         console.print(f"- {line}")
-    _more(console, len(lines) - MOST_LISTED, "regression")
+    _print_more(console, len(lines) - MOST_LISTED, "regression")
 
 
-def _places(console: Console, comparison: ResultsComparison) -> None:
+def _print_places(console: Console, comparison: ResultsComparison) -> None:
     """The devices and pairs that differ, and a few points of each."""
     from firsttouch.comparison.words import conditions_by_column, place_heads, place_table, point_of_place
 
@@ -165,7 +165,7 @@ def _places(console: Console, comparison: ResultsComparison) -> None:
         table.add_row(*cells)
     console.print()
     console.print(table)
-    _more(console, len(comparison.places) - MOST_EXPERIMENTS, "place")
+    _print_more(console, len(comparison.places) - MOST_EXPERIMENTS, "place")
     conditions = conditions_by_column(comparison.table.columns)
     for place in comparison.places[:MOST_TABLES]:
         table = _table((place.name, *place_heads(place, comparison), "ratio", "interval", ""))
@@ -173,10 +173,10 @@ def _places(console: Console, comparison: ResultsComparison) -> None:
             table.add_row(*point_of_place(d, comparison, conditions))
         console.print()
         console.print(table)
-        _more(console, len(place.points) - MOST_POINTS, "point")
+        _print_more(console, len(place.points) - MOST_POINTS, "point")
 
 
-def _experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
+def _print_experiments(console: Console, comparison: ResultsComparison, noun: str = "experiment") -> None:
     from firsttouch.comparison.words import group_table
 
     differing = [g for g in comparison.groups if comparison.is_shown(g)]
@@ -189,10 +189,10 @@ def _experiments(console: Console, comparison: ResultsComparison, noun: str = "e
         table.add_row(*cells)
     console.print()
     console.print(table)
-    _more(console, len(differing) - MOST_EXPERIMENTS, noun)
+    _print_more(console, len(differing) - MOST_EXPERIMENTS, noun)
 
 
-def _points(console: Console, comparison: ResultsComparison) -> None:
+def _print_points(console: Console, comparison: ResultsComparison) -> None:
     from firsttouch.comparison.words import conditions_by_column, point_cells, short_names, titled
 
     conditions, short = conditions_by_column(comparison.table.columns), short_names(comparison)
@@ -208,10 +208,10 @@ def _points(console: Console, comparison: ResultsComparison) -> None:
             table.add_row(*point_cells(difference, conditions[difference.column]))
         console.print()
         console.print(table)
-        _more(console, len(points) - MOST_POINTS, "point")
+        _print_more(console, len(points) - MOST_POINTS, "point")
 
 
-def _more(console: Console, n: int, noun: str) -> None:
+def _print_more(console: Console, n: int, noun: str) -> None:
     from firsttouch.records.text import count
 
     if n > 0:

@@ -56,17 +56,17 @@ def completed(parser: Any, words: Sequence[str]) -> dict[str, str]:
     names = [word for word in before if not word.startswith("-")]
     if not names:
         commands = {name: command.short_help or "" for name, command in parser.commands.items()}
-        return _beginning(current, _options(parser) if current.startswith("-") else commands)
+        return _matching_candidates(current, _options(parser) if current.startswith("-") else commands)
     chosen = parser.commands.get(names[0])
     if chosen is None:
         return {}
     call = _Call(names[0], chosen)
     for word in before[before.index(names[0]) + 1 :]:
         call.take(word)
-    return _beginning(current, call.candidates(current))
+    return _matching_candidates(current, call.candidates(current))
 
 
-def _beginning(current: str, candidates: dict[str, str]) -> dict[str, str]:
+def _matching_candidates(current: str, candidates: dict[str, str]) -> dict[str, str]:
     """Without names that a shell would not take as they are, which results and modules of others may have."""
     return {w: about for w, about in candidates.items() if w.startswith(current) and re.fullmatch(r"[\w.:=,+-]+", w)}
 
@@ -94,10 +94,10 @@ class _Call:
 
     def take(self, word: str) -> None:
         if self._awaited is not None:
-            self._keep(self._awaited, word)
+            self._keep_value(self._awaited, word)
             self._awaited = None
         elif self._rest or not word.startswith("-"):
-            self._keep(self._argument(), word)
+            self._keep_value(self._current_argument(), word)
             self._rest = self._rest or self._of_program
         elif word == "--":
             self._rest = True
@@ -105,39 +105,39 @@ class _Call:
             name, equals, value = word.partition("=")
             option = self._options.get(name)
             if equals:
-                self._keep(option, value)
+                self._keep_value(option, value)
             elif option is not None and not option.is_flag and not (option.metavar or "").startswith("[="):
                 self._awaited = option
 
-    def _argument(self) -> Any:
+    def _current_argument(self) -> Any:
         """The argument that a word would be now; the last one may be repeated."""
         taken = (argument for argument in self._arguments if argument.nargs != 1 or argument.name not in self.given)
         return next(taken, None)
 
-    def _keep(self, parameter: Any, value: str) -> None:
+    def _keep_value(self, parameter: Any, value: str) -> None:
         if parameter is not None:
             self.given.setdefault(parameter.name, []).append(value)
 
     def candidates(self, current: str) -> dict[str, str]:
         if self._awaited is not None:
-            return self._values(self._awaited, current)
+            return self._candidate_values(self._awaited, current)
         if self._rest and self._of_program:
             return {}
         if current.startswith("-") and not self._rest:
             name, equals, value = current.partition("=")
             if not equals:
                 return _options(self.command)
-            values = self._values(self._options.get(name), value)
+            values = self._candidate_values(self._options.get(name), value)
             return {f"{name}={candidate}": about for candidate, about in values.items()}
-        return self._values(self._argument(), current)
+        return self._candidate_values(self._current_argument(), current)
 
-    def _values(self, parameter: Any, text: str) -> dict[str, str]:
+    def _candidate_values(self, parameter: Any, text: str) -> dict[str, str]:
         from firsttouch.cli.candidates import VALUES
 
         if parameter is None:
             return {}
         source = VALUES.get(f"{self.name} {parameter.name}") or VALUES.get(parameter.name)
-        known = dict(source(self.given, text)) if source else {}
+        candidates = dict(source(self.given, text)) if source else {}
         repeated = parameter.nargs != 1 or getattr(parameter, "multiple", False)
         taken = self.given.get(parameter.name, []) if repeated else []
-        return {word: about for word, about in known.items() if word not in taken}
+        return {word: about for word, about in candidates.items() if word not in taken}

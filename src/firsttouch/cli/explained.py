@@ -20,10 +20,10 @@ MOST_TERMS = 6
 def show(explanations: Sequence[Explanation]) -> None:
     """Prints the terms of each strategy, the values that move its time most, and where another becomes the fastest."""
     for explanation in explanations:
-        said = caption(predicted_for([explanation.device]))
+        caption_text = caption(predicted_for([explanation.device]))
         size = format_size(explanation.size) if isinstance(explanation.size, int) else explanation.size
         print_stdout("")
-        print_stdout(f"{said}: {explanation.app}, {size}. Where the time goes:")
+        print_stdout(f"{caption_text}: {explanation.app}, {size}. Where the time goes:")
         for point in explanation.strategies:
             _show_point(point)
         assumed = (text for point in explanation.strategies for term in point.terms for text in term.assumptions)
@@ -31,11 +31,11 @@ def show(explanations: Sequence[Explanation]) -> None:
         for text in dict.fromkeys(assumed):
             print_stdout(f"- Assumed: {text}.")
         for decision in explanation.decisions:
-            print_stdout(f"{said}: {decision.text}.")
+            print_stdout(f"{caption_text}: {decision.text}.")
         if explanation.crossings:
             print_stdout("Where strategies cross if each value is as the file has it, not elsewhere in its range:")
         for crossing in explanation.crossings:
-            print_stdout(f"{said}: {crossing.text}.")
+            print_stdout(f"{caption_text}: {crossing.text}.")
 
 
 def _show_point(point: ExplainedPoint) -> None:
@@ -49,7 +49,7 @@ def _show_point(point: ExplainedPoint) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for term in point.terms[:MOST_TERMS]:
-        amount = ", ".join([*([format_size(term.bytes)] if term.bytes else []), *_often(term.count)])
+        amount = ", ".join([*([format_size(term.bytes)] if term.bytes else []), *_how_often(term.count)])
         share = f"{term.ms / point.ms:.0%}" if point.ms else ""
         table.add_row(
             share, _ms(term.ms), f"{_ms(term.low)} to {_ms(term.high)}", term.phase, f"{term.what} ({amount})"
@@ -58,20 +58,20 @@ def _show_point(point: ExplainedPoint) -> None:
         table.add_row("", _ms(sum(term.ms for term in rest)), "", "", f"{len(rest)} more")
     Console().print(table)
     for value in point.values:
-        print_stdout(f"  {value.name} ({value.value}): {_effect(value)}")
+        print_stdout(f"  {value.name} ({value.value}): {_effect_words(value)}")
     if point.widest:
         left = f"{_ms(point.exact_low)} to {_ms(point.exact_high)}"
         print_stdout(f"  if every value of the platform is exact: {left}, most of it in: {point.widest}")
 
 
-def _effect(value: ValueEffect) -> str:
+def _effect_words(value: ValueEffect) -> str:
     more = f"{_ms(value.tenth_ms)} if it {'takes a tenth longer' if value.is_price else 'is a tenth more'}"
     if value.low_ms == value.high_ms:
         return more
     return f"{_ms(value.low_ms)} to {_ms(value.high_ms)} over its range; {more}"
 
 
-def _often(number: int) -> list[str]:
+def _how_often(number: int) -> list[str]:
     """How often something happens, in words; nothing if it happens once."""
     return [f"{number:,} times"] if number > 1 else []
 

@@ -43,28 +43,28 @@ def show_first_screen(conclusions: Conclusions) -> None:
 
 def _first_screen(screen: FirstScreen) -> list[str]:
     """Title, absent devices, advice and numbers; each part ends with an empty line."""
-    said = (*screen.absent, *filter(None, [_without_list(screen.predicted)]), *_first_of(screen.lacking))
-    lines = [screen.title, *(line for text in said for line in _filled(text)), ""]
+    texts_below_title = (*screen.absent, *filter(None, [_without_list(screen.predicted)]), *_first_of(screen.lacking))
+    lines = [screen.title, *(line for text in texts_below_title for line in _wrap_text(text)), ""]
     for heading, texts in screen.advice_by_ground:
-        lines += [*_filled(f"{heading}: {' '.join(texts)}"), ""]
+        lines += [*_wrap_text(f"{heading}: {' '.join(texts)}"), ""]
     width = max((len(number.head) for number in screen.numbers), default=0) + 2
     for number in screen.numbers:
-        lines += _filled(number.text, f"{number.head:{width}}", " " * width)
+        lines += _wrap_text(number.text, f"{number.head:{width}}", " " * width)
     lines += [""] if screen.numbers else []
-    lines += _machines(screen.machines) if screen.machines else []
+    lines += _machine_lines(screen.machines) if screen.machines else []
     for text in screen.left_out:
-        lines += [*_filled(text), ""]
+        lines += [*_wrap_text(text), ""]
     return lines
 
 
-def _machines(table: MachinesTable) -> list[str]:
+def _machine_lines(table: MachinesTable) -> list[str]:
     """The same points on each machine, as far as there is room."""
     rows = [table.columns, *table.rows[:_MOST_ROWS]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     more = len(table.rows) - _MOST_ROWS
     rest = [f"The report has {more} more of these rows."] if more > 0 else []
-    return [*lines, *_filled(" ".join([*rest, *table.notes])), ""]
+    return [*lines, *_wrap_text(" ".join([*rest, *table.notes])), ""]
 
 
 def _first_of(sentences: Sequence[str]) -> list[str]:
@@ -83,7 +83,7 @@ def _without_list(predicted: str) -> str:
 def _conditions(screen: FirstScreen) -> list[str]:
     """What distorts the values, and what they hold for, which leaves the findings the room that they have without."""
     texts = filter(None, (screen.measured_on, screen.conditions_text))
-    return [line for text in texts for line in (*_filled(text), "")]
+    return [line for text in texts for line in (*_wrap_text(text), "")]
 
 
 def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) -> list[str]:
@@ -96,14 +96,14 @@ def _findings(answers: Sequence[AnsweredSection], room: int, *, partly: bool) ->
     sections: list[list[str]] = []
     for cut in (_by_sentence, _by_finding):
         for most in range(MOST, 0, -1):
-            sections = [_section(part, *cut(part.answer, most)) for part in shown]
+            sections = [_section_lines(part, *cut(part.answer, most)) for part in shown]
             if sum(map(len, sections)) <= room or len(sections) == most == 1:
                 return [line for lines in sections for line in lines]
     ends = [sum(map(len, sections[:n])) for n in range(1, len(sections) + 1)]
     kept = sum(end + _ROOM_FOR_REST <= room for end in ends) if partly else 0
     rest = list(dict.fromkeys(part.title for part in shown[kept:]))
     lines = [line for lines in sections[:kept] for line in lines]
-    return [*lines, *_filled(f"The report also has the findings of {first_few(rest, MOST)}."), ""] if rest else lines
+    return [*lines, *_wrap_text(f"The report also has the findings of {first_few(rest, MOST)}."), ""] if rest else lines
 
 
 def _by_sentence(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
@@ -118,13 +118,13 @@ def _by_finding(answer: SectionAnswer, most: int) -> tuple[Sequence[str], int]:
     return sentences(answer.findings[:most]) or answer.sentences[:1], len(answer.findings) - most
 
 
-def _section(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
+def _section_lines(part: AnsweredSection, sentences: Sequence[str], more: int) -> list[str]:
     from firsttouch.records.sisters import measured_on
 
     measured = measured_on(part.section.records)
-    lines = _filled(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")
+    lines = _wrap_text(f"{part.title} on {', '.join(part.devices)}{measured and f' ({measured})'}")
     for sentence in sentences:
-        lines += _filled(sentence, "  ", "    ")
+        lines += _wrap_text(sentence, "  ", "    ")
     if more > 0:
         lines.append(f"  ({more} more in the report)")
     return [*lines, ""]
@@ -143,16 +143,16 @@ def show_suspect(points_by_rule: Mapping[str, int]) -> None:
 
 
 def _print_indented(sentence: str) -> None:
-    print_stdout("\n".join(_filled(sentence, "  ", "    ")))
+    print_stdout("\n".join(_wrap_text(sentence, "  ", "    ")))
 
 
-def _filled(text: str, first: str = "", others: str = "") -> list[str]:
+def _wrap_text(text: str, first: str = "", later_indent: str = "") -> list[str]:
     """Lines of text, none of which ends between a number and its %."""
     lines = textwrap.wrap(
         text.replace(" %", "\N{NO-BREAK SPACE}%"),
         text_width(),
         initial_indent=first,
-        subsequent_indent=others,
+        subsequent_indent=later_indent,
         break_on_hyphens=False,
         break_long_words=False,
     )

@@ -27,14 +27,14 @@ def next_command(work: Work, measured: Measured, modules: Sequence[str]) -> str:
         words = ["compare", where, "OTHER"]
     elif any(finding.claim.id == ESTIMATE for sentence in screen.advice for finding in sentence.findings):
         words = ["advise", where]
-    elif screen.advice and (app := _application(measured)):
+    elif screen.advice and (app := _first_application(measured)):
         words = ["advise", where, "--app", app, *named]
     else:
         words = ["compare", where, "OTHER"]
     return shlex.join(["firsttouch", *words])
 
 
-def _application(measured: Measured) -> str:
+def _first_application(measured: Measured) -> str:
     """The application that was measured first; '' if there is none."""
     apps = (r.factors.get("app") for r in measured.outcome.results.records if r.experiment == "app")
     return next((str(app) for app in apps if app is not None), "")

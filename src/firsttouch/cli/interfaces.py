@@ -53,50 +53,50 @@ def command(
     interfaces = result.value
     answers = parts(interfaces)
     most = max(len(part.open) for part in answers)
-    lines = _lines(answers, most)
+    lines = _answer_lines(answers, most)
     while not everything and most > 1 and len(lines) > LINES - 2:
         most -= 1
-        lines = _lines(answers, most)
-    print_stdout("\n".join([*_filled(summary(interfaces), "", ""), *lines]))
+        lines = _answer_lines(answers, most)
+    print_stdout("\n".join([*_wrap_text(summary(interfaces), "", ""), *lines]))
     if everything and (texts := crossover_texts(interfaces)):
         print_stdout("\nCrossovers")
         for text in texts:
-            print_stdout("\n".join(_filled(text, "  ")))
+            print_stdout("\n".join(_wrap_text(text, "  ")))
 
 
-def _lines(of: Sequence[AnswersOfKind], most: int) -> list[str]:
+def _answer_lines(parts: Sequence[AnswersOfKind], most: int) -> list[str]:
     """The answers, at most `most` of each part, and what was measured by one interface only."""
     from firsttouch.records.text import caption
     from firsttouch.report.interfaces import alone
 
     lines = []
-    for part in of:
+    for part in parts:
         shown = part.open[:most]
-        lines += ["", *_filled(part.heading, "")] if shown else []
-        lines += _answers([(answer.what, answer.text) for answer in shown])
+        lines += ["", *_wrap_text(part.heading, "")] if shown else []
+        lines += _table_lines([(answer.what, answer.text) for answer in shown])
         if more := len(part.open) - len(shown):
             lines.append(f"  {more} more: --all")
-    if single := alone(of):
-        lines += ["", f"{caption(of[0].predicted or 'measured')} by one interface only"]
-        lines += [line for text in single for line in _filled(text, "  ")]
+    if single := alone(parts):
+        lines += ["", f"{caption(parts[0].predicted or 'measured')} by one interface only"]
+        lines += [line for text in single for line in _wrap_text(text, "  ")]
     return lines
 
 
-def _answers(of: Sequence[tuple[str, str]]) -> list[str]:
-    width = max((len(what) for what, _ in of if len(what) <= _WIDEST), default=0)
-    return [line for what, text in of for line in _answer(what, text, width)]
+def _table_lines(rows: Sequence[tuple[str, str]]) -> list[str]:
+    width = max((len(movement) for movement, _ in rows if len(movement) <= _WIDEST), default=0)
+    return [line for movement, text in rows for line in _one_answer_lines(movement, text, width)]
 
 
-def _answer(what: str, text: str, width: int) -> list[str]:
+def _one_answer_lines(movement: str, text: str, width: int) -> list[str]:
     """What moves, and the answer beside it, or below it where it has no room beside it."""
-    if not what:
-        return _filled(text, "  ")
-    if len(what) > width:
-        return [*_filled(what, "  "), *_filled(text, " " * 6, " " * 6)]
-    return _filled(text, f"  {what:{width}}  ", " " * (width + 4))
+    if not movement:
+        return _wrap_text(text, "  ")
+    if len(movement) > width:
+        return [*_wrap_text(movement, "  "), *_wrap_text(text, " " * 6, " " * 6)]
+    return _wrap_text(text, f"  {movement:{width}}  ", " " * (width + 4))
 
 
-def _filled(text: str, first: str, rest: str | None = None) -> list[str]:
+def _wrap_text(text: str, first: str, rest: str | None = None) -> list[str]:
     indent = f"{first}  " if rest is None else rest
     lines = textwrap.wrap(
         _APART.sub("\N{NO-BREAK SPACE}", text), text_width(), initial_indent=first, subsequent_indent=indent,

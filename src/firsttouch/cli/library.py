@@ -54,8 +54,11 @@ class Points(Sequence[Data]):
 
     def __repr__(self) -> str:
         predicted = sum(row["modelled"] is not None for row in self._rows)
-        said = f", {predicted} of them predicted" if predicted else ""
-        return f"<{count(len(self), 'point')} of {', '.join(self._results)}{said}: {', '.join(self.experiments)}>"
+        predicted_words = f", {predicted} of them predicted" if predicted else ""
+        return (
+            f"<{count(len(self), 'point')} of {', '.join(self._results)}{predicted_words}: "
+            f"{', '.join(self.experiments)}>"
+        )
 
     def _repr_html_(self) -> str:
         """The first rows, with the factors that any of them has. All text is escaped."""
@@ -186,7 +189,7 @@ def measure(
     work: Work = KINDS[kind]
     chosen = {name: _values(values) for name, values in (sets or {}).items()}
     changes = [f"{n}={','.join(_values(v))}" for n, v in (what_if or {}).items()]
-    given = RunOptions(
+    options_of_run = RunOptions(
         experiments=list(names),
         devices=with_kernels(with_changes(_words(device), changes), None if kernels is None else str(kernels)),
         set=with_search(chosen) if placements else chosen,
@@ -196,8 +199,8 @@ def measure(
         **options,
     )
     if explain:
-        commands.check_explained(given.devices)
-    outcome = run(work, given, _Silent())
+        commands.check_explained(options_of_run.devices)
+    outcome = run(work, options_of_run, _Silent())
     if explain:
         commands.explained(work, outcome)
     return _builtins(commands.measured(outcome))
@@ -227,16 +230,16 @@ def _builtins(result: CommandResult[Any]) -> Data:
     return msgspec.json.decode(encode_json(result.output), type=Data)
 
 
-def _words(given: Strings) -> list[str]:
-    return [given] if isinstance(given, str) else list(given or [])
+def _words(texts: Strings) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts or [])
 
 
-def _paths(given: Strings) -> list[str]:
-    return [os.path.abspath(path) for path in _words(given)]
+def _paths(paths: Strings) -> list[str]:
+    return [os.path.abspath(path) for path in _words(paths)]
 
 
-def _values(given: Any) -> list[Any]:
+def _values(values: Any) -> list[Any]:
     """The values of a factor as --set has them: a text may hold several, separated by commas."""
-    if isinstance(given, str):
-        return [word.strip() for word in given.split(",")]
-    return [str(value) for value in given] if isinstance(given, Iterable) else [str(given)]
+    if isinstance(values, str):
+        return [word.strip() for word in values.split(",")]
+    return [str(value) for value in values] if isinstance(values, Iterable) else [str(values)]

@@ -75,10 +75,10 @@ def _show(machine: Machine) -> None:
             name = topics[0].removesuffix(str(min(of_gpus)))
             _section(console, f"{name}{format_ids(of_gpus)} ({source})", _rows_of_gpus(of_gpus))
     _partitions(console, machine)
-    rows = _together(map(_device_row, machine.devices), names_together) if machine.devices else [("none", "")]
+    rows = _join_rows(map(_device_row, machine.devices), names_together) if machine.devices else [("none", "")]
     _section(console, "Devices", rows)
     _links(console, machine)
-    _section(console, "Libraries", _together(map(_library_row, machine.libraries)))
+    _section(console, "Libraries", _join_rows(map(_library_row, machine.libraries)))
     _section(console, "Layers of firsttouch profile", _without_repeated_names(_profile_rows(machine)))
 
 
@@ -94,7 +94,7 @@ def _profile_rows(machine: Machine) -> Iterator[tuple[str, str]]:
         yield row.state.layer, ": ".join(texts) if not row.state.active and len(texts) == 2 else "\n".join(texts)
 
 
-def _together(
+def _join_rows(
     rows: Iterable[tuple[str, str]], joined: Callable[[Sequence[str]], str] = ", ".join
 ) -> list[tuple[str, str]]:
     """The rows, those of one text as one."""
@@ -115,8 +115,8 @@ def _rows_of_gpus(of_gpus: Mapping[int, dict[str, Scalar]]) -> list[tuple[str, s
             if key in facts:
                 label, text = _row(key, facts[key], plain=False)
                 having.setdefault(text, []).append(number)
-        (first, numbers), *others = having.items()
-        alike = not others and len(numbers) == len(of_gpus)
+        (first, numbers), *other_values = having.items()
+        alike = not other_values and len(numbers) == len(of_gpus)
         rows.append((label, first if alike else "\n".join(f"gpu{format_ids(n)}: {t}" for t, n in having.items())))
     return rows
 
@@ -128,14 +128,14 @@ def _without_repeated_names(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[s
         before = name
 
 
-def _sizes_together(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _join_page_sizes(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The rows, adjacent ones that state the same of several page sizes as one: 'thp 16KiB to 1MiB'."""
     joined: list[tuple[str, str]] = []
     for number, (label, text) in enumerate(rows):
-        of, size = _SIZE.fullmatch(label), _SIZE.fullmatch(rows[number - 1][0]) if number else None
-        if of and size and of[1] == size[1] and text == rows[number - 1][1]:
+        match, size = _SIZE.fullmatch(label), _SIZE.fullmatch(rows[number - 1][0]) if number else None
+        if match and size and match[1] == size[1] and text == rows[number - 1][1]:
             first = joined.pop()[0].partition(" to ")[0]
-            joined.append((f"{first} to {of[2]}", text))
+            joined.append((f"{first} to {match[2]}", text))
         else:
             joined.append((label, text))
     return joined
@@ -157,12 +157,12 @@ def _rows(heading: str, facts: dict[str, Scalar]) -> list[tuple[str, str]]:
     for key in facts:
         if match := _OF_GPU.fullmatch(key):
             of_gpus.setdefault(int(match[1]), {})[match[2]] = facts[key]
-    if len(of_gpus) > 2:  # two are shorter as they are
-        pairs = _together((pair.replace("_", " "), str(facts[pair])) for pair in facts if _PAIR.fullmatch(pair))
+    if len(of_gpus) > 2:  # one row for each of two GPUs is shorter
+        pairs = _join_rows((pair.replace("_", " "), str(facts[pair])) for pair in facts if _PAIR.fullmatch(pair))
         every = [(f"all {len(of_gpus)} GPUs in pairs", pairs[0][1])] if len(pairs) == 1 else pairs
         return [("GPUs", f"gpu{format_ids(of_gpus)}"), *_rows_of_gpus(of_gpus), *every]
     rows = [_row(key, value, plain=heading == "Environment") for key, value in facts.items() if is_shown(key)]
-    return _sizes_together(rows)
+    return _join_page_sizes(rows)
 
 
 def _row(key: str, value: Scalar, plain: bool) -> tuple[str, str]:
@@ -221,7 +221,7 @@ def _links(console: Console, machine: Machine) -> None:
     """The pairs of devices with the same driver and of NUMA nodes, and why kernels do not reach across."""
     pairs = [(d, peer) for d in machine.devices if d.capabilities.runs_kernels for peer in d.peers]
     rows = [_link_row(d, peer) for d, peer in pairs if peer.same_driver]
-    rows = _alike_among_all(rows) + _node_rows(machine.facts.get("numa", {}))
+    rows = _join_pairs(rows) + _node_rows(machine.facts.get("numa", {}))
     if not rows:
         return
     _table(
@@ -264,7 +264,7 @@ def _link_row(device: DeviceInfo, peer: Peer) -> Sequence[str]:
     )
 
 
-def _alike_among_all(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def _join_pairs(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The rows of pairs, those of all pairs of three devices or more as one if they state the same."""
     from firsttouch.machine.backends import names_together
 
@@ -272,12 +272,12 @@ def _alike_among_all(rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     for first, second, *stated in rows:
         alike.setdefault(tuple(stated), []).append((first, second))
     joined: list[Sequence[str]] = []
-    for what, pairs in alike.items():
+    for stated_facts, pairs in alike.items():
         names = list(dict.fromkeys(first for first, _ in pairs))
         if len(names) > 2 and set(pairs) == set(permutations(names, 2)):
-            joined.append((names_together(names), "each other", *what))
+            joined.append((names_together(names), "each other", *stated_facts))
         else:
-            joined += [(*pair, *what) for pair in pairs]
+            joined += [(*pair, *stated_facts) for pair in pairs]
     return joined
 
 

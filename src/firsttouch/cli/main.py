@@ -104,7 +104,7 @@ app.command("schema", short_help="The JSON Schemas of outputs and of files.")(sc
 _NAMES = {command.name for command in app.registered_commands}
 
 
-def _version(requested: bool) -> None:
+def _print_version(requested: bool) -> None:
     if requested:
         print_stdout(f"firsttouch {__version__}")
         raise typer.Exit
@@ -113,7 +113,7 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _root(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     if context.invoked_subcommand is None:
         print_stdout(context.get_help())
@@ -155,11 +155,11 @@ def parser(command: str = "") -> Any:
 
 def call(arguments: Sequence[str]) -> int:
     """Carries out a call and returns its exit status. Errors are one sentence each, except bugs of this program."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    command = own[0] if own and own[0] in _NAMES else ""
+    own_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    command = own_arguments[0] if own_arguments and own_arguments[0] in _NAMES else ""
 
     def failed(text: str, status: int = WRONG_CALL) -> int:
-        print_failure(text, status, "--json" in own, command)
+        print_failure(text, status, "--json" in own_arguments, command)
         return status
 
     try:
@@ -167,7 +167,7 @@ def call(arguments: Sequence[str]) -> int:
     except UsageError as error:
         return failed(str(error))
     except _CallError as error:
-        return failed(_sentence(error))
+        return failed(_sentence_of_error(error))
     except (_Interrupted, KeyboardInterrupt, typer.Abort) as error:
         ended = error if isinstance(error, Terminated) else error.__cause__ or error.__context__
         return failed("interrupted", ended.status if isinstance(ended, Terminated) else 130)
@@ -178,9 +178,9 @@ def call(arguments: Sequence[str]) -> int:
     except (Exception, SystemExit) as error:
         from firsttouch.base.modules import error_location
 
-        if not (where := error_location(error)):
+        if not (location := error_location(error)):
             raise
-        return failed(f"{type(error).__name__}: {' '.join(str(error).split())} ({where})")
+        return failed(f"{type(error).__name__}: {' '.join(str(error).split())} ({location})")
 
 
 def _os_error_message(error: OSError) -> str:
@@ -191,7 +191,7 @@ def _os_error_message(error: OSError) -> str:
     return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}"
 
 
-def _sentence(error: Any) -> str:
+def _sentence_of_error(error: Any) -> str:
     """The message of an error of the parser, in the form of this program's messages."""
     text = error.format_message().rstrip(".")
     command = error.ctx.command_path if getattr(error, "ctx", None) is not None else "firsttouch"

@@ -57,7 +57,7 @@ def command(
     """
     if out is not None and not verify:
         raise UsageError("--out stores what is found by experiment; add --verify")
-    with _progress() if verify else nullcontext() as watch:
+    with _show_progress() if verify else nullcontext() as watch:
         result = commands.methods(device or [], watch)
     if out is not None:
         from firsttouch.engine.verified import write_methods
@@ -70,7 +70,7 @@ def command(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Cell], None]]:
+def _show_progress() -> Iterator[Callable[[Cell], None]]:
     """Shows progress on stderr: a status line on a terminal, otherwise one line per measured cell."""
 
     def watcher(show: Callable[[str], None]) -> Callable[[Cell], None]:
@@ -94,10 +94,12 @@ def _show(methods: Methods, verified: bool) -> None:
 
     console = Console(soft_wrap=False)
     for device in methods.devices:
-        _device(console, device, methods.title(device), [cell for cell in methods.cells if cell.device == device.name])
+        _show_device(
+            console, device, methods.title(device), [cell for cell in methods.cells if cell.device == device.name]
+        )
     for device in methods.absent:
         console.print(f"{device.name}: not available: {device.reason}\n")
-    _glossary(console, methods.cells)
+    _print_glossary(console, methods.cells)
     if verified:
         console.print(
             "✓ measured here; ✗ measured, and not as stated; no mark: stated by driver or vendor; ? unknown; "
@@ -107,7 +109,7 @@ def _show(methods: Methods, verified: bool) -> None:
         console.print("As driver and vendor state it (? where they do not); --verify finds the answers by experiment.")
 
 
-def _device(console: Console, device: DeviceInfo, title: str, cells: Sequence[Cell]) -> None:
+def _show_device(console: Console, device: DeviceInfo, title: str, cells: Sequence[Cell]) -> None:
     from firsttouch.engine.methods import QUESTIONS
 
     headings = {q.name: q.heading for q in QUESTIONS}
@@ -127,13 +129,13 @@ def _device(console: Console, device: DeviceInfo, title: str, cells: Sequence[Ce
 def _table(columns: Sequence[str], headings: Mapping[str, str], cells: Sequence[Cell]) -> Table:
     from rich.table import Table
 
-    known = {(cell.allocator, cell.property): cell for cell in cells}
+    cell_at = {(cell.allocator, cell.property): cell for cell in cells}
     table = Table(box=None, padding=(0, 1, 0, 0))
     table.add_column("allocator", no_wrap=True)
     for name in columns:
         table.add_column(headings[name].replace(" ", "\n"), no_wrap=True, vertical="top")
     for allocator in dict.fromkeys(cell.allocator for cell in cells):
-        table.add_row(allocator, *(_text(known[allocator, name]) for name in columns))
+        table.add_row(allocator, *(_text(cell_at[allocator, name]) for name in columns))
     return table
 
 
@@ -151,7 +153,7 @@ def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple
     """Sentences that explain cells of the table, each with the allocators that it applies to."""
     shared: dict[tuple[str, str], dict[str, list[str]]] = {}
     for cell in cells:
-        if words := _words(cell):
+        if words := _value_and_detail(cell):
             shared.setdefault(words, {}).setdefault(cell.allocator, []).append(headings[cell.property])
     sentences: dict[str, list[str]] = {}
     for (value, detail), by_allocator in shared.items():
@@ -161,7 +163,7 @@ def _sentences(cells: Sequence[Cell], headings: Mapping[str, str]) -> list[tuple
     return [(allocators, text) for text, allocators in sentences.items()]
 
 
-def _words(cell: Cell) -> tuple[str, str] | None:
+def _value_and_detail(cell: Cell) -> tuple[str, str] | None:
     """The value and the detail that explain a cell, or None if it needs no explanation."""
     from firsttouch.engine.methods import applies, disagrees
 
@@ -172,7 +174,7 @@ def _words(cell: Cell) -> tuple[str, str] | None:
     return (cell.value or "unknown", cell.detail) if is_explained else None
 
 
-def _glossary(console: Console, cells: Sequence[Cell]) -> None:
+def _print_glossary(console: Console, cells: Sequence[Cell]) -> None:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0))

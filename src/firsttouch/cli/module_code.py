@@ -44,16 +44,20 @@ def code_of_modules(files: Sequence[object] = (), seconds: float | None = None) 
     originals = {name: getattr(os, name) for name in _ENDS}
     stream = _PrintableStream(sys.stderr)
     for name, original in originals.items():
-        setattr(os, name, _raising(name, original))
+        setattr(os, name, _raise_module_errors(name, original))
     try:
-        with redirect_stdout(stream), redirect_stderr(stream), _watched(seconds or LONGEST) if files else nullcontext():
+        with (
+            redirect_stdout(stream),
+            redirect_stderr(stream),
+            _limit_time(seconds or LONGEST) if files else nullcontext(),
+        ):
             yield
     finally:
         for name, original in originals.items():
             setattr(os, name, original)
 
 
-def _raising(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _raise_module_errors(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     process = os.getpid()
 
     def raise_exit(*arguments: Any) -> Any:
@@ -67,7 +71,7 @@ def _raising(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def _watched(seconds: float) -> Iterator[None]:
+def _limit_time(seconds: float) -> Iterator[None]:
     """Interrupts a call into a module after so many seconds, if this process has no other use for SIGALRM."""
     is_free = threading.current_thread() is threading.main_thread() and not signal.getitimer(signal.ITIMER_REAL)[0]
     if not is_free or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:

@@ -106,7 +106,7 @@ class _Output(io.TextIOWrapper):
         os.close(null)
 
 
-def _replace(error: UnicodeError) -> tuple[str, int]:
+def _replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     missing = error.object[error.start : error.end]
     return "".join(_REPLACEMENTS.get(character, "?") for character in missing), error.end
@@ -123,7 +123,7 @@ def guard_streams() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
-    codecs.register_error(_ERRORS, _replace)
+    codecs.register_error(_ERRORS, _replace_unencodable)
     sys.stdout, sys.stderr = _guarded(sys.stdout, 1), _guarded(sys.stderr, 2)
 
 
@@ -137,7 +137,7 @@ def lost_output() -> str:
     """Why stdout could not be written; '' if it could, or if its reader closed the pipe."""
     try:
         sys.stdout.flush()
-    except ValueError:  # closed
+    except ValueError:  # the stream is closed
         return ""
     failure = sys.stdout.failure if isinstance(sys.stdout, _Output) else None
     return "" if failure is None or isinstance(failure, BrokenPipeError) else str(failure.strerror)

@@ -38,8 +38,8 @@ def command(
     if values:
         if name or what_if:
             raise UsageError("--values lists what any file may have; leave out the platform and --what-if")
-        known = commands.platform_values()
-        print_json(known.output) if as_json else _show_known(known.value.values)
+        known_values = commands.platform_values()
+        print_json(known_values.output) if as_json else _show_known(known_values.value.values)
         return
     result = commands.platforms(name, what_if or [])
     if as_json:
@@ -94,8 +94,8 @@ def _show(platform: PlatformDescription) -> None:
 
     console = Console()
     console.print(f"{platform.name}: {platform.title}", style="bold")
-    of = f"{platform.devices} of " if platform.devices > 1 else ""
-    print_stdout(f"Device: {of}{platform.device}. Host: {platform.host}.")
+    count_words = f"{platform.devices} of " if platform.devices > 1 else ""
+    print_stdout(f"Device: {count_words}{platform.device}. Host: {platform.host}.")
     if platform.extends:
         print_stdout(f"Based on {join_names(platform.extends)}.")
     for note in platform.notes:

@@ -88,10 +88,10 @@ def command(
         wrong = "a directory and a command were given" if words else "there is nothing to port"
         raise UsageError(f"{wrong}; name a command, as in firsttouch port -- ./app, or the directory of a profile")
     if directory is not None:
-        if given := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
+        if unused_options := [name for name, value in (("--out", out), ("--follow", follow), ("--interval", tick),
                                               ("--faults", faults), ("--exact", exact),
                                               ("--check-copies", check_copies)) if value]:  # fmt: skip
-            raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(given)}")
+            raise UsageError(f"with a directory nothing is profiled; leave out {', '.join(unused_options)}")
         if program:
             _show_program(directory, chosen, as_json)
         else:

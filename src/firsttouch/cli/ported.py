@@ -31,8 +31,11 @@ _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 def lines(port: PortFindings, files: Sequence[str] = (), stream: TextIO | None = None) -> list[str]:
     """The findings in words. files: the paths of what was written, named last."""
     first = _wrapped([short(port.summary, _LONGEST)], stream, indent=2)
-    last = [*_wrapped(_unseen(port), stream), *_next(port), *files]
-    middle = _wrapped([*_saved(port), *_needless(port), *_found(port), *_searched(port), *_kernels(port)], stream)
+    last = [*_wrapped(_unseen(port), stream), *_next_step_lines(port), *files]
+    middle = _wrapped(
+        [*_saved_lines(port), *_needless_lines(port), *_hazard_lines(port), *_searched(port), *_kernel_lines(port)],
+        stream,
+    )
     room = MOST_LINES - len(first) - len(last)
     if len(middle) > room:
         middle = [*middle[: room - 1], _row("", "", "more in the JSON (--json)")]
@@ -61,7 +64,7 @@ def short_end(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _saved(port: PortFindings) -> Iterator[str]:
+def _saved_lines(port: PortFindings) -> Iterator[str]:
     """The blocks that have a partner, or are not needed, with their copies."""
     rows = [block for block in port.blocks if block.saves or block.unused]
     before: CallLocation | None = None
@@ -90,7 +93,7 @@ def _about(block: PortBlock) -> str:
     return "; ".join(filter(None, [", ".join(parts), *again, *block.unused]))
 
 
-def _needless(port: PortFindings) -> Iterator[str]:
+def _needless_lines(port: PortFindings) -> Iterator[str]:
     head = "copies"
     for row in port.needless[:_MOST_COPIES]:
         side = "device" if row.direction == "h2d" else "host"
@@ -105,7 +108,7 @@ def _needless(port: PortFindings) -> Iterator[str]:
         head = ""
 
 
-def _next(port: PortFindings) -> Iterator[str]:
+def _next_step_lines(port: PortFindings) -> Iterator[str]:
     if port.copies:
         yield f"{'next':<{_HEAD}}firsttouch advise RUN --profile {shlex.quote(port.directory)}"
 
@@ -118,17 +121,19 @@ def grouped(findings: Iterable[PortFinding]) -> list[list[PortFinding]]:
     return list(groups.values())
 
 
-def _found(port: PortFindings) -> Iterator[str]:
+def _hazard_lines(port: PortFindings) -> Iterator[str]:
     head = "first"
     groups = grouped(port.counted)
     names = {block.number: short(block.name, 40) for block in port.blocks if block.name}
     for number, group in enumerate(groups):
         first = group[0]
         places = list(dict.fromkeys(place for finding in group for place in finding.places))
-        blocks = [block for of in group for block in of.blocks] if first.kind == "static" else []
+        blocks = (
+            [block for grouped_finding in group for block in grouped_finding.blocks] if first.kind == "static" else []
+        )
         variables = join_some([names[block] for block in blocks if block in names], _MOST_PLACES)
-        what = f"{NAMES[first.kind]} {variables}".strip()
-        text = f"{what} at {named_places(places, most=_MOST_PLACES)} ({_amount(group)}): {first.text}"
+        subject = f"{NAMES[first.kind]} {variables}".strip()
+        text = f"{subject} at {named_places(places, most=_MOST_PLACES)} ({_amount_words(group)}): {first.text}"
         if first.reading:
             text += f"; unless {first.reading}"
         following = groups[number + 1][0] if number + 1 < len(groups) else None
@@ -138,7 +143,7 @@ def _found(port: PortFindings) -> Iterator[str]:
         head = ""
 
 
-def _amount(group: Sequence[PortFinding]) -> str:
+def _amount_words(group: Sequence[PortFinding]) -> str:
     size = sum(finding.bytes for finding in group)
     times = f"{sum(finding.count for finding in group):,}x"
     return f"{times}, {format_size(size, 3)}" if size else times
@@ -155,27 +160,32 @@ def _searched(port: PortFindings) -> Iterator[str]:
             yield _row("" if none else "hazards", "unseen", f"{HAZARDS[row.kind]}: {row.text}")
 
 
-def _kernels(port: PortFindings) -> Iterator[str]:
+def _kernel_lines(port: PortFindings) -> Iterator[str]:
     """What the second run told of kernels."""
-    known = port.kernels
-    if known is None:
+    kernel_use = port.kernels
+    if kernel_use is None:
         return
-    slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
-    told = f"the use of {known.told:,} of {counted(known.launches, 'launch', 'launches')}: {known.recorded:,} recorded"
-    told += f" in a second run{slower}, {known.alike:,} like those"
-    yield _row("kernels", "exact", f"{told}; {counted(known.outside, 'access', 'accesses')} outside all blocks")
-    for row in [row for row in known.kernels if row.used < row.bytes][:_MOST_KERNELS]:
+    slower = f", {kernel_use.slowdown:.1f} times as long" if kernel_use.slowdown else ""
+    use_words = (
+        f"the use of {kernel_use.told:,} of {counted(kernel_use.launches, 'launch', 'launches')}: "
+        f"{kernel_use.recorded:,} recorded"
+    )
+    use_words += f" in a second run{slower}, {kernel_use.alike:,} like those"
+    yield _row(
+        "kernels", "exact", f"{use_words}; {counted(kernel_use.outside, 'access', 'accesses')} outside all blocks"
+    )
+    for row in [row for row in kernel_use.kernels if row.used < row.bytes][:_MOST_KERNELS]:
         used = f"{format_size(row.used, 3)} of {format_size(row.bytes, 3)} at {where(row.place)}"
         yield _row("", "exact", f"{short(row.kernel, 60)} uses {used}, {row.launches:,}x")
-    others = [
-        (known.varying, "like launches that use now these bytes, now those"),
-        (known.opaque, "by tensor maps"),
-        (known.graphs, "in graphs of several kernels, which are not told apart"),
+    other_uses = [
+        (kernel_use.varying, "like launches that use now these bytes, now those"),
+        (kernel_use.opaque, "by tensor maps"),
+        (kernel_use.graphs, "in graphs of several kernels, which are not told apart"),
     ]
-    for number, how in others:
+    for number, how in other_uses:
         if number:
             yield _row("", "unseen", f"the use of {counted(number, 'launch', 'launches')}, {how}")
-    for text in (known.ended, *known.notices):
+    for text in (kernel_use.ended, *kernel_use.notices):
         if text:
             yield _row("", "unseen", text)
 

@@ -150,7 +150,7 @@ def command(
         return
     asked = (("--exact", exact), ("--host", host), ("--check-copies", check_copies), ("--trace", trace))
     loads = next((name for name, is_given in asked if is_given), "")
-    _check(words or [], attach, lasting, loads, no_inject=no_inject)
+    _check_options(words or [], attach, lasting, loads, no_inject=no_inject)
     with signals_for_this_thread():
         from firsttouch.profile.profiler import INTERVAL, ProfileCall
 
@@ -172,7 +172,9 @@ def command(
     raise typer.Exit(carry_out(call, _show, as_json, "profile"))
 
 
-def _check(words: Sequence[str], attach: int | None, lasting: float | None, loads: str, *, no_inject: bool) -> None:
+def _check_options(
+    words: Sequence[str], attach: int | None, lasting: float | None, loads: str, *, no_inject: bool
+) -> None:
     """Raises UsageError for options that do not go together. loads: the option that loads a library; '': none does."""
     if not words and attach is None:
         raise UsageError("there is nothing to profile; name a command, as in firsttouch profile -- ./app, or a --pid")
@@ -181,8 +183,8 @@ def _check(words: Sequence[str], attach: int | None, lasting: float | None, load
     if lasting is not None and attach is None:
         raise UsageError("--duration needs --pid; a command is profiled until it ends")
     if loads and attach is not None:
-        why = f"the driver loads the library of {loads} at the program's start only"
-        raise UsageError(f"{loads} and --pid were given; {why}")
+        reason = f"the driver loads the library of {loads} at the program's start only"
+        raise UsageError(f"{loads} and --pid were given; {reason}")
     if loads and no_inject:
         raise UsageError(f"{loads} and --no-inject were given; {loads} loads a library into the target")
 
@@ -218,9 +220,9 @@ def carry_out(call: ProfileCall, show: Show, as_json: bool, command: str) -> int
     except UsageError as error:
         print_failure(str(error), status, as_json)
     except Exception as error:
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         again = f"firsttouch report {outcome.directory} draws the profile"
-        print_failure(f"no summary: {type(error).__name__}: {why:.200}; {again}", status, as_json)
+        print_failure(f"no summary: {type(error).__name__}: {reason:.200}; {again}", status, as_json)
     return status
 
 

@@ -73,7 +73,7 @@ def _memory(summary: ProfileSummary) -> Iterator[str]:
             text += f"; {format_size(host.at_end, 3)} at the end"
         yield _row("host", text)
         pss, beside = host.pss, host.pss_resident
-        # The readings are few; of a time with little memory they say nothing.
+        # PSS is read rarely. A reading at a time with little memory says nothing about the peak.
         if (host.processes or 1) > 1 and pss is not None and beside is not None and 2 * beside >= host.peak.bytes:
             text = f"{format_size(pss.bytes, 3)} of {format_size(beside, 3)} at {format_seconds(pss.t)}"
             yield _row("", f"with shared pages counted once (PSS) {text}")
@@ -167,17 +167,19 @@ def _faults_of(row: PhaseRow) -> str:
 
 def _processes(summary: ProfileSummary) -> Iterator[str]:
     rows = summary.processes
-    known = len(rows) + summary.processes_left_out
-    if known == 1 and not summary.brief.count:
+    process_count = len(rows) + summary.processes_left_out
+    if process_count == 1 and not summary.brief.count:
         yield _row("process", f"{how_ended(rows[0])}, after {format_seconds(summary.seconds)}")
         return
-    yield _row("processes", f"{known}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none")
+    yield _row(
+        "processes", f"{process_count}{_brief(summary.brief)}; the first: {how_ended(rows[0])}" if rows else "none"
+    )
     if went_on(summary):
         yield _row(
             "", f"what the {summary.still_running:,} still running did after that is not in this profile (--follow)"
         )
     largest = sorted(rows, key=lambda row: -(row.peak or 0))[:_MOST_PROCESSES]
-    for row in largest if known > 1 else []:
+    for row in largest if process_count > 1 else []:
         yield _row("", f"{_size(row.peak):>9}  {row.pid}  {short(_command(row), 60)}")
 
 
@@ -274,8 +276,8 @@ def _pages(summary: ProfileSummary) -> Iterator[str]:
 
 
 def _unseen(summary: ProfileSummary) -> Iterator[str]:
-    said = [row for row in summary.unseen if row.layer != "mappings"]  # here are none
-    rows = list({(row.why, row.mend): row for row in said}.values())  # two layers may lack the same
+    unseen_rows = [row for row in summary.unseen if row.layer != "mappings"]  # this text lists no mappings
+    rows = list({(row.why, row.mend): row for row in unseen_rows}.values())  # two layers may be missing for one reason
     for number, row in enumerate(rows[:_MOST_UNSEEN]):
         mend = f" ({row.mend})" if row.mend else ""
         more = f"; {len(rows) - _MOST_UNSEEN} more in the report" if number == _MOST_UNSEEN - 1 < len(rows) - 1 else ""

@@ -180,7 +180,7 @@ class RunProgress:
             already = f", {held} already {'predicted' if verb == 'predict' else 'measured'}" if held else ""
             self._screen.line(f"{count(len(todo), 'point')} to {verb}{already}{_planned(todo)}, into {directory}")
             self.directory, self.kept = directory, held
-        else:  # points that follow from those before
+        else:  # further points, chosen from the results so far
             self._screen.end()
             self._screen = _screen()
             self._screen.line(f"{count(len(todo), 'further point')} to {_verb(todo)}{_planned(todo)}")
@@ -216,8 +216,8 @@ class RunProgress:
         wrong = record.verified is False
         failures = sum(counts[s] for s in (*FAILURES, "wrong data"))
         if (record.status in FAILURES or wrong) and failures <= _PER_EXPERIMENT:
-            what = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
-            self._screen.line(f"{title} {_factors(planned)}: {shortened(what)}")
+            failure = f"wrong data {record.verified_why}" if wrong else f"{record.status}: {record.reason}"
+            self._screen.line(f"{title} {_factors(planned)}: {shortened(failure)}")
 
     def end(self) -> None:
         self._screen.end()

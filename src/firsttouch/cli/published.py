@@ -81,9 +81,9 @@ def _show_papers(rows: Sequence[PaperRow]) -> None:
     for heading in ("paper", "rows", "comparable", "what"):
         table.add_column(heading, justify="right" if heading in ("rows", "comparable") else "left", overflow="fold")
     for name, paper in papers().items():
-        own = [row for row in rows if row.paper == name]
-        what = f"{paper.source.title} ({authors(name)})"
-        table.add_row(name, str(len(own)), str(sum(row.here is not None for row in own)), what)
+        paper_rows = [row for row in rows if row.paper == name]
+        title = f"{paper.source.title} ({authors(name)})"
+        table.add_row(name, str(len(paper_rows)), str(sum(row.here is not None for row in paper_rows)), title)
     Console().print(table)
     print_stdout("")
     print_stdout("comparable: rows whose values firsttouch measures too; they stand beside those of a run")

@@ -214,11 +214,11 @@ def json_schema(name: str) -> dict[str, Any]:
     (made,), parts = msgspec.json.schema_components([published.type], ref_template="#/$defs/{name}")
     whole = {"$schema": DRAFT, "title": published.of, **_open(made), "$defs": _open(parts)}
     if isinstance(published.type, type):
-        own = whole["$defs"][published.type.__name__]
+        own_schema = whole["$defs"][published.type.__name__]
         if issubclass(published.type, Output):
-            own["required"] = list(own["properties"])  # which are always printed
-        elif "enum" not in own["properties"].get("schema", {"enum": []}):
-            own["properties"]["schema"]["pattern"] = rf"^firsttouch/{MAJOR}\.[0-9]+$"
+            own_schema["required"] = list(own_schema["properties"])  # all of them are always printed
+        elif "enum" not in own_schema["properties"].get("schema", {"enum": []}):
+            own_schema["properties"]["schema"]["pattern"] = rf"^firsttouch/{MAJOR}\.[0-9]+$"
     return whole
 
 

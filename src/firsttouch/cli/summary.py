@@ -88,8 +88,8 @@ _MARKS = {"verified": "✓", "wrong": "✗", "not verified": "?", "suspect": "!"
 
 def _by_point(groups: Sequence[_Group]) -> Table:
     rows = [row for _, group in groups for row in group]
-    known = {name for _, name, _ in _COLUMNS if any(getattr(row, name) is not None for row in rows)}
-    columns = [c for c in _COLUMNS if c[1] == "total_ms" or {c[1], _WITH.get(c[1], c[1])} <= known]
+    measured_columns = {name for _, name, _ in _COLUMNS if any(getattr(row, name) is not None for row in rows)}
+    columns = [c for c in _COLUMNS if c[1] == "total_ms" or {c[1], _WITH.get(c[1], c[1])} <= measured_columns]
     table = _table("")
     for heading, *_ in columns:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -189,7 +189,7 @@ def _relative(line: RankedPlacement) -> str:
 
 
 def _without_baseline(rows: Sequence[PointSummary]) -> str:
-    """That no point can be compared with the strategy that --relative-to names."""
+    """Says that no point can be compared with the strategy that --relative-to names."""
     from firsttouch.harness.outcomes.derive import BASELINE
 
     baseline = rows[0].relative_to if rows else BASELINE
@@ -208,7 +208,7 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
         sentences[0] += f" Relative to {baseline}: 0.5 is half of its time or memory."
         if any(_unsure(row) for row in rows):
             sentences[0] += " ~: the interval of the ratio includes 1."
-    sentences += filter(None, [_without_baseline(rows), *map(_best_share, rows), _noise(rows)])
+    sentences += filter(None, [_without_baseline(rows), *map(_best_share, rows), _noise_sentence(rows)])
     if any(row.kernel_ms is not None for row in rows):
         sentences[0] += " Kernel times are means of separate runs, so chance may put them above compute."
     bad: dict[tuple[str, str], list[PointSummary]] = {}
@@ -222,14 +222,14 @@ def _sentences(rows: Sequence[PointSummary]) -> list[str]:
     return sentences
 
 
-def _noise(rows: Sequence[PointSummary]) -> str:
+def _noise_sentence(rows: Sequence[PointSummary]) -> str:
     """Why runs whose memory is that of the whole machine have no relative memory, or ''."""
     lacking = [r.peak_machine_noise_bytes for r in rows if r.relative_memory is None and r.relative_time is not None]
-    known = [noise for noise in lacking if noise is not None]
-    if not known:
+    known_noise = [noise for noise in lacking if noise is not None]
+    if not known_noise:
         return ""
     return (
-        f"No relative memory: the machine's memory in use also changed by up to {_bytes(max(known))} without the "
+        f"No relative memory: the machine's memory in use also changed by up to {_bytes(max(known_noise))} without the "
         "application, more than a tenth of a peak; close other programs, or use a larger --size."
     )
 

@@ -72,7 +72,7 @@ def _show_platform(platform: ValidatedPlatform, everything: bool) -> None:
     _group("Predicted wrong", platform.entries("wrong"), True)
     _group("Open", platform.entries("open"), everything)
     _group("Predicted right", platform.entries("right"), everything)
-    _not_predicted(platform.entries("not predicted"), everything)
+    _print_not_predicted(platform.entries("not predicted"), everything)
     print_stdout("")
 
 
@@ -118,7 +118,7 @@ def published_value(row: ValidatedRow) -> str:
     return f"{hedge}{' to '.join(ends)}"
 
 
-def _not_predicted(entries: Sequence[ValidatedRow | ValidatedClaim], everything: bool) -> None:
+def _print_not_predicted(entries: Sequence[ValidatedRow | ValidatedClaim], everything: bool) -> None:
     if not entries:
         return
     print_stdout("  Not predicted")
@@ -127,8 +127,8 @@ def _not_predicted(entries: Sequence[ValidatedRow | ValidatedClaim], everything:
             name = getattr(entry, "row", "") or getattr(entry, "id", "")
             _print(f"{name}: {entry.why}", "    ")
         return
-    for why, n in _most(entry.why for entry in entries):
-        _print(f"{n:3} {why}", "    ")
+    for reason, n in _most(entry.why for entry in entries):
+        _print(f"{n:3} {reason}", "    ")
 
 
 def _most(reasons: Iterable[str]) -> list[tuple[str, int]]:

@@ -63,8 +63,10 @@ def shift(first: Floats, second: Floats) -> Shift | None:
     first, second = (runs[2 * np.isfinite(runs).sum(axis=1) >= max(1, runs.shape[1])] for runs in (first, second))
     if not (shared.any() and len(first) and len(second)) or len(first) + len(second) < LEAST_FREEDOM + 2:
         return None
-    squares, freedom_of_points, known = _squares(first, second)
-    variances = _moderated(squares, freedom_of_points, float(np.median(known)) if len(known) else 0.0)
+    squares, freedom_of_points, point_variances = _squares(first, second)
+    variances = _moderated_variances(
+        squares, freedom_of_points, float(np.median(point_variances)) if len(point_variances) else 0.0
+    )
     weights = 1 / variances
     base = np.nanmedian(first, axis=0)
     numbers = [_weighted_medians(runs - base, weights) for runs in (first, second)]
@@ -86,11 +88,11 @@ def _squares(first: Floats, second: Floats) -> tuple[Floats, Floats, Floats]:
 
     squares = sum(np.nansum((runs - np.nanmean(runs, axis=0)) ** 2, axis=0) for runs in (first, second))
     freedom = sum(np.maximum(np.isfinite(runs).sum(axis=0) - 1, 0) for runs in (first, second))
-    known = freedom > 0
-    return squares, freedom, squares[known] / freedom[known]
+    has_freedom = freedom > 0
+    return squares, freedom, squares[has_freedom] / freedom[has_freedom]
 
 
-def _moderated(squares: Floats, freedom: Floats, expected: float) -> Floats:
+def _moderated_variances(squares: Floats, freedom: Floats, expected: float) -> Floats:
     variances: Floats = (squares + POINT_FREEDOM * expected) / (freedom + POINT_FREEDOM)
     return variances.clip(1e-12)
 
@@ -104,12 +106,14 @@ def chances(first: Floats, second: Floats) -> Floats:
     """
     import numpy as np
 
-    squares, freedom, known = _squares(first, second)
-    variances = _moderated(squares, freedom, float(known.mean()) if len(known) else 0.0)
+    squares, freedom, point_variances = _squares(first, second)
+    variances = _moderated_variances(squares, freedom, float(point_variances.mean()) if len(point_variances) else 0.0)
     counts = [np.isfinite(runs).sum(axis=0) for runs in (first, second)]
     distance = abs(np.nanmedian(first, axis=0) - np.nanmedian(second, axis=0))
     angles = np.arctan(distance / np.sqrt(variances * (1 / counts[0] + 1 / counts[1]) * (freedom + POINT_FREEDOM)))
-    within = np.vectorize(lambda angle, n: _within(angle, int(n)), otypes=[float])(angles, freedom + POINT_FREEDOM)
+    within = np.vectorize(lambda angle, n: _probability_within(angle, int(n)), otypes=[float])(
+        angles, freedom + POINT_FREEDOM
+    )
     return np.where(freedom >= LEAST_FREEDOM, np.maximum(0.0, 1 - within), np.nan)
 
 
@@ -119,9 +123,9 @@ def not_by_chance(probable: Floats) -> NDArray[np.bool_]:
     """
     import numpy as np
 
-    known = np.flatnonzero(np.isfinite(probable))
-    ordered = np.sort(probable[known])
-    passing = np.flatnonzero(ordered <= FALSE_POINTS * np.arange(1, len(known) + 1) / max(1, len(known)))
+    with_chance = np.flatnonzero(np.isfinite(probable))
+    ordered = np.sort(probable[with_chance])
+    passing = np.flatnonzero(ordered <= FALSE_POINTS * np.arange(1, len(with_chance) + 1) / max(1, len(with_chance)))
     limit = ordered[passing[-1]] if len(passing) else -1.0
     kept: NDArray[np.bool_] = ~(probable > limit)
     return kept
@@ -162,11 +166,11 @@ def student(freedom: int, level: float) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         angle = (low + high) / 2
-        low, high = (angle, high) if _within(angle, freedom) < level else (low, angle)
+        low, high = (angle, high) if _probability_within(angle, freedom) < level else (low, angle)
     return math.tan(low) * math.sqrt(freedom)
 
 
-def _within(angle: float, freedom: int) -> float:
+def _probability_within(angle: float, freedom: int) -> float:
     """The probability that |t| is below tan(angle) * sqrt(freedom) (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
     odd = freedom % 2
     term, total = (math.cos(angle) if odd else 1.0), 0.0

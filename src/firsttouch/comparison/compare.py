@@ -109,7 +109,7 @@ def compare(specs: Sequence[str], limit: float | None = None) -> ResultsComparis
 
 
 def compare_sides(sides: Sides, limit: float | None = None) -> ResultsComparison:
-    """As `compare`, of what is already read."""
+    """Compares sides that are already read, as `compare` does."""
     if any(map(is_of_predictions, sides.sides)):
         sides = replace(sides, sides=[as_predicted(side) for side in sides.sides])
     table = align(sides.sides)

@@ -60,15 +60,15 @@ def of_run(results: Results, devices: Mapping[str, str]) -> dict[str, Scalar]:
     """
     machine = results.machine
     conditions: dict[str, Scalar] = {"firsttouch": machine.firsttouch}
-    conditions |= _of_request(results.request, results.records)
-    if equal := [f"on {first}, for {1 + len(others)} equal GPUs" for first, *others in groups(results.records)]:
+    conditions |= _request_conditions(results.request, results.records)
+    if equal := [f"on {first}, for {1 + len(equal_gpus)} equal GPUs" for first, *equal_gpus in groups(results.records)]:
         conditions[EQUAL] = f"most points were measured {'; '.join(equal)}"
     conditions |= {f"device {name}": title for name, title in devices.items()}
-    conditions |= _clocks(results.records)
-    return conditions | _facts(machine) | distorting(machine, results.records)
+    conditions |= _clock_conditions(results.records)
+    return conditions | _machine_facts(machine) | distorting(machine, results.records)
 
 
-def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
+def _request_conditions(request: Request | None, records: Sequence[Record]) -> dict[str, Scalar]:
     presets = dict.fromkeys(r.preset for r in records)
     seeds = dict.fromkeys(r.seed for r in records)
     conditions: dict[str, Scalar] = {
@@ -86,7 +86,7 @@ def _of_request(request: Request | None, records: Sequence[Record]) -> dict[str,
     return conditions
 
 
-def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
+def _clock_conditions(records: Sequence[Record]) -> dict[str, Scalar]:
     """The median clock of each device during its points, to 1 %, and the number of throttled points."""
     clocks: dict[str, list[float]] = {}
     throttled: dict[str, int] = {}
@@ -98,12 +98,12 @@ def _clocks(records: Sequence[Record]) -> dict[str, Scalar]:
     return conditions | {f"throttled points of {name}": n for name, n in throttled.items()}
 
 
-def _facts(machine: Machine) -> dict[str, Scalar]:
+def _machine_facts(machine: Machine) -> dict[str, Scalar]:
     named = {f"{topic}.{name}": value for topic, facts in machine.facts.items() for name, value in facts.items()}
-    return {name: value for name, value in named.items() if name in VARYING or not _passes(name)}
+    return {name: value for name, value in named.items() if name in VARYING or not _is_compared(name)}
 
 
-def _passes(name: str) -> bool:
+def _is_compared(name: str) -> bool:
     return bool(_PASSING.search(name.partition(".")[2]))
 
 

@@ -153,7 +153,7 @@ def find(table: AlignedPoints, few: Collection[int] = (), published: Collection[
     few: those that with the first have too few runs of a machine. published: those of a paper.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about columns without a value
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns about columns without a value
         return _Comparison(table, few, published).result()
 
 
@@ -165,9 +165,9 @@ class _Comparison:
         self.fleet = len(table.sides) >= FLEET
         self.few = () if self.fleet else few
         self.published = published
-        known = np.isfinite(table.value)
+        is_measured = np.isfinite(table.value)
         least = np.nanmin(np.where(np.isfinite(table.low), np.minimum(table.low, table.value), table.value), axis=0)
-        self.positive = (least > 0) if known.size else np.zeros(0, dtype=bool)
+        self.positive = (least > 0) if is_measured.size else np.zeros(0, dtype=bool)
         self.value, self.low, self.high = (self._scaled(a) for a in (table.value, table.low, table.high))
         self.groups: dict[Group, list[int]] = {}
         for i, column in enumerate(table.columns):
@@ -189,9 +189,9 @@ class _Comparison:
         table = self.table
         if table.disturbed is None:
             return np.zeros((len(table.sides), self.value.shape[1]), dtype=bool)
-        known = np.isfinite(self.value)
-        quiet = np.array([(known & ~table.disturbed)[rows].sum(axis=0) for rows in table.sides])
-        counts = np.array([known[rows].sum(axis=0) for rows in table.sides])
+        is_measured = np.isfinite(self.value)
+        quiet = np.array([(is_measured & ~table.disturbed)[rows].sum(axis=0) for rows in table.sides])
+        counts = np.array([is_measured[rows].sum(axis=0) for rows in table.sides])
         enough = (quiet > 0).all(axis=0) & (quiet[0] + quiet[1:].min(axis=0) >= LEAST_FREEDOM + 2)
         for values in (self.value, self.low, self.high):
             values[:] = np.where(table.disturbed & enough, np.nan, values)
@@ -216,17 +216,17 @@ class _Comparison:
             far = FAR * (1 + FEW / len(centre)) * spread
             base_low, base_high = (np.where(enough, bound, np.nan) for bound in (base - far, base + far))
             base_runs = np.isfinite(centre).sum(axis=0)
-            others = range(len(centre))
+            compared_sides = range(len(centre))
         else:
             base, base_low, base_high, base_runs = centre[0], low[0], high[0], runs[0]
-            others = range(1, len(centre))
+            compared_sides = range(1, len(centre))
         points: list[Difference] = []
         groups: list[ExperimentDifference] = []
-        for side in others:
+        for side in compared_sides:
             signs = np.where(low[side] > base_high, 1, np.where(high[side] < base_low, -1, 0))
             shared = np.isfinite(centre[side]) & np.isfinite(base)
             if not self.fleet and side not in self.few:
-                probable = self._chances(side)
+                probable = self._chance_of_points(side)
                 signs = np.where(not_by_chance(probable), signs, 0)
                 self.spread_unknown = np.isnan(probable) & (side not in self.published and 0 not in self.published)
             shown = shared & (signs != 0) if self.fleet else shared
@@ -235,10 +235,10 @@ class _Comparison:
                 points.append(
                     self._difference(int(i), side, bounds, (int(base_runs[i]), int(runs[side, i])), int(signs[i]))
                 )
-            groups += self._judge(side, centre, base, signs, shared)
+            groups += self._judge_groups(side, centre, base, signs, shared)
         return Differences(self.fleet, groups, points)
 
-    def _chances(self, side: int) -> Floats:
+    def _chance_of_points(self, side: int) -> Floats:
         """For each point, how probable its difference from the first side is by chance."""
         import numpy as np
 
@@ -276,12 +276,12 @@ class _Comparison:
         half = spread * quantiles / np.sqrt(np.maximum(runs, 1))
         return centre, np.fmin(low, centre - half), np.fmax(high, centre + half), runs
 
-    def _judge(
+    def _judge_groups(
         self, side: int, centre: Floats, base: Floats, signs: NDArray[np.int64], shared: NDArray[np.bool_]
     ) -> Iterable[ExperimentDifference]:
         compared = {group: [i for i in places if shared[i]] for group, places in self.groups.items()}
         compared = {group: places for group, places in compared.items() if places}
-        bounds = self._of_groups(side, centre, base, compared)
+        bounds = self._group_shifts(side, centre, base, compared)
         for (experiment, device), places in compared.items():
             middle, low, high = bounds[experiment, device]
             sign = (low > LEAST_SHIFT) - (high < -LEAST_SHIFT)
@@ -315,14 +315,14 @@ class _Comparison:
         definition = self.table.columns[places[0]].definition
         return judge(definition.unit, definition.better, sign)
 
-    def _of_groups(
+    def _group_shifts(
         self, side: int, centre: Floats, base: Floats, compared: Mapping[Group, Sequence[int]]
     ) -> dict[Group, tuple[float, float, float]]:
         """The median logarithm of each experiment's ratios, and its bounds; NaN where they are not known."""
         bounds = {}
         for group, places in compared.items():
             ratios = [i for i in places if self.positive[i]]
-            bounds[group] = self._of_group(group, side, centre, base, ratios) if ratios else (math.nan,) * 3
+            bounds[group] = self._group_shift(group, side, centre, base, ratios) if ratios else (math.nan,) * 3
         if not self.fleet and any(len(self.table.sides[s]) > 1 for s in (0, side)):
             first, second = (self.value[self.table.sides[s]] for s in (0, side))
             shifts = {}
@@ -336,10 +336,10 @@ class _Comparison:
             bounds |= dict(zip(shifts, intervals(list(shifts.values())), strict=True))
         return bounds
 
-    def _of_group(
+    def _group_shift(
         self, group: Group, side: int, centre: Floats, base: Floats, places: Sequence[int]
     ) -> tuple[float, float, float]:
-        """As `_of_groups`, of one experiment with one run a side or with many sides."""
+        """The same as `_group_shifts` for one experiment, with one run a side or with many sides."""
         import numpy as np
 
         shifts = centre[side, places] - base[places]
@@ -347,11 +347,11 @@ class _Comparison:
         if self.fleet:
             if group not in self._middles:
                 self._middles[group] = np.nanmedian(centre[:, places] - base[places], axis=1)
-            known = self._middles[group][np.isfinite(self._middles[group])]
-            if len(known) < FLEET:
+            known_middles = self._middles[group][np.isfinite(self._middles[group])]
+            if len(known_middles) < FLEET:
                 return middle, math.nan, math.nan
-            spread = max(float(np.median(abs(known - np.median(known)))) * MAD, LEAST_SPREAD)
-            far = FAR_GROUP * (1 + FEW / len(known)) * spread
+            spread = max(float(np.median(abs(known_middles - np.median(known_middles)))) * MAD, LEAST_SPREAD)
+            far = FAR_GROUP * (1 + FEW / len(known_middles)) * spread
             return middle, middle - far, middle + far
         return middle, *_median_bounds(sorted(shifts[np.isfinite(shifts)]), 0.995)
 

@@ -27,14 +27,14 @@ def differing(sides: Sequence[Side], renamed: Sequence[Mapping[str, str]]) -> li
     """
     values: list[dict[str, list[Scalar]]] = []
     for side, slots in zip(sides, renamed, strict=True):
-        names, merged = {own: slot for slot, own in slots.items()}, dict[str, list[Scalar]]()
+        names, merged = {own_name: slot for slot, own_name in slots.items()}, dict[str, list[Scalar]]()
         for run in side.runs:
             for name, value in run.conditions.items():
-                merged.setdefault(_on_first(name, names), []).append(value)
+                merged.setdefault(_name_on_first_side(name, names), []).append(value)
         values.append(merged | ({RUNS: [len(side.runs)]} if side.runs else {}))
     topics = [{_topic(name) for name in side} for side in values]
     differing = [
-        DifferingCondition(name, [_joined(name, side.get(name, [None])) for side in values])
+        DifferingCondition(name, [_join_values(name, side.get(name, [None])) for side in values])
         for name in dict.fromkeys(name for side in values for name in side)
         if _differs(name, [side.get(name, [None]) for side, had in zip(values, topics, strict=True)
                            if _topic(name) in had])
@@ -54,10 +54,10 @@ def _differs(name: str, stated: Sequence[Sequence[Scalar]]) -> bool:
     if (least := VARYING.get(name)) is not None:
         numbers = [as_number(value) or 0.0 for values in stated for value in values]
         return max(numbers) - min(numbers) >= least
-    return len({repr(_joined(name, values)) for values in stated}) > 1
+    return len({repr(_join_values(name, values)) for values in stated}) > 1
 
 
-def _on_first(name: str, slots: Mapping[str, str]) -> str:
+def _name_on_first_side(name: str, slots: Mapping[str, str]) -> str:
     """The name of a condition of a device, with the device's name on the first side."""
     for prefix in ("device ", "clock of ", "throttled points of "):
         if name.startswith(prefix):
@@ -66,7 +66,7 @@ def _on_first(name: str, slots: Mapping[str, str]) -> str:
     return name
 
 
-def _joined(name: str, values: Sequence[Scalar]) -> Scalar:
+def _join_values(name: str, values: Sequence[Scalar]) -> Scalar:
     """The values of the runs of a side as one."""
     if name.startswith(WARNING):
         return next((value for value in values if value is not None), None)

@@ -62,10 +62,10 @@ def summary(comparison: ResultsComparison, side: int) -> str:
             ratios = [d.ratio for d in comparison.points_of(group) if d.ratio]
             by_device.setdefault(group.device, []).append(shift_of(group, ratios))
     names = device_names(comparison)
-    devices = sorted(by_device, key=lambda device: -max(map(_size, by_device[device])))
+    devices = sorted(by_device, key=lambda device: -max(map(_shift_size, by_device[device])))
     clauses = [lacking.text for lacking in comparison.missing if lacking.side == side]
     if not has_several(comparison.sides) or comparison.of_devices:
-        parts = (part for device in devices for part in _parts(names.get(device, device), by_device[device]))
+        parts = (part for device in devices for part in _device_clauses(names.get(device, device), by_device[device]))
         return "; ".join([*clauses, *parts])
     named = [place for place in comparison.places if place.side == side and place.can_tell]
     clauses += [place_text(place) for place in named[:MOST_PLACES]]
@@ -73,10 +73,10 @@ def summary(comparison: ResultsComparison, side: int) -> str:
     explained = {d.column.group for place in named for d in place.points}
     left = {device: [s for s in some if (s.group.experiment, device) not in explained]
             for device, some in by_device.items()}  # fmt: skip
-    return "; ".join([*clauses, *_by_role(comparison, left, others=bool(named))])
+    return "; ".join([*clauses, *_role_clauses(comparison, left, others=bool(named))])
 
 
-def _by_role(
+def _role_clauses(
     comparison: ResultsComparison, by_device: Mapping[str, Sequence[_Shift]], *, others: bool
 ) -> Iterable[str]:
     """What is left to say of the devices of each role: of all together, but of a few that differ by name.
@@ -92,17 +92,23 @@ def _by_role(
         number = how_many(devices)
         differing = Counter(s.group.experiment for device in devices for s in by_device[device] if _is_notable(s))
         few = {name for name, n in differing.items() if several and n < MOST * len(devices)}
-        own = {device: [s for s in by_device[device] if _is_notable(s) and s.group.experiment in few]
+        notable_shifts = {device: [s for s in by_device[device] if _is_notable(s) and s.group.experiment in few]
                for device in devices}  # fmt: skip
-        alone = [device for device in sorted(devices, key=lambda d: -max(map(_size, own[d]), default=0)) if own[device]]
+        alone = [
+            device
+            for device in sorted(devices, key=lambda d: -max(map(_shift_size, notable_shifts[d]), default=0))
+            if notable_shifts[device]
+        ]
         for device in alone[:MOST_PLACES]:
-            yield from _parts(device, own[device])
+            yield from _device_clauses(device, notable_shifts[device])
         if len(alone) > MOST_PLACES:
             yield f"{len(alone) - MOST_PLACES} more {called}s differ"
-        rest = [s for device in devices for s in by_device[device] if s not in own[device]]
-        if rest:
+        other_shifts = [s for device in devices for s in by_device[device] if s not in notable_shifts[device]]
+        if other_shifts:
             all_of_them = f"{number} {called}s" if number > 1 else _ALONE.get(called, called)
-            yield from _parts(called, rest, f"all else on {all_of_them}" if others or alone else all_of_them)
+            yield from _device_clauses(
+                called, other_shifts, f"all else on {all_of_them}" if others or alone else all_of_them
+            )
 
 
 def _is_notable(shift: _Shift) -> bool:
@@ -111,18 +117,18 @@ def _is_notable(shift: _Shift) -> bool:
 
 def place_text(place: PlaceDifference) -> str:
     """Such as 'cuda:2 to cuda:5 is 47 % slower (copies between GPUs of 256 MiB: 198 GB/s instead of 374 GB/s; ...)'."""
-    d, own = place.example, place.of_own_memory
-    first, *more = [name for name in place.experiments if name not in own] or [""]
+    d, with_own_memory = place.example, place.of_own_memory
+    first, *more = [name for name in place.experiments if name not in with_own_memory] or [""]
     size, unit = factors_of(d.column.factors).get("size"), d.column.definition.unit
-    what = kind_called(first) if first else f"its own memory in {join_names(own)}"
-    also = [name for name in dict.fromkeys(map(kind_called, more)) if name != what]
-    also += [f"its own memory in {join_names(own)}"] if first and own else []
-    text = what + ("" if size is None else f" of {label('size', size)}")
+    subject = kind_called(first) if first else f"its own memory in {join_names(with_own_memory)}"
+    also = [name for name in dict.fromkeys(map(kind_called, more)) if name != subject]
+    also += [f"its own memory in {join_names(with_own_memory)}"] if first and with_own_memory else []
+    text = subject + ("" if size is None else f" of {label('size', size)}")
     text += f": {quantity(d.value.value, unit)} instead of {quantity(d.base.value, unit)}"
     text += f"; also {join_names(also)}" if also else ""
     be = "are" if place.is_several else "is"
     if place.whole is not None and place.whole.ratio:
-        slower = place.whole.ratio > 1  # a time
+        slower = place.whole.ratio > 1  # the ratio is one of times
         share = 1 - 1 / place.whole.ratio if slower else 1 / place.whole.ratio - 1
         how, points = f"{100 * share:.0f} % {place.verdict}", f"the median of {count(place.total, 'point')}"
     else:
@@ -149,7 +155,7 @@ def amount(d: Difference) -> str:
 def device_names(comparison: ResultsComparison) -> dict[str, str]:
     """The devices as users call them: CPU or GPU, or by name where a machine has several of a kind."""
     roles = device_roles(comparison)
-    if comparison.of_devices:  # the devices of one kind, which are the sides
+    if comparison.of_devices:  # the sides are devices of one kind
         return {device: ROLES.get(role, device) for device, role in roles.items()}
     values = list(roles.values())
     return {d: ROLES.get(role, d) if values.count(role) == 1 else d for d, role in roles.items()}
@@ -159,7 +165,7 @@ def device_roles(comparison: ResultsComparison) -> dict[str, str]:
     """The role of each device, by its name on the first side that has it."""
     roles: dict[str, str] = {}
     for side, renamed in zip(comparison.sides, comparison.table.devices, strict=True):
-        slots = {own: slot for slot, own in renamed.items()}
+        slots = {own_name: slot for slot, own_name in renamed.items()}
         for run in side.runs:
             for device in run.devices:
                 roles.setdefault(slots.get(device.name, device.name), device.role)
@@ -195,37 +201,39 @@ def shift_of(group: ExperimentDifference, ratios: Sequence[float]) -> _Shift:
     return _Shift(group, ALIKE, math.exp(bound)) if bound <= math.log1p(ALIKE_WITHIN) else _Shift(group, UNCLEAR, 1.0)
 
 
-def _size(shift: _Shift) -> float:
+def _shift_size(shift: _Shift) -> float:
     return abs(math.log(shift.extent)) if shift.state in (FASTER, SLOWER, HIGHER, LOWER) else 0.0
 
 
-def _parts(device: str, shifts: Sequence[_Shift], alone: str = "") -> Iterable[str]:
+def _device_clauses(device: str, shifts: Sequence[_Shift], alone: str = "") -> Iterable[str]:
     """The clauses on one device, or several: what differs, what does not, and what cannot be told. alone: what they are
     called if that is all one.
     """
     by_state: dict[str, list[_Shift]] = {}
-    for shift in sorted(shifts, key=_size, reverse=True):
+    for shift in sorted(shifts, key=_shift_size, reverse=True):
         by_state.setdefault(shift.state, []).append(shift)
     order = (FASTER, SLOWER, HIGHER, LOWER, MIXED, ALIKE, UNCLEAR)
     most = max(by_state, key=lambda state: len(by_state[state]))
-    rest = most if len(by_state) > 1 and len(_named(by_state[most], shifts)) > _MOST_NAMES else ""
-    for state in sorted(by_state, key=lambda s: (s == rest, -_size(by_state[s][0]), order.index(s))):
-        what = f"{device} {join_names(_named(by_state[state], shifts)[: _MOST_NAMES + 1])}"
-        if len(by_state) == 1 or state == rest:
-            what = alone or _ALONE.get(device, device) if len(by_state) == 1 else f"other {device} experiments"
-        yield f"{what} {_extent(state, by_state[state])}"
+    most_common_state = (
+        most if len(by_state) > 1 and len(_experiment_names(by_state[most], shifts)) > _MOST_NAMES else ""
+    )
+    for state in sorted(by_state, key=lambda s: (s == most_common_state, -_shift_size(by_state[s][0]), order.index(s))):
+        subject = f"{device} {join_names(_experiment_names(by_state[state], shifts)[: _MOST_NAMES + 1])}"
+        if len(by_state) == 1 or state == most_common_state:
+            subject = alone or _ALONE.get(device, device) if len(by_state) == 1 else f"other {device} experiments"
+        yield f"{subject} {_extent_words(state, by_state[state])}"
 
 
-def _named(alike: Sequence[_Shift], all_of_device: Sequence[_Shift]) -> list[str]:
+def _experiment_names(alike: Sequence[_Shift], all_of_device: Sequence[_Shift]) -> list[str]:
     """The kinds of these experiments; an experiment by its name where others of its kind are in another state."""
-    others = {kind_of(shift.group) for shift in all_of_device if shift not in alike}
+    other_kinds = {kind_of(shift.group) for shift in all_of_device if shift not in alike}
     names = list(dict.fromkeys(
-        shift.group.experiment if kind_of(shift.group) in others else kind_of(shift.group) for shift in alike
+        shift.group.experiment if kind_of(shift.group) in other_kinds else kind_of(shift.group) for shift in alike
     ))  # fmt: skip
     return names if len(names) <= _MOST_NAMES + 1 else [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES} more"]
 
 
-def _extent(state: str, alike: Sequence[_Shift]) -> str:
+def _extent_words(state: str, alike: Sequence[_Shift]) -> str:
     if state == ALIKE:
         bound = max(LEAST, *(shift.extent - 1 for shift in alike))
         return f"the same within {math.ceil(100 * bound - 1e-9)} %"

@@ -31,36 +31,38 @@ class MissingDevices:
     @property
     def text(self) -> str:
         """Such as 'cuda:3 is missing: 7 of 8 GPUs are left'."""
-        noun, left = ROLES.get(self.role, "device"), self.expected - self.missing
-        who = join_names(self.names) or count(self.missing, noun)
-        where = f" (at {join_names(self.addresses)})" if self.addresses and not self.names else ""
-        rest = f"{left or 'none'} of {count(self.expected, noun)} {'is' if left == 1 else 'are'} left"
-        why = f" ({self.why})" if self.why else ""
-        return f"{who}{where} {'is' if self.missing == 1 else 'are'} missing: {rest}{why}"
+        noun, remaining = ROLES.get(self.role, "device"), self.expected - self.missing
+        missing_names = join_names(self.names) or count(self.missing, noun)
+        addresses = f" (at {join_names(self.addresses)})" if self.addresses and not self.names else ""
+        remaining_words = (
+            f"{remaining or 'none'} of {count(self.expected, noun)} {'is' if remaining == 1 else 'are'} left"
+        )
+        reason = f" ({self.why})" if self.why else ""
+        return f"{missing_names}{addresses} {'is' if self.missing == 1 else 'are'} missing: {remaining_words}{reason}"
 
 
 def missing_devices(sides: Sequence[Side], *, fleet: bool) -> list[MissingDevices]:
     """What each side lacks of the devices of the first side, and that of another; with many sides, of as many as most
     have.
     """
-    usable = {i: _usable(side) for i, side in enumerate(sides) if side.runs}
+    usable = {i: _usable_devices(side) for i, side in enumerate(sides) if side.runs}
     if not usable or (not fleet and 0 not in usable):
         return []
     found: list[MissingDevices] = []
     for kind in dict.fromkeys(d.kind for devices in usable.values() for d in devices):
         having = {i: [d for d in devices if d.kind == kind] for i, devices in usable.items()}
-        usual = _usual(having) if fleet else 0
+        usual = _side_with_most(having) if fleet else 0
         for i in having:
-            # The first side may be the one that lacks some.
+            # The first side may itself lack devices.
             base = max(having, key=lambda n: len(having[n])) if i == 0 and not fleet else usual
             if len(having[i]) < len(having[base]) and _is_alike(sides, base, i, having, kind):
                 listed = [d for run in sides[i].runs for d in run.machine if d.kind == kind]
-                found.append(_lacking(i, having[base], having[i], listed))
+                found.append(_missing_devices(i, having[base], having[i], listed))
     return found
 
 
 def unusable(sides: Sequence[Side]) -> list[MissingDevices]:
-    """Of the devices of one machine, which are the sides: those of their kind that it lists and that cannot be used."""
+    """The devices that the machine lists and that cannot be used, of the kind of those that are the sides."""
     run = sides[0].runs[0]
     measured = {side.name for side in sides}
     kinds = {d.kind: d.role for d in run.machine if d.name in measured}
@@ -68,18 +70,18 @@ def unusable(sides: Sequence[Side]) -> list[MissingDevices]:
     for kind, role in kinds.items():
         listed = [d for d in run.machine if d.kind == kind]
         if bad := [d for d in listed if d.reason]:
-            why = "; ".join(dict.fromkeys(d.reason for d in bad))
-            found.append(MissingDevices(0, role, len(bad), len(listed), tuple(d.name for d in bad), (), why))
+            reasons = "; ".join(dict.fromkeys(d.reason for d in bad))
+            found.append(MissingDevices(0, role, len(bad), len(listed), tuple(d.name for d in bad), (), reasons))
     return found
 
 
-def _usable(side: Side) -> list[MachineDevice]:
+def _usable_devices(side: Side) -> list[MachineDevice]:
     """The devices that can be used in every run of a side, without the host alone."""
     runs = Counter(d.name for run in side.runs for d in run.machine if not d.reason and d.role != "host")
     return [d for d in side.runs[0].machine if runs[d.name] == len(side.runs)]
 
 
-def _usual(having: Mapping[int, Devices]) -> int:
+def _side_with_most(having: Mapping[int, Devices]) -> int:
     """A side with as many devices as most have; of two such numbers, the larger."""
     sizes = Counter(len(devices) for devices in having.values())
     usual = max(sizes, key=lambda n: (sizes[n], n))
@@ -97,7 +99,7 @@ def _is_alike(sides: Sequence[Side], base: int, side: int, having: Mapping[int, 
     return looked and models[0] == models[1] is not None
 
 
-def _lacking(side: int, expected: Devices, here: Devices, listed: Devices) -> MissingDevices:
+def _missing_devices(side: int, expected: Devices, here: Devices, listed: Devices) -> MissingDevices:
     missing = len(expected) - len(here)
     reasons = {d.name: d.reason for d in listed if d.reason and d.name in {e.name for e in expected}}
     gone = tuple(sorted({d.address for d in expected} - {d.address for d in here} - {""}))

@@ -88,7 +88,7 @@ class PlaceDifference:
     @property
     def ratio(self) -> float | None:
         """The median ratio of the points of the experiment that differs most, in which rates and times do not mix."""
-        if self.whole is not None and self.whole.ratio:  # of times
+        if self.whole is not None and self.whole.ratio:  # a ratio of times
             return 1 / self.whole.ratio if self.example.column.definition.better == "higher" else self.whole.ratio
         ratios = [d.ratio for d in self.points if d.ratio and d.column.group[0] == self.experiments[0]]
         return median(ratios) if ratios else None
@@ -113,14 +113,14 @@ class PlaceDifference:
         sizes: dict[str, list[float]] = defaultdict(list)
         for d in self.points:
             sizes[d.column.group[0]].append(d.size)
-        own = set(self.of_own_memory)
-        return sorted(sizes, key=lambda name: (name in own, -round(median(sizes[name]), 1), -len(sizes[name])))
+        own_memory = set(self.of_own_memory)
+        return sorted(sizes, key=lambda name: (name in own_memory, -round(median(sizes[name]), 1), -len(sizes[name])))
 
     @cached_property
     def of_own_memory(self) -> list[str]:
         """The experiments between devices in which a device differs with itself as the peer."""
-        own = (d for d in self.points if factors_of(d.column.factors).get(PEER) == SELF)
-        return list(dict.fromkeys(d.column.group[0] for d in own))
+        own_memory_points = (d for d in self.points if factors_of(d.column.factors).get(PEER) == SELF)
+        return list(dict.fromkeys(d.column.group[0] for d in own_memory_points))
 
 
 def has_several(sides: Sequence[Side]) -> bool:
@@ -144,25 +144,25 @@ def place_of(column: Column, device: str = "") -> ComparedPlace:
 
 
 def pairs_of_one(sides: Sequence[Side], table: AlignedPoints, differences: Differences) -> list[PlaceDifference]:
-    """Of many devices of one machine, which are the sides: the pairs whose points are far from those of the others."""
+    """The pairs whose points are far from those of the others; the sides are many devices of one machine."""
     found: list[PlaceDifference] = []
     if not differences.fleet:
         return found
     totals: Counter[tuple[ComparedPlace, str]] = Counter()
     for rows, side in zip(table.sides, sides, strict=True):
-        known = (table.value[rows] == table.value[rows]).any(axis=0)  # others are NaN
-        of_side = [column for column, has in zip(table.columns, known, strict=True) if has]
+        has_value = (table.value[rows] == table.value[rows]).any(axis=0)  # only NaN differs from itself
+        of_side = [column for column, has in zip(table.columns, has_value, strict=True) if has]
         totals.update((place_of(column, side.name), column.group[0]) for column in of_side)
     ends: dict[tuple[ComparedPlace, bool | None], list[Difference]] = {}
     for d in differences.points:
         if (place := place_of(d.column, sides[d.side].name)).is_pair and d.size >= math.log1p(LEAST):
-            ends.setdefault((place, _way(d)), []).append(d)
+            ends.setdefault((place, _is_worse(d)), []).append(d)
     for (place, _), points in ends.items():
         if len(points) >= FAR_POINTS:
             points.sort(key=lambda d: -d.size)
             flows = {_sender(d.column, sides[d.side].name) for d in points}
             total = sum(totals[place, experiment] for experiment in {d.column.group[0] for d in points})
-            found.append(PlaceDifference(_directed(place, flows), points[0].side, (place,), tuple(points), total))
+            found.append(PlaceDifference(_direction_name(place, flows), points[0].side, (place,), tuple(points), total))
     return sorted(found, key=lambda p: -p.size)
 
 
@@ -184,7 +184,7 @@ def places_of(
     apart: dict[tuple[int, bool | None], dict[tuple[ComparedPlace, str], list[Difference]]] = {}
     for d in differences.points:
         if d.is_apart and d.size >= math.log1p(LEAST):
-            some = apart.setdefault((d.side, _way(d)), {})
+            some = apart.setdefault((d.side, _is_worse(d)), {})
             some.setdefault((of_column[d.column], d.column.group[0]), []).append(d)
     least = FAR_POINTS if differences.fleet else 1
     roles = {d.name: d.role for side in sides for run in side.runs for d in run.devices}
@@ -195,55 +195,55 @@ def places_of(
             if len(points) >= SHARE * totals[place, experiment]:
                 by_place.setdefault(place, []).append((experiment, points))
         enough = {p: some for p, some in by_place.items() if sum(len(points) for _, points in some) >= least}
-        found += _together(side, enough, totals, roles)
-    found += _as_a_whole(differences, wholes, found)
+        found += _join_places(side, enough, totals, roles)
+    found += _pairs_as_a_whole(differences, wholes, found)
     return sorted(found, key=lambda p: (not p.can_tell, -p.size))
 
 
-def _as_a_whole(
+def _pairs_as_a_whole(
     differences: Differences, wholes: Sequence[ExperimentDifference], found: Sequence[PlaceDifference]
 ) -> list[PlaceDifference]:
     """The pairs that differ as a whole, without those of which points differ; most of all pairs as one place."""
-    known = {(p.side, place, p.worse) for p in found for place in p.places}
+    found_places = {(p.side, place, p.worse) for p in found for place in p.places}
     points: dict[tuple[int, str], list[Difference]] = defaultdict(list)
     for d in differences.points:
         if name := directed_pair(d.column):
             points[d.side, name].append(d)
     made: dict[int, list[PlaceDifference]] = defaultdict(list)
     for whole in wholes:
-        own = sorted(points[whole.side, whole.device], key=lambda d: -d.size)
-        place = place_of(own[0].column)
+        pair_points = sorted(points[whole.side, whole.device], key=lambda d: -d.size)
+        place = place_of(pair_points[0].column)
         large = whole.differs and abs(math.log(whole.ratio or 1)) >= math.log1p(LEAST)
-        if large and (whole.side, place, whole.worse) not in known:
+        if large and (whole.side, place, whole.worse) not in found_places:
             made[whole.side].append(
-                PlaceDifference(whole.device, whole.side, (place,), tuple(own), len(own), whole=whole)
+                PlaceDifference(whole.device, whole.side, (place,), tuple(pair_points), len(pair_points), whole=whole)
             )
     for side, pairs in made.items():
         total = sum(whole.side == side for whole in wholes)
         for worse in (True, False):
             alike = [p for p in pairs if p.worse == worse]
             if total > 2 and len(alike) >= MOST * total:
-                made[side] = [p for p in made[side] if p not in alike] + [_joined(alike, total)]
+                made[side] = [p for p in made[side] if p not in alike] + [_join_pairs(alike, total)]
     return [p for pairs in made.values() for p in pairs]
 
 
-def _joined(pairs: Sequence[PlaceDifference], total: int) -> PlaceDifference:
+def _join_pairs(pairs: Sequence[PlaceDifference], total: int) -> PlaceDifference:
     """The most typical of some pairs, as all of them."""
     typical = sorted(pairs, key=lambda p: p.size)[len(pairs) // 2]
     places = tuple(place for p in pairs for place in p.places)
     points = tuple(d for p in (typical, *(p for p in pairs if p is not typical)) for d in p.points)
-    name = f"{_part(pairs, total)} ways between devices"
+    name = f"{_part_in_words(pairs, total)} ways between devices"
     return PlaceDifference(name, typical.side, places, points, len(points), whole=typical.whole)
 
 
-def _way(d: Difference) -> bool | None:
+def _is_worse(d: Difference) -> bool | None:
     """Whether a point is worse, also where one run a side cannot tell; None if neither direction is better."""
     if d.column.definition.better == "neither" or d.ratio is None:
         return d.worse
     return (d.ratio > 1) == (d.column.definition.better == "lower")
 
 
-def _together(
+def _join_places(
     side: int,
     by_place: dict[ComparedPlace, list[tuple[str, list[Difference]]]],
     totals: Counter[tuple[ComparedPlace, str]],
@@ -263,31 +263,31 @@ def _together(
             del rest[place]
         return PlaceDifference(name, side, tuple(places), tuple(points), total, is_of_one)
 
-    if named := _most(rest, pairs):
-        yield made(f"{_part(named, len(pairs))} pairs of devices", named)
+    if named := _differing_if_most(rest, pairs):
+        yield made(f"{_part_in_words(named, len(pairs))} pairs of devices", named)
     ends = Counter(device for place in pairs for device in place.devices)
     for gpu in sorted(ends, key=lambda device: -sum(device in place.devices for place in rest if place.is_pair)):
         of_gpu = [place for place in pairs if gpu in place.devices]
-        if named := _most(rest, of_gpu):
-            yield made(f"{gpu} with {_part(named, len(of_gpu))} others", named, is_of_one=True)
+        if named := _differing_if_most(rest, of_gpu):
+            yield made(f"{gpu} with {_part_in_words(named, len(of_gpu))} others", named, is_of_one=True)
     by_role: dict[str, list[ComparedPlace]] = defaultdict(list)
     for place in alone:
         by_role[roles.get(place.devices[0], "")].append(place)
     for role, of_role in by_role.items():
-        if named := _most(rest, of_role):
-            yield made(f"{_part(named, len(of_role))} {ROLES.get(role, 'device')}s", named)
+        if named := _differing_if_most(rest, of_role):
+            yield made(f"{_part_in_words(named, len(of_role))} {ROLES.get(role, 'device')}s", named)
     for place in list(rest):
         yield made(_name(place, [d.column for _, some in rest[place] for d in some]), [place])
 
 
-def _part(some: Sized, total: int) -> str:
+def _part_in_words(some: Sized, total: int) -> str:
     return f"all {total}" if len(some) == total else f"{len(some)} of {total}"
 
 
-def _most(having: Collection[ComparedPlace], of: Sequence[ComparedPlace]) -> list[ComparedPlace]:
-    """Those of some places that differ, if these are most of at least three."""
-    differing = [place for place in of if place in having]
-    return differing if len(of) > 2 and len(differing) >= MOST * len(of) else []
+def _differing_if_most(having: Collection[ComparedPlace], candidates: Sequence[ComparedPlace]) -> list[ComparedPlace]:
+    """The candidates that differ, if these are most of at least three; otherwise none."""
+    differing = [place for place in candidates if place in having]
+    return differing if len(candidates) > 2 and len(differing) >= MOST * len(candidates) else []
 
 
 def _name(place: ComparedPlace, columns: Sequence[Column]) -> str:
@@ -296,14 +296,14 @@ def _name(place: ComparedPlace, columns: Sequence[Column]) -> str:
         return f"{place.ranks} ranks together"
     if not place.is_pair:
         return place.devices[0]
-    return _directed(place, {_sender(column, column.device) for column in columns})
+    return _direction_name(place, {_sender(column, column.device) for column in columns})
 
 
-def _directed(place: ComparedPlace, senders: Collection[str]) -> str:
-    known = {*senders} - {""}
-    if len(known) != 1:
+def _direction_name(place: ComparedPlace, senders: Collection[str]) -> str:
+    named_senders = {*senders} - {""}
+    if len(named_senders) != 1:
         return " and ".join(place.devices)
-    (sender,) = known
+    (sender,) = named_senders
     return f"{sender} to {next(device for device in place.devices if device != sender)}"
 
 
@@ -311,7 +311,7 @@ def directed_pair(column: Column) -> str:
     """From which device to which other all data of a point cross, such as 'cuda:2 to cuda:5'; '' for others."""
     place = place_of(column)
     sender = _sender(column, column.device) if place.is_pair else ""
-    return _directed(place, [sender]) if sender else ""
+    return _direction_name(place, [sender]) if sender else ""
 
 
 def _sender(column: Column, device: str) -> str:

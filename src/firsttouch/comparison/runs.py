@@ -147,24 +147,24 @@ def read(name: str) -> ComparedRun:
 
 
 def of_results(name: str, results: Results) -> ComparedRun:
-    """As `read`, for results that are already loaded."""
+    """The run of results that are already loaded, as `read` returns it."""
     encode = msgspec.json.Encoder(order="sorted").encode
     definitions: dict[tuple[str, str, int, str, str], int] = {}
     points, lost, phases = [], [], []
-    known = [r for r in results.records if r.others_share is not None]
-    busy = 2 * sum(r.is_disturbed for r in known) > len(known)  # decides for points that are too short to tell
+    with_load = [r for r in results.records if r.others_share is not None]
+    busy = 2 * sum(r.is_disturbed for r in with_load) > len(with_load)  # used for points too short to tell
     for r in results.records:
         factors = encode(r.factors).decode()
         if r.is_measured:
-            definition = (r.experiment, r.unit, r.metric_version, r.better, _inputs(r))
+            definition = (r.experiment, r.unit, r.metric_version, r.better, _input_names(r))
             place = definitions.setdefault(definition, len(definitions))
             disturbed = r.is_disturbed or (busy and r.others_share is None)
-            points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed, _flow(r)))
+            points.append(ComparedPoint(place, r.device, factors, _interval(r), disturbed, _flow_of_point(r)))
             for phase, interval in _phases(r) if APPLICATION in r.factors else ():
                 named = encode({**r.factors, PHASE: phase}).decode()
                 phases.append(ComparedPoint(place, r.device, named, interval, disturbed))
         else:
-            lost.append(Lost(r.experiment, r.device, factors, _why(r)))
+            lost.append(Lost(r.experiment, r.device, factors, _why_lost(r)))
     devices = _devices(results)
     conditions = of_run(results, {device.name: device.title for device in devices})
     identity = _identity(results.machine)
@@ -191,7 +191,9 @@ def _device(d: DeviceInfo) -> MachineDevice:
 
 def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]:
     """The runs that can be read, in the order given, and what is wrong with the others."""
-    alike = len(names) >= MANY and all(name == valid_text(name) for name in names)  # others can't be handed on
+    alike = len(names) >= MANY and all(
+        name == valid_text(name) for name in names
+    )  # other names can't be passed to a process
     processes = min(len(os.sched_getaffinity(0)), 8) if alike else 1
     if processes < 2:
         answer = _read_here(names)
@@ -203,7 +205,7 @@ def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]
             assert process.stdin is not None
             process.stdin.write(msgspec.json.encode(names[i::processes]))
             process.stdin.close()
-        answers = [_runs_read(process) for process in started]
+        answers = [_shared_reads(process) for process in started]
     finally:
         for process in started:
             process.kill()
@@ -214,7 +216,7 @@ def read_all(names: Sequence[str]) -> tuple[list[ComparedRun], list[Unreadable]]
     return runs, broken
 
 
-def _runs_read(process: subprocess.Popen[bytes]) -> _RunsRead:
+def _shared_reads(process: subprocess.Popen[bytes]) -> _RunsRead:
     assert process.stdout is not None
     data = process.stdout.read()
     if process.wait() != 0:
@@ -258,7 +260,7 @@ def _command(request: Request) -> str:
     """The call of a run. One of most experiments names none, which measures all."""
     named = request.experiments if request.kind == "app" or len(request.experiments) <= _MOST_NAMED else []
     words = ["firsttouch", request.kind, *named]
-    for device in request.devices if request.every_device else ():  # to name any would measure each in full
+    for device in request.devices if request.every_device else ():  # a call that names devices measures each in full
         words += ["--device", device]
     words += [] if request.preset == "quick" else ["--preset", request.preset]
     for name, values in request.set.items():
@@ -270,10 +272,15 @@ def _command(request: Request) -> str:
 def _interval(record: Record) -> Interval:
     s = record.summary
     assert s is not None
-    return s.median, s.ci_low, s.ci_high, s.n if record.modelled is None else 2  # its range counts as an interval
+    return (
+        s.median,
+        s.ci_low,
+        s.ci_high,
+        s.n if record.modelled is None else 2,
+    )  # a prediction's range counts as an interval
 
 
-def _flow(record: Record) -> str:
+def _flow_of_point(record: Record) -> str:
     crossing = [name for name in (IN, OUT) if (as_number(record.counters.get(f"{name}_gbs")) or 0) > 0]
     return crossing[0] if len(crossing) == 1 else ""
 
@@ -287,13 +294,13 @@ def _phases(record: Record) -> Iterator[tuple[str, Interval]]:
             yield match[1], (value, value / ONE_COUNTER, value * ONE_COUNTER, record.summary.n)
 
 
-def _inputs(record: Record) -> str:
+def _input_names(record: Record) -> str:
     if APPLICATION not in record.factors:
         return ""
     return ", ".join(f"{name} {v}" for name, v in sorted(record.parameters.items()))
 
 
-def _why(record: Record) -> str:
+def _why_lost(record: Record) -> str:
     if record.status != "ok":
         return record.status
     return "wrong data" if record.verified is False else "suspect" if record.suspect else "no samples"
@@ -305,11 +312,11 @@ SHOULD_NOT_BE_LOST = (*FAILURES, "wrong data")
 
 def _devices(results: Results) -> list[ComparedDevice]:
     """The devices with records, in the order of machine.json. One that it does not describe has its own role."""
-    known = {d.name: d for d in results.machine.devices}
+    described = {d.name: d for d in results.machine.devices}
     names = dict.fromkeys(r.device for r in results.records)
     devices = []
-    for name in sorted(names, key=lambda n: ([*known].index(n) if n in known else len(known), n)):
-        info = known.get(name)
+    for name in sorted(names, key=lambda n: ([*described].index(n) if n in described else len(described), n)):
+        info = described.get(name)
         devices.append(ComparedDevice(name, info.role if info else name, info.title if info else ""))
     return devices
 

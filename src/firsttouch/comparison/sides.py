@@ -86,13 +86,14 @@ def unique(name: str, sides: Sequence[Side]) -> str:
 
 def mixed(runs: Sequence[ComparedRun]) -> str:
     """A sentence if the runs are not of one machine, otherwise ''."""
-    first, *rest = runs
-    for run in rest:
-        for what, value in first.identity.items():
-            if run.identity.get(what, value) != value:
+    first, *other_runs = runs
+    for run in other_runs:
+        for identity_name, value in first.identity.items():
+            if run.identity.get(identity_name, value) != value:
                 return (
-                    f"{first.name} and {run.name} are joined by a comma but are of two machines ({what}: {value} and "
-                    f"{run.identity[what]}); join runs of one machine only"
+                    f"{first.name} and {run.name} are joined by a comma but are of two machines "
+                    f"({identity_name}: {value} and "
+                    f"{run.identity[identity_name]}); join runs of one machine only"
                 )
     return ""
 
@@ -114,10 +115,10 @@ def devices_of(side: Side) -> list[Side]:
             f"{side.name} is the only side, and it has no two devices of one kind (it has {only or 'none'}); "
             "name a second directory to compare it with"
         )
-    return [Side(name, [_only(run, name) for run in side.runs]) for name in max(several, key=len)]
+    return [Side(name, [_run_of_device(run, name) for run in side.runs]) for name in max(several, key=len)]
 
 
-def _only(run: ComparedRun, device: str) -> ComparedRun:
+def _run_of_device(run: ComparedRun, device: str) -> ComparedRun:
     """The part of a run that one device measured."""
     return ComparedRun(
         run.name,
@@ -153,9 +154,9 @@ def as_predicted(side: Side) -> Side:
 
 
 def _without_observing(factors: str) -> str:
-    known = factors_of(factors)
-    kept = {name: value for name, value in known.items() if name not in OBSERVING}
-    return factors if len(kept) == len(known) else encode_json(kept, order="sorted").decode()
+    factors_by_name = factors_of(factors)
+    kept = {name: value for name, value in factors_by_name.items() if name not in OBSERVING}
+    return factors if len(kept) == len(factors_by_name) else encode_json(kept, order="sorted").decode()
 
 
 def of_phases(sides: Sequence[Side]) -> list[Side]:

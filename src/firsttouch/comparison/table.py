@@ -172,7 +172,7 @@ class _Alignment:
         """The values of a paper, after all runs."""
         roles = {slot.name: slot.role for slot in self.slots}
         measured = {place: interval[0] for row in reversed(self.rows) for place, interval in row}
-        stated, side.unmatched = _stated(values, list(self.columns), self.definitions, roles, measured)
+        stated, side.unmatched = _stated_values(values, list(self.columns), self.definitions, roles, measured)
         self._add_row(stated, side)
 
     def _add_row(self, values: list[tuple[int, Interval]], side: _SideRows, disturbed: Collection[int] = ()) -> None:
@@ -195,16 +195,16 @@ class _Alignment:
                 for side in sides
             ],
             lost=[
-                Missing(i, *key, why)
+                Missing(i, *key, reason)
                 for i, side in enumerate(sides)
-                for key, why in side.failed.items()
+                for key, reason in side.failed.items()
                 if key in self.columns and self.columns[key] not in side.columns
             ],
             devices=[side.renamed for side in sides],
-            disturbed=self._marks(kept),
+            disturbed=self._disturbed_marks(kept),
         )
 
-    def _marks(self, kept: Sequence[int]) -> NDArray[np.bool_] | None:
+    def _disturbed_marks(self, kept: Sequence[int]) -> NDArray[np.bool_] | None:
         import numpy as np
 
         marks = [[place in disturbed for place in kept] for disturbed in self.disturbed]
@@ -236,7 +236,7 @@ def align(sides: Sequence[Side]) -> AlignedPoints:
     return alignment.table(of_sides)
 
 
-def _stated(
+def _stated_values(
     values: Sequence[PublishedValue],
     keys: Sequence[PointKey],
     definitions: Sequence[Definition],
@@ -257,11 +257,11 @@ def _stated(
         places: dict[tuple[object, ...], int] = {}
         for place, point in by_experiment.get(value.experiment, ()):
             matches = are_met(value.factors, point)
-            meant = value.metric == MEDIAN and (value.unit, value.metric_version) == (
+            is_same_metric = value.metric == MEDIAN and (value.unit, value.metric_version) == (
                 definitions[place].unit,
                 definitions[place].version,
             )
-            if not matches or not meant or place not in measured:
+            if not matches or not is_same_metric or place not in measured:
                 continue
             named = (keys[place][1], *(repr(point.get(name)) for name in value.factors))
             best = places.setdefault(named, place)

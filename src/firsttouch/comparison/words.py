@@ -49,12 +49,12 @@ def answers(comparison: ResultsComparison) -> list[str]:
     pairs = comparison.places if comparison.of_devices else []
     for place in comparison.places if not comparison.of_devices else ():
         outliers.setdefault(place.side, []).append(place_text(place))
-    for lacking in comparison.missing if not comparison.of_devices else ():
-        outliers.setdefault(lacking.side, []).insert(0, lacking.text)
+    for missing_devices in comparison.missing if not comparison.of_devices else ():
+        outliers.setdefault(missing_devices.side, []).insert(0, missing_devices.text)
     for group in comparison.groups:
         if group.differs:
-            what = f"{group.verdict} in {titled(comparison, group)}, {ratio_text(group.ratio)}"
-            outliers.setdefault(group.side, []).append(what)
+            sentence = f"{group.verdict} in {titled(comparison, group)}, {ratio_text(group.ratio)}"
+            outliers.setdefault(group.side, []).append(sentence)
     n, kind = len(comparison.sides), comparison.kind
     points = f"{count(n, kind)}, each against the median of all, in {len(comparison.table.columns):,} points"
     apart = [*([count(len(outliers), kind)] if outliers else []), *([count(len(pairs), "pair")] if pairs else [])]
@@ -64,16 +64,17 @@ def answers(comparison: ResultsComparison) -> list[str]:
         differ = "none differs clearly in an experiment as a whole"
     sentences.append(f"{points}: {differ}.")
     if comparison.of_devices:
-        sentences += [f"{lacking.text}." for lacking in comparison.missing]
+        sentences += [f"{missing_devices.text}." for missing_devices in comparison.missing]
     sentences += [f"{place_text(pair)}." for pair in pairs]
     for side, differing in sorted(outliers.items(), key=lambda item: -len(item[1])):
         sentences.append(f"{short[comparison.names[side]]}: {first_few(differing, _MOST_VALUES, '; ')}.")
     untold = [g for g in comparison.groups if g.verdict == CANNOT_TELL]
     if untold:
         names = list(dict.fromkeys(short[comparison.names[g.side]] for g in untold))
-        what = join_names(list(dict.fromkeys(titled(comparison, g) for g in untold))[:_MOST_VALUES])
+        sentence = join_names(list(dict.fromkeys(titled(comparison, g) for g in untold))[:_MOST_VALUES])
         sentences.append(
-            f"{_sides(names)} {'is' if len(names) == 1 else 'are'} far from the others in {what}, but the load of "
+            f"{_sides_in_words(names)} {'is' if len(names) == 1 else 'are'} far from the others in {sentence}, "
+            "but the load of "
             "other programs was not alike: measure again with `firsttouch run --wait`."
         )
     return sentences
@@ -87,24 +88,25 @@ def headline(comparison: ResultsComparison, side: int) -> str:
         tally.update(group.counts)
     differing = [f"{tally[word]:,} {word}" for word in ORDER if tally[word]]
     of_all = f"of {total:,} points"
-    what = f"{short[comparison.names[side]]} against {short[comparison.base]}"
-    if said := predictions.headline(comparison, side, what):
-        return said
+    subject = f"{short[comparison.names[side]]} against {short[comparison.base]}"
+    if predicted_answer := predictions.headline(comparison, side, subject):
+        return predicted_answer
     if side in comparison.few:
-        seen, apart = ratios_seen(comparison, side), furthest_apart(comparison, side)
+        seen_ratios, apart = ratios_seen(comparison, side), furthest_apart(comparison, side)
         missing = "".join(f"{lacking.text}; " for lacking in comparison.missing if lacking.side == side)
         return (
-            f"{what}: {missing}{_few_runs(comparison, side)} cannot tell a change from what differs from run to run. "
-            + (f"By the median of each experiment: {seen}. " if seen else "")
+            f"{subject}: {missing}{_few_runs(comparison, side)} cannot tell a change from what differs from run "
+            "to run. "
+            + (f"By the median of each experiment: {seen_ratios}. " if seen_ratios else "")
             + f"{tally[CANNOT_TELL]:,} {of_all} are further apart than their samples vary.{apart}"
         )
     untold = [f"{tally[CANNOT_TELL]:,} that cannot be told"] if tally[CANNOT_TELL] else []
     counts = join_names([*differing, f"{tally[SAME]:,} without a clear difference", *untold]) + f", {of_all}"
     several = any(len(comparison.sides[i].runs) > 1 for i in (0, side))
-    what += f", by the {'weighted ' if several else ''}median of each experiment"
+    subject += f", by the {'weighted ' if several else ''}median of each experiment"
     shifted = any(group.differs for group in groups)
     none = f"No single one {of_all} differs clearly" if shifted else f"No clear difference in any {of_all}"
-    return f"{what}: {summary(comparison, side)}. {counts if differing or untold else none}."
+    return f"{subject}: {summary(comparison, side)}. {counts if differing or untold else none}."
 
 
 def phase_answers(comparison: ResultsComparison) -> list[str]:
@@ -144,7 +146,7 @@ def _without_phase(column: Column) -> str:
 def what_to_type(comparison: ResultsComparison) -> list[str]:
     """The calls that measure what is missing to tell the sides apart: as many as make three a side."""
     if not comparison.few or predictions.is_about_predictions(comparison):
-        return []  # no further run of a prediction differs
+        return []  # further runs of a prediction are identical
     sides = [comparison.sides[i] for i in ((0,) if comparison.of_devices else (0, *comparison.few))]
     names = [side.runs[0].name.rstrip("/") for side in sides]
     free = (s for s in _SUFFIXES if not any(Path(f"{name}{s}{i}").exists() for name in names for i in (2, 3)))
@@ -183,9 +185,9 @@ def short_names(comparison: ResultsComparison, *, runs: bool = True) -> dict[str
     )
     short = {}
     for side, path in zip(comparison.sides, paths, strict=True):
-        said = predictions.prediction(side)
+        prediction = predictions.prediction(side)
         several = f" ({len(side.runs)} runs)" if runs and len(side.runs) > 1 else ""
-        several = f" ({'predicted' if comparison.of_devices else said})" if said else several
+        several = f" ({'predicted' if comparison.of_devices else prediction})" if prediction else several
         short[side.name] = ("/".join(path[-parts:]) if parts else side.name) + several
     return {comparison.base: comparison.base, **short}
 
@@ -224,7 +226,7 @@ def group_table(
     heads = [*(["side"] if sides else []), *heads]
     if not comparison.of_devices:
         return heads, rows
-    at = heads.index("device")  # is that of the side
+    at = heads.index("device")  # each side is one device
     return heads[:at] + heads[at + 1 :], [cells[:at] + cells[at + 1 :] for cells in rows]
 
 
@@ -292,7 +294,7 @@ def condition_rows(comparison: ResultsComparison) -> list[tuple[str, str]]:
         if c.name.startswith(WARNING):
             having = [side for value, side in zip(c.values, names, strict=True) if value is not None]
             words = next(str(value) for value in c.values if value is not None)
-            name = f"distorts {_sides(having)}"
+            name = f"distorts {_sides_in_words(having)}"
             rows[name] = f"{rows[name]}; {words}" if name in rows else words
         else:
             rows[c.name] = _condition_values(c.values, c.name, names)
@@ -305,25 +307,27 @@ def _condition_values(values: Sequence[Scalar], name: str, names: Sequence[str])
     for value, side in zip(values, names, strict=True):
         text = "not stated" if value is None else label(name.rpartition(".")[2], value)
         having.setdefault(text, []).append(side)
-    parts = [f"{text} ({_sides(sides)})" for text, sides in sorted(having.items(), key=lambda item: -len(item[1]))]
+    parts = [
+        f"{text} ({_sides_in_words(sides)})" for text, sides in sorted(having.items(), key=lambda item: -len(item[1]))
+    ]
     more = f", and {len(parts) - _MOST_VALUES} more values" if len(parts) > _MOST_VALUES + 1 else ""
     return ", ".join(parts[: _MOST_VALUES if more else None]) + more
 
 
-def _sides(sides: Sequence[str]) -> str:
+def _sides_in_words(sides: Sequence[str]) -> str:
     return join_names(sides) if len(sides) <= _MOST_VALUES else count(len(sides), "side")
 
 
 def _equal_gpus(sides: Sequence[Side], names: Sequence[str]) -> list[str]:
     """For which equal GPUs one was measured; of each side, if that is not the same."""
-    said: dict[str, dict[str, None]] = {}
+    sides_by_text: dict[str, dict[str, None]] = {}
     for name, side in zip(names, sides, strict=True):
         for run in side.runs:
             if text := run.conditions.get(EQUAL):
-                said.setdefault(str(text), {})[name] = None
-    if len(said) == 1:
-        return [f"{caption(text)}." for text in said]
-    return [f"{join_names([*whose])}: {text}." for text, whose in said.items()]
+                sides_by_text.setdefault(str(text), {})[name] = None
+    if len(sides_by_text) == 1:
+        return [f"{caption(text)}." for text in sides_by_text]
+    return [f"{join_names([*side_names])}: {text}." for text, side_names in sides_by_text.items()]
 
 
 def notes(comparison: ResultsComparison) -> list[str]:
@@ -331,36 +335,38 @@ def notes(comparison: ResultsComparison) -> list[str]:
     table, short, sentences = comparison.table, short_names(comparison), []
     names = [short[name] for name in comparison.names]
     for name, definitions in table.redefined.items():
-        what = "its values are defined differently" if len({d.metric for d in definitions}) > 1 else "its inputs differ"
-        sentences.append(f"{name} is not compared: {what} ({what_differs(definitions)}).")
+        reason = (
+            "its values are defined differently" if len({d.metric for d in definitions}) > 1 else "its inputs differ"
+        )
+        sentences.append(f"{name} is not compared: {reason} ({what_differs(definitions)}).")
     if comparison.differences.fleet:
         alone: Counter[str] = Counter()
         for tally in table.alone:
             alone.update(tally)
         if alone:
-            sentences.append(f"{count(sum(alone.values()), 'point')} of one side only: {_counted(alone)}.")
+            sentences.append(f"{count(sum(alone.values()), 'point')} of one side only: {_counted_words(alone)}.")
     else:
         for side, tally in zip(names, table.alone, strict=True):
             if tally:
                 sentences.append(
-                    f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted(tally)}."
+                    f"{count(sum(tally.values()), 'point')} of {side} without a counterpart: {_counted_words(tally)}."
                 )
     if not comparison.differences.fleet:
-        whose = "" if comparison.of_devices else f"{names[0]}: "
-        sentences += [f"{whose}{lacking.text}." for lacking in comparison.missing if not lacking.side]
+        prefix = "" if comparison.of_devices else f"{names[0]}: "
+        sentences += [f"{prefix}{lacking.text}." for lacking in comparison.missing if not lacking.side]
     for lost in table.lost[:_MOST_VALUES]:
         sentences.append(f"{missing_text(lost, names)}.")
     if len(table.lost) > _MOST_VALUES:
         sentences.append(f"{len(table.lost) - _MOST_VALUES} more points failed on one side only.")
     for side, renamed in zip(names, table.devices, strict=True) if not comparison.of_devices else ():
-        for slot, own in renamed.items():
-            sentences.append(f"{own} of {side} is compared as {slot}.")
+        for slot, own_name in renamed.items():
+            sentences.append(f"{own_name} of {side} is compared as {slot}.")
     if any(side.stated for side in comparison.sides):
-        whose = "Published values are of another machine."
+        prefix = "Published values are of another machine."
         if predictions.is_about_predictions(comparison):
-            whose = "A platform may rest on these published values: firsttouch validate tells fitted from held ones."
+            prefix = "A platform may rest on these published values: firsttouch validate tells fitted from held ones."
         sentences.append(
-            f"{whose} Where a paper leaves a factor open, the best of the points is "
+            f"{prefix} Where a paper leaves a factor open, the best of the points is "
             "compared; the interval of a published value is that of its last digit, or the range that the paper states."
         )
     sentences += _equal_gpus(comparison.sides, names)
@@ -376,7 +382,7 @@ def notes(comparison: ResultsComparison) -> list[str]:
 def not_judged(comparison: ResultsComparison) -> str:
     """Why a limit was not applied to some sides, or ''."""
     if comparison.differences.fleet:
-        return ""  # a headline says so
+        return ""  # the headline says it already
     if predictions.is_about_predictions(comparison):
         return "Predictions are not judged by the limit." if comparison.limit is not None else ""
     short = short_names(comparison)
@@ -402,7 +408,7 @@ def missing_text(lost: Missing, names: Sequence[str]) -> str:
     return f"{lost.experiment} on {lost.device} of {names[lost.side]}: {lost.why} ({factors})"
 
 
-def _counted(tally: Counter[str]) -> str:
+def _counted_words(tally: Counter[str]) -> str:
     return ", ".join(f"{name} {n}" for name, n in tally.most_common())
 
 
@@ -415,19 +421,19 @@ def regression_lines(comparison: ResultsComparison) -> list[str]:
         if place in comparison.regressions or (place.worse and any(d in worse for d in place.points))
     ]  # fmt: skip
     of_places = [d for place in places for d in place.points]
-    known = {(d.side, *d.column.group) for d in of_places}
-    rest = [
+    known_groups = {(d.side, *d.column.group) for d in of_places}
+    other_regressions = [
         r for r in comparison.regressions
         if r not in places
         and not (isinstance(r, Difference) and r in of_places)
-        and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in known)
+        and not (isinstance(r, ExperimentDifference) and (r.side, r.experiment, r.device) in known_groups)
     ]  # fmt: skip
-    first = [r for r in rest if isinstance(r, MissingDevices)]
-    single = [r for r in rest if isinstance(r, Difference)] if has_several(comparison.sides) else []
+    first = [r for r in other_regressions if isinstance(r, MissingDevices)]
+    single = [r for r in other_regressions if isinstance(r, Difference)] if has_several(comparison.sides) else []
     by_place: dict[tuple[int, ComparedPlace], list[Difference]] = {}
     for d in single:
         by_place.setdefault((d.side, place_of(d.column)), []).append(d)
-    ordered = [*first, *places, *(r for r in rest if r not in first and r not in single)]
+    ordered = [*first, *places, *(r for r in other_regressions if r not in first and r not in single)]
     texts = [regression_text(r, comparison, conditions) for r in ordered]
     for points in by_place.values():
         text = regression_text(points[0], comparison, conditions)
@@ -460,16 +466,18 @@ def regression_text(regression: Regression, comparison: ResultsComparison, condi
     names = [short[name] for name in comparison.names]
     if isinstance(regression, Missing):
         return missing_text(regression, names)
-    who = f"{names[regression.side]}: " if len(names) > 2 and not comparison.of_devices else ""
+    side_prefix = f"{names[regression.side]}: " if len(names) > 2 and not comparison.of_devices else ""
     if isinstance(regression, MissingDevices):
-        return who + regression.text
+        return side_prefix + regression.text
     if isinstance(regression, PlaceDifference):
-        return who + place_text(regression)
+        return side_prefix + place_text(regression)
     if isinstance(regression, ExperimentDifference):
-        what = f"{titled(comparison, regression)} as a whole"
+        subject = f"{titled(comparison, regression)} as a whole"
     else:
         experiment, device = regression.column.group
-        what = f"{experiment} on {device} ({conditions[regression.column]})"
+        subject = f"{experiment} on {device} ({conditions[regression.column]})"
     interval = interval_text(regression.low, regression.high)
-    who = f", {names[regression.side]}" if len(names) > 2 else ""
-    return f"{what}{who}: {regression.verdict}, {ratio_text(regression.ratio)}" + (f" ({interval})" if interval else "")
+    side_prefix = f", {names[regression.side]}" if len(names) > 2 else ""
+    return f"{subject}{side_prefix}: {regression.verdict}, {ratio_text(regression.ratio)}" + (
+        f" ({interval})" if interval else ""
+    )

@@ -30,32 +30,32 @@ BUDGETS: dict[Preset, Budget] = {
 }
 
 
-def choose(what: str, given: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    """Returns the given names in the order of `known`; all of them if none is given. Raises UsageError for an unknown
-    name.
+def choose(noun: str, names: Sequence[str], accepted: Mapping[str, object]) -> list[str]:
+    """Returns the given names in the order of `accepted`; all of them if none is given. Raises UsageError for an
+    unknown name.
     """
-    for name in given:
-        if name not in known:
-            raise unknown(what, name, known)
-    return [name for name in known if name in given or not given]
+    for name in names:
+        if name not in accepted:
+            raise unknown(noun, name, accepted)
+    return [name for name in accepted if name in names or not names]
 
 
-def choose_preset(given: str) -> Preset:
+def choose_preset(name: str) -> Preset:
     for preset in BUDGETS:
-        if preset == given:
+        if preset == name:
             return preset
-    raise unknown("preset", given, BUDGETS)
+    raise unknown("preset", name, BUDGETS)
 
 
-def choose_devices(given: Sequence[str], devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+def choose_devices(names: Sequence[str], devices: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     """Returns the given devices, or all that are available if none is given. Raises UsageError for a device that is
     unknown or unavailable.
     """
     available = {d.name: d for d in devices if d.available}
     reasons = {d.name: d.reason for d in devices if not d.available}
-    for name in given:
+    for name in names:
         reason = reasons.get(name) or reasons.get(kind_of(name))  # a library that failed is listed by its kind
         if reason and name not in available:
             accepted = f"; accepted: {', '.join(available)}" if available else ""
             raise UsageError(f"device '{name}' is not available: {reason}{accepted}")
-    return [available[name] for name in choose("device", given, available)]
+    return [available[name] for name in choose("device", names, available)]

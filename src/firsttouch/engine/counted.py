@@ -101,11 +101,11 @@ class PointCounter:
     def _run(self, tool: Tool, job: Job) -> dict[str, Scalar]:
         program = tool.find()
         forms = self._offered_forms(tool, program)
-        wanted = list(dict.fromkeys(counter for form in forms.values() for counter in form))
+        wanted_counters = list(dict.fromkeys(counter for form in forms.values() for counter in form))
         by_marks = self._experiment(job.planned).counted_by_marks
         with _folder_for(tool) as folder:
             run = run_under(
-                lambda worker: [program, *tool.arguments(wanted, folder, worker, "" if by_marks else COUNTED)],
+                lambda worker: [program, *tool.arguments(wanted_counters, folder, worker, "" if by_marks else COUNTED)],
                 job,
                 folder,
                 timeout=max(TIMEOUT, job.planned.limit),
@@ -117,34 +117,36 @@ class PointCounter:
             if counted is None:
                 raise RefusedError(f"under {tool.name}, {run.reason}")
             if counted.status != "ok" or counted.verified is False:
-                raise RefusedError(f"under {tool.name} the point ended {_outcome(counted)}")
-            note, values = _marked(tool, folder, forms, counted) if by_marks else _sampled(tool, folder, forms)
+                raise RefusedError(f"under {tool.name} the point ended {_describe_outcome(counted)}")
+            note, values = (
+                _marked_counters(tool, folder, forms, counted) if by_marks else _sample_counters(tool, folder, forms)
+            )
             if not any(name in forms for name in values):
-                raise RefusedError(f"{tool.name} counted none of {', '.join(wanted)} in full")
-        own = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
+                raise RefusedError(f"{tool.name} counted none of {', '.join(wanted_counters)} in full")
+        point_counters = {key: value for key, value in counted.counters.items() if key.startswith(PREFIX)}
         how = "; ".join(filter(None, [tool.how, note]))
         state = f"{tool.name} ({how})" if how else tool.name
-        return {STATE: state, **own, **values}
+        return {STATE: state, **point_counters, **values}
 
     def _offered_forms(self, tool: Tool, program: str) -> dict[str, Mapping[str, float]]:
         """The forms of the tool's quantities that it offers on this machine. Asked once."""
         if tool.name not in self._forms:
             listing = run_program([program, *tool.lists], timeout=LIST_TIMEOUT) if tool.lists else ""
             offered = listed_names(listing)
-            known = {name.partition(".")[0] for q in tool.quantities for form in q.forms for name in form}
-            self._forms[tool.name] = choose_forms(tool.quantities, offered if known & offered else ())
+            form_names = {name.partition(".")[0] for q in tool.quantities for form in q.forms for name in form}
+            self._forms[tool.name] = choose_forms(tool.quantities, offered if form_names & offered else ())
         return self._forms[tool.name]
 
 
-def _sampled(tool: Tool, folder: Path, forms: Forms) -> tuple[str, dict[str, Scalar]]:
+def _sample_counters(tool: Tool, folder: Path, forms: Forms) -> tuple[str, dict[str, Scalar]]:
     """What limits the counters, and those of the one sample of an experiment."""
     reading = tool.read(folder)
     kernels = {} if reading.kernels is None else {KERNELS: reading.kernels}
     return reading.note, {**kernels, **evaluate(forms, reading)}
 
 
-def _marked(tool: Tool, folder: Path, forms: Forms, counted: Record) -> tuple[str, dict[str, Scalar]]:
-    """The same of all kernels between marks. counted: the record of the run under the tool."""
+def _marked_counters(tool: Tool, folder: Path, forms: Forms, counted: Record) -> tuple[str, dict[str, Scalar]]:
+    """The counters of all kernels between marks, and their limits. counted: the record of the run under the tool."""
     iterations = counted.counters.get(marks.ITERATIONS)
     groups = len(series(counted, ITERATION_TIME))
     number = iterations if isinstance(iterations, int) else groups
@@ -169,5 +171,5 @@ def counting_kind(device: DeviceInfo, factors: Mapping[str, Scalar]) -> str:
     return HOST if by_host else device.kind
 
 
-def _outcome(record: Record) -> str:
+def _describe_outcome(record: Record) -> str:
     return f"{record.status}: {record.reason}" if record.status != "ok" else "with wrong data"

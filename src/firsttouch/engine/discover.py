@@ -40,16 +40,18 @@ def describe_kind(task: Discover, pipe: Pipe) -> Reply:
 
 def discover_devices(kinds: Iterable[str] = NATIVE, timeout: float = TIMEOUT) -> list[DeviceInfo]:
     """Returns the devices of `kinds`. A kind whose library is missing, crashed or hung is one unavailable device."""
-    workers = {kind: _start() for kind in kinds}
+    workers = {kind: _start_worker() for kind in kinds}
     try:
-        return with_other_backends([info for kind, worker in workers.items() for info in _ask(kind, worker, timeout)])
+        return with_other_backends(
+            [info for kind, worker in workers.items() for info in _ask_for_devices(kind, worker, timeout)]
+        )
     finally:
         for worker in workers.values():
             if isinstance(worker, Worker):
                 worker.kill()
 
 
-def _start(environment: Mapping[str, str] | None = None) -> Worker | str:
+def _start_worker(environment: Mapping[str, str] | None = None) -> Worker | str:
     """Starts a worker. Returns it, or the reason if it could not be started."""
     try:
         return Worker(environment)
@@ -57,8 +59,8 @@ def _start(environment: Mapping[str, str] | None = None) -> Worker | str:
         return f"no process could be started to look for it: {error.strerror}"
 
 
-def _ask(kind: str, worker: Worker | str, timeout: float) -> list[DeviceInfo]:
-    devices, reason = (None, worker) if isinstance(worker, str) else _answer(worker, kind, timeout)
+def _ask_for_devices(kind: str, worker: Worker | str, timeout: float) -> list[DeviceInfo]:
+    devices, reason = (None, worker) if isinstance(worker, str) else _read_devices(worker, kind, timeout)
     if devices is None:
         return [DeviceInfo(name=kind, kind=kind, title=kind, available=False, reason=reason)]
     return _with_those_alone(devices, timeout)
@@ -71,8 +73,8 @@ def _with_those_alone(devices: Sequence[DeviceInfo], timeout: float) -> list[Dev
         if device.environment and not device.available:
             device = like(device, described)
         if device.environment and not device.available:
-            worker = _start(device.environment)
-            found, reason = (None, worker) if isinstance(worker, str) else _answer(worker, device.kind, timeout)
+            worker = _start_worker(device.environment)
+            found, reason = (None, worker) if isinstance(worker, str) else _read_devices(worker, device.kind, timeout)
             if isinstance(worker, Worker):
                 worker.kill()
             device = replace(found[0] if found else device, environment=device.environment)
@@ -81,7 +83,7 @@ def _with_those_alone(devices: Sequence[DeviceInfo], timeout: float) -> list[Dev
     return described
 
 
-def _answer(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo] | None, str]:
+def _read_devices(worker: Worker, kind: str, timeout: float) -> tuple[list[DeviceInfo] | None, str]:
     """Returns the devices, or None and the reason."""
     answer = worker.ask(Discover(kind=kind), timeout=timeout)
     if answer.reply is None:
@@ -98,11 +100,11 @@ def find_devices(names: Sequence[str]) -> list[DeviceInfo]:
     environment_limits()  # otherwise an invalid limit is only reported as a refusal of all memory by a worker's guard
     kinds = list(dict.fromkeys(map(kind_of, names)))
     devices = discover_devices(kinds) if kinds and set(kinds) <= set(NATIVE) else discover_devices()
-    rest = [kind for kind in NATIVE if kind not in {d.kind for d in devices}]
-    known = {d.name for d in devices}
+    other_kinds = [kind for kind in NATIVE if kind not in {d.kind for d in devices}]
+    device_names = {d.name for d in devices}
     # Otherwise the call fails, and the message lists all devices.
-    complete = known.issuperset(names) and any(d.available for d in devices)
-    return with_other_backends(devices if complete else devices + discover_devices(rest))
+    complete = device_names.issuperset(names) and any(d.available for d in devices)
+    return with_other_backends(devices if complete else devices + discover_devices(other_kinds))
 
 
 def memory_limits(devices: Iterable[DeviceInfo], selected: Sequence[str]) -> dict[str, int]:

@@ -53,7 +53,7 @@ class DisturbedPoints:
                 break
             show(point.planned)
             record = executor.measure(point.planned)
-            if record.is_measured and not is_doubtful(record) and _is_known(record, point.record):
+            if record.is_measured and not is_doubtful(record) and _is_known_quiet(record, point.record):
                 in_a_row = 0
                 if point.counter is not None:
                     point.counter.add(point.planned, record, executor.outputs)
@@ -67,7 +67,7 @@ def is_doubtful(record: Record) -> bool:
     return record.status == "ok" and (record.is_disturbed or bool(record.throttled))
 
 
-def _is_known(record: Record, before: Record) -> bool:
+def _is_known_quiet(record: Record, before: Record) -> bool:
     """Whether it is known that other programs left a point alone that they had disturbed before."""
     return not before.is_disturbed or record.others_share is not None
 
@@ -84,5 +84,5 @@ def why(records: Iterable[Record]) -> str:
 
 def what_remains(records: Sequence[Record]) -> str:
     """The sentence on the points that stay disturbed; '' if there are none."""
-    said = disturbed(records)
-    return f"{said}, and marked; --wait waits until the machine is quiet" if said else ""
+    sentence = disturbed(records)
+    return f"{sentence}, and marked; --wait waits until the machine is quiet" if sentence else ""

@@ -58,7 +58,7 @@ class PointExecutor:
         """Measures one point and returns its record, even if the worker crashes or hangs."""
         start = planned.group, planned.peer
         record = blank_record(planned, "failed")
-        if self._given_up(start, record):
+        if self._is_given_up(start, record):
             return record
         try:
             worker = self._worker_for(planned)
@@ -66,7 +66,7 @@ class PointExecutor:
             record.reason = f"no process could be started for it: {error.strerror}"
             return record
         before, self._own = self._own, time.process_time()
-        record, result = self._ask(worker, planned, record)
+        record, result = self._measure_in_worker(worker, planned, record)
         if self._sampler is not None and result.reply is not None and result.reply.memory is not None:
             self._sampler.keep(result.reply.memory, record)
         record.others_share = share_of_others(planned, result, time.process_time() - before)
@@ -81,7 +81,7 @@ class PointExecutor:
             self.end_worker()
         return record
 
-    def _ask(self, worker: PointWorker, planned: Planned, record: Record) -> tuple[Record, TaskResult]:
+    def _measure_in_worker(self, worker: PointWorker, planned: Planned, record: Record) -> tuple[Record, TaskResult]:
         """Sends the point to the worker, and samples its memory meanwhile if that is asked for."""
         job = Job(planned, outputs=[*self.outputs])
         if not planned.sampled or self._sampler is None:
@@ -95,7 +95,7 @@ class PointExecutor:
             profile.add_to(record)
         return record, result
 
-    def _given_up(self, start: _Start, record: Record) -> bool:
+    def _is_given_up(self, start: _Start, record: Record) -> bool:
         """True, with status and reason filled in, if these devices are not tried again."""
         failed = self._failed_starts.get(start, [])
         if len(failed) < GIVE_UP_AFTER:
@@ -108,10 +108,10 @@ class PointExecutor:
         if planned.fresh or planned.group != self._group or not (self._worker and self._worker.alive()):
             self.end_worker()
         if self._worker is None:
-            self._worker, self._group = self._start(planned), planned.group
+            self._worker, self._group = self._start_for(planned), planned.group
         return self._worker
 
-    def _start(self, planned: Planned) -> PointWorker:
+    def _start_for(self, planned: Planned) -> PointWorker:
         if not planned.ranks:
             return Worker(planned.environment)
         launcher = self._launching.launcher(len(planned.ranks), planned.mpi)
@@ -137,7 +137,7 @@ class PointExecutor:
         self.end_worker()
 
 
-def share_of_others(planned: Planned, result: TaskResult, own: float) -> float | None:
+def share_of_others(planned: Planned, result: TaskResult, runner_seconds: float) -> float | None:
     """The part of the processors' time that others than the workers used while they measured: the largest of all hosts.
 
     own: the processor time of this process meanwhile, and since the point before, which a short one is taken with.
@@ -149,7 +149,7 @@ def share_of_others(planned: Planned, result: TaskResult, own: float) -> float |
             by_host.setdefault(host, []).append(reply.use)
     capabilities = planned.info.capabilities
     drivers = capabilities.runs_kernels and not capabilities.on_host_processor
-    shares = [processor_time.others_share(uses, own, drivers=drivers) for uses in by_host.values()]
+    shares = [processor_time.others_share(uses, runner_seconds, drivers=drivers) for uses in by_host.values()]
     return max((round(share, 3) for share in shares if share is not None), default=None)
 
 

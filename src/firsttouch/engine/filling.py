@@ -80,7 +80,10 @@ def fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
 
     if not isinstance(measurement, base.Measurement):
         raise TypeError(f"measure() returned {measurement!r:.60}, not a Measurement")
-    if measurement.verified is not None and type(measurement.verified).__name__ not in ("bool", "bool_"):  # or numpy's
+    if measurement.verified is not None and type(measurement.verified).__name__ not in (
+        "bool",
+        "bool_",
+    ):  # numpy's type
         raise TypeError(f"verified is {measurement.verified!r:.60}, not True, False or None")
     samples = [float(sample) for sample in measurement.samples]
     if not samples and not follows:
@@ -89,13 +92,13 @@ def fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
         raise ValueError("a sample is not finite")
     if measurement.verified is None and not measurement.verified_why:
         raise ValueError("verified is None and verified_why does not say why: a bug in the experiment")
-    stated = _storable(measurement, samples)
+    stated = _check_storable(measurement, samples)
     record.samples = stated.samples
     if samples:
         record.summary = msgspec.convert(
             dict(zip(Summary.__struct_fields__, _core.summarise(samples), strict=True)), Summary
         )
-        _bound(record.summary, measurement)
+        _add_range_bounds(record.summary, measurement)
     record.verified = None if measurement.verified is None else bool(measurement.verified)
     record.verified_why = one_line(measurement.verified_why)
     record.stopped_by = stated.stopped_by
@@ -103,7 +106,7 @@ def fill(record: Record, measurement: Measurement, *, follows: bool) -> None:
     record.buffers = stated.buffers
 
 
-def _bound(summary: Summary, measurement: Measurement) -> None:
+def _add_range_bounds(summary: Summary, measurement: Measurement) -> None:
     """Gives the summary of a prediction the bounds of its range. Raises ValueError if they do not hold its value."""
     if measurement.low is None or measurement.high is None:
         return
@@ -124,15 +127,15 @@ class _Stated(Struct):
         check_integers(self.counters.values())
 
 
-def _storable(measurement: Measurement, samples: list[float]) -> _Stated:
+def _check_storable(measurement: Measurement, samples: list[float]) -> _Stated:
     """Raises ValueError if something is of a type or a size that no record holds."""
-    given = {
+    fields = {
         "samples": samples,
         "stopped_by": measurement.stopped_by,
         "counters": dict(measurement.counters),
         "buffers": list(measurement.buffers),
     }
     try:
-        return msgspec.json.decode(msgspec.json.encode(given), type=_Stated)
+        return msgspec.json.decode(msgspec.json.encode(fields), type=_Stated)
     except (TypeError, ValueError) as error:
         raise ValueError(f"the measurement can't be stored: {describe(error)}") from None

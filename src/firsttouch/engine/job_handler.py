@@ -63,11 +63,13 @@ class JobHandler:
         reply = Reply(state="done", record=record)
         with failures_recorded(record):
             experiment = self._find(job)
-            opened = self._opened_for(job, pipe)
+            opened = self._open_devices_for(job, pipe)
             opens_itself = _opens_device_itself(experiment)
             record.clocks_before = _clocks(opened, opens_itself)
-            session = _session(job, opened, job.info if opens_itself else _as_stated(experiment, job, opened), record)
-            record.stated_by = _stated_by(experiment, job, session.info)
+            session = _session(
+                job, opened, job.info if opens_itself else _device_as_stated(experiment, job, opened), record
+            )
+            record.stated_by = _facts_source(experiment, job, session.info)
             opened.forget_events()
             self._note_use()
             started = time.monotonic()
@@ -76,11 +78,11 @@ class JobHandler:
             finally:
                 ended = time.monotonic()
                 record.seconds = ended - started
-            reply.use = self._use()
+            reply.use = self._processor_use()
             record.clocks_after = _clocks(opened, opens_itself)
             if session.party is not None:
                 session.party.clocks_before, session.party.clocks_after = record.clocks_before, record.clocks_after
-            record.throttled = _throttled(record.clocks_before, record.clocks_after)
+            record.throttled = _was_throttled(record.clocks_before, record.clocks_after)
             fill(record, measurement, follows=job.rank > 0)
             reply.outputs = [*measurement.outputs] if measurement.verified else []
             reply.phases = [(str(name), float(start), float(end)) for name, start, end in measurement.phases]
@@ -94,7 +96,7 @@ class JobHandler:
             alike = [use for use in self._uses if use.processors == now.processors]
             self._uses = [*alike[-_POINTS_TOGETHER:], now]
 
-    def _use(self) -> ProcessorUse | None:
+    def _processor_use(self) -> ProcessorUse | None:
         """What was used during a point; if it was shorter than the kernel's counts can tell, with points before it."""
         after = use_now()
         before = [use for use in self._uses if after is not None and use.processors == after.processors]
@@ -103,7 +105,7 @@ class JobHandler:
         latest = after.seconds - shortest_period(after.processors)
         return after.since(next((use for use in reversed(before) if use.seconds <= latest), before[0]))
 
-    def _opened_for(self, job: Job, pipe: Pipe) -> OpenDevices:
+    def _open_devices_for(self, job: Job, pipe: Pipe) -> OpenDevices:
         """What is open already, unless that is of another device. Tells the runner when a device is opened, because a
         driver may hang or crash then.
         """
@@ -161,7 +163,7 @@ def _opens_device_itself(experiment: Experiment) -> bool:
     return experiment.fresh_process or not experiment.opens_device
 
 
-def _as_stated(experiment: Experiment, job: Job, opened: OpenDevices) -> DeviceInfo:
+def _device_as_stated(experiment: Experiment, job: Job, opened: OpenDevices) -> DeviceInfo:
     """The device with what its driver states in this process. With other environment variables, that may differ from
     what it stated at discovery.
 
@@ -180,7 +182,7 @@ def _as_stated(experiment: Experiment, job: Job, opened: OpenDevices) -> DeviceI
     return info
 
 
-def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
+def _facts_source(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
     """The source of the verified facts that make the point possible, or '' if what the driver states suffices."""
     stated = without_verified_facts(device)
     if stated is device or not experiment.skip(job.point.factors, stated):
@@ -188,9 +190,9 @@ def _stated_by(experiment: Experiment, job: Job, device: DeviceInfo) -> str:
     return f"verified {', '.join(sources(device))}"
 
 
-def _throttled(*clocks: Clocks | None) -> bool | None:
-    known = [c for c in clocks if c is not None]
-    return any(c.throttle for c in known) if known else None
+def _was_throttled(*clocks: Clocks | None) -> bool | None:
+    known_clocks = [c for c in clocks if c is not None]
+    return any(c.throttle for c in known_clocks) if known_clocks else None
 
 
 def _add_events(record: Record, session: Session, started: float, ended: float) -> Span | None:

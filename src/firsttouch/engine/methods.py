@@ -105,15 +105,15 @@ class Question:
         return self.tried and not self.reason_not_applicable(info) and (by_address or not self.direct)
 
 
-def _available(info: AllocatorInfo) -> StatedValue:
+def _availability_answer(info: AllocatorInfo) -> StatedValue:
     return ("yes", "") if info.available else ("no", info.reason)
 
 
-def _allocation(info: AllocatorInfo) -> StatedValue:
+def _allocation_answer(info: AllocatorInfo) -> StatedValue:
     return _NOTHING if info.on_demand is None else ("on-demand" if info.on_demand else "up-front", "")
 
 
-def _page(info: AllocatorInfo) -> StatedValue:
+def _page_answer(info: AllocatorInfo) -> StatedValue:
     """The page size that the allocator requests from the kernel, if it does."""
     if requested_pages(info.name) == "base":
         return format_size(BASE_PAGE), "requested from the kernel with MADV_NOHUGEPAGE"
@@ -122,11 +122,11 @@ def _page(info: AllocatorInfo) -> StatedValue:
     return _NOTHING
 
 
-def _from_semantics(part: str) -> Callable[[AllocatorInfo], StatedValue]:
+def _answer_from_semantics(part: str) -> Callable[[AllocatorInfo], StatedValue]:
     return lambda info: (str(getattr(SEMANTICS.get(info.name), part, "")), "")
 
 
-def _cached(agent: str) -> Callable[[AllocatorInfo], StatedValue]:
+def _caching_answer(agent: str) -> Callable[[AllocatorInfo], StatedValue]:
     def stated(info: AllocatorInfo) -> StatedValue:
         semantics = SEMANTICS.get(info.name)
         if semantics is None:
@@ -136,23 +136,23 @@ def _cached(agent: str) -> Callable[[AllocatorInfo], StatedValue]:
     return stated
 
 
-def _while_a_kernel_runs(fact: str, yes: str) -> Callable[[AllocatorInfo], StatedValue]:
+def _concurrent_use_answer(fact: str, yes: str) -> Callable[[AllocatorInfo], StatedValue]:
     """The answer that a boolean field of AllocatorInfo states about concurrent use; `yes` is the word for True."""
 
     def stated(info: AllocatorInfo) -> StatedValue:
-        known = getattr(info, fact)
-        return ("" if known is None else yes if known else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
+        answer = getattr(info, fact)
+        return ("" if answer is None else yes if answer else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
 
     return stated
 
 
-def _concurrent(info: AllocatorInfo) -> StatedValue:
+def _concurrent_parts_answer(info: AllocatorInfo) -> StatedValue:
     """Concurrent use of different parts, on which applications and experiments decide too."""
-    known = allows_concurrent_parts(info)
-    return ("" if known is None else "yes" if known else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
+    answer = allows_concurrent_parts(info)
+    return ("" if answer is None else "yes" if answer else "no", _ONE_AT_A_TIME if needs_mapping(info) else "")
 
 
-def _migrates(info: AllocatorInfo) -> StatedValue:
+def _migration_answer(info: AllocatorInfo) -> StatedValue:
     if needs_mapping(info):
         return "", "not stated; the CPU sees its pages only between map and unmap: not tried"
     moves = moves_pages(info)
@@ -163,13 +163,13 @@ def _migrates(info: AllocatorInfo) -> StatedValue:
 
 def _moves_in_one_memory(info: AllocatorInfo) -> StatedValue:
     if is_plain_host(info.name):
-        return _from_semantics("moves")(info)
+        return _answer_from_semantics("moves")(info)
     mapped = "; an OpenCL driver may copy at map and unmap" if needs_mapping(info) else ""
     return f"never: {_ONE_MEMORY}{mapped}", ""
 
 
 def _migrates_in_one_memory(info: AllocatorInfo) -> StatedValue:
-    return _migrates(info) if needs_mapping(info) or moves_pages(info) is None else ("no", _ONE_MEMORY)
+    return _migration_answer(info) if needs_mapping(info) or moves_pages(info) is None else ("no", _ONE_MEMORY)
 
 
 def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorInfo], StatedValue]) -> Question:
@@ -178,20 +178,20 @@ def _concurrency_question(name: str, heading: str, stated: Callable[[AllocatorIn
 
 
 QUESTIONS: Sequence[Question] = (
-    Question("what", "what it is", _from_semantics("call")),
-    Question("available", "available", _available, tried=True, fatal="no"),
-    Question("allocation", "pages come", _allocation, tried=True),
+    Question("what", "what it is", _answer_from_semantics("call")),
+    Question("available", "available", _availability_answer, tried=True, fatal="no"),
+    Question("allocation", "pages come", _allocation_answer, tried=True),
     Question("cpu", "CPU access", lambda info: (info.cpu, ""), tried=True, fatal="none"),
     Question("gpu", "GPU access", lambda info: (info.gpu, info.gpu_reason), tried=True, fatal="none", gpu=True),
-    Question("page", "host page", _page, tried=True, needs=("cpu",)),
-    Question("moves", "moves", _from_semantics("moves"), in_one_memory=_moves_in_one_memory),
-    Question("cached cpu", "cached CPU", _cached("cpu"), tried=True, needs=("cpu",)),
-    Question("cached gpu", "cached GPU", _cached("gpu"), tried=True, needs=("gpu",), gpu=True),
-    _concurrency_question("coherent", "coherent", _while_a_kernel_runs("concurrent", "both")),
-    _concurrency_question("concurrent", "at once", _concurrent),
-    _concurrency_question("atomics", "atomics", _while_a_kernel_runs("shared_atomics", "yes")),
+    Question("page", "host page", _page_answer, tried=True, needs=("cpu",)),
+    Question("moves", "moves", _answer_from_semantics("moves"), in_one_memory=_moves_in_one_memory),
+    Question("cached cpu", "cached CPU", _caching_answer("cpu"), tried=True, needs=("cpu",)),
+    Question("cached gpu", "cached GPU", _caching_answer("gpu"), tried=True, needs=("gpu",), gpu=True),
+    _concurrency_question("coherent", "coherent", _concurrent_use_answer("concurrent", "both")),
+    _concurrency_question("concurrent", "at once", _concurrent_parts_answer),
+    _concurrency_question("atomics", "atomics", _concurrent_use_answer("shared_atomics", "yes")),
     Question(
-        *("migrates", "pages migrate", _migrates),
+        *("migrates", "pages migrate", _migration_answer),
         tried=True,
         needs=("gpu",),
         direct=True,
@@ -208,10 +208,10 @@ def _questions(device: DeviceInfo) -> list[Question]:
 
 def stated_cells(device: DeviceInfo) -> list[Cell]:
     """The properties of all allocators of a device, as the driver and the vendor state them."""
-    return [_stated(device, info, question) for info in device.allocators for question in _questions(device)]
+    return [_stated_cell(device, info, question) for info in device.allocators for question in _questions(device)]
 
 
-def _stated(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell:
+def _stated_cell(device: DeviceInfo, info: AllocatorInfo, question: Question) -> Cell:
     value, detail = question.stated_on(device, info)
     if reason := question.reason_not_applicable(info):
         value, detail = "", reason
@@ -233,18 +233,18 @@ def verified_cells(devices: Sequence[DeviceInfo], on_cell: Callable[[Cell], None
     """All cells of `devices`, measured by a trial where there is one. `on_cell` is called with each finished cell."""
     cells = []
     with _TrialWorkers() as workers:
-        for cell in _verify(devices, workers):
+        for cell in _verify_answers(devices, workers):
             on_cell(cell)
             cells.append(cell)
     return cells
 
 
-def _verify(devices: Iterable[DeviceInfo], workers: _TrialWorkers) -> Iterator[Cell]:
+def _verify_answers(devices: Iterable[DeviceInfo], workers: _TrialWorkers) -> Iterator[Cell]:
     for device in devices:
         for info in device.allocators:
             works = info.available
             for question in _questions(device):
-                cell = _stated(device, info, question)
+                cell = _stated_cell(device, info, question)
                 if works and question.has_trial_for(info):
                     cell = with_result(cell, question, workers.ask(device, info, question))
                     works = works and not (question.name == "available" and cell.value == "no")
@@ -287,6 +287,6 @@ class _TrialWorkers:
         result = self._worker.ask(
             TrialTask(device=device, allocator=info.name, question=question.name), timeout=TIMEOUT
         )
-        if result.outcome != "done":  # it was killed
+        if result.outcome != "done":  # the worker was killed
             self._worker = None
         return result

@@ -40,7 +40,7 @@ def notes(request: Request) -> list[str]:
 
 def check_one_sort(directory: Path, stored: Sequence[DeviceInfo], devices: Sequence[DeviceInfo]) -> None:
     """Raises UsageError if a directory has what was measured and the call predicts, or the other way round."""
-    holds, adds = (any(device.modelled for device in some) for some in (stored, devices))
+    holds, adds = (any(device.modelled for device in side_devices) for side_devices in (stored, devices))
     if holds != adds:
         was, would = ("predicted", "measured") if holds else ("measured", "predicted")
         raise UsageError(f"{directory} holds what was {was}, and this call would add what is {would}; "
@@ -49,8 +49,10 @@ def check_one_sort(directory: Path, stored: Sequence[DeviceInfo], devices: Seque
     for device in devices:
         now, then = device.modelled, before.get(device.name)
         if now is not None and then is not None and now != then:
-            what = "its file" if then.digest != now.digest else "the rules of drivers"
-            raise UsageError(f"{directory} was predicted before {what} changed for {device.name}; choose another --out")
+            changed_part = "its file" if then.digest != now.digest else "the rules of drivers"
+            raise UsageError(
+                f"{directory} was predicted before {changed_part} changed for {device.name}; choose another --out"
+            )
 
 
 def modelled_devices(names: Sequence[str]) -> list[DeviceInfo]:
@@ -65,7 +67,7 @@ def modelled_devices(names: Sequence[str]) -> list[DeviceInfo]:
             f"{next(filter(is_modelled, names))} predicted; make a call for each"
         )
     devices: dict[str, DeviceInfo] = {}
-    for platform in _platforms(names):
+    for platform in _load_platforms(names):
         devices |= {device.name: device for device in platform.devices}
     return list(devices.values())
 
@@ -80,7 +82,7 @@ def device_under(device: DeviceInfo, factors: Mapping[str, Scalar]) -> DeviceInf
 def modelled_limits(names: Collection[str]) -> dict[str, int]:
     """The size of the host's memory of each machine, and of the memory of each device that is named."""
     limits: dict[str, int] = {}
-    for platform in _platforms(names):
+    for platform in _load_platforms(names):
         topic, fact = HOST_BYTES
         sizes = {platform.host.name: platform.machine().facts.get(topic, {}).get(fact)}
         sizes |= {d.name: d.facts.get("memory_bytes") for d in platform.devices if d.capabilities.runs_kernels}
@@ -92,11 +94,11 @@ def modelled_machine(devices: Sequence[DeviceInfo]) -> Machine:
     """The content of machine.json for all machines of a call, which are several if values were changed. A fact that
     they do not agree on is left out.
     """
-    machines = [platform.machine() for platform in _platforms([device.name for device in devices])]
+    machines = [platform.machine() for platform in _load_platforms([device.name for device in devices])]
     first = machines[0]
     facts: dict[str, dict[str, Scalar]] = {}
-    for topic, known in first.facts.items():
-        alike = {k: v for k, v in known.items() if all(m.facts.get(topic, {}).get(k) == v for m in machines)}
+    for topic, first_facts in first.facts.items():
+        alike = {k: v for k, v in first_facts.items() if all(m.facts.get(topic, {}).get(k) == v for m in machines)}
         if alike:
             facts[topic] = alike
     return replace(
@@ -108,7 +110,7 @@ def modelled_machine(devices: Sequence[DeviceInfo]) -> Machine:
     )
 
 
-def _platforms(names: Collection[str]) -> list[Platform]:
+def _load_platforms(names: Collection[str]) -> list[Platform]:
     from firsttouch.model.platform import platform_of
 
     platforms = {platform.device_name: platform for platform in map(platform_of, names)}
@@ -117,5 +119,5 @@ def _platforms(names: Collection[str]) -> list[Platform]:
 
 def platform_title(names: Collection[str]) -> str:
     """What a directory with predictions for these devices is called: the names of their platforms."""
-    stems = dict.fromkeys(Path(platform.name).stem for platform in _platforms(names))
+    stems = dict.fromkeys(Path(platform.name).stem for platform in _load_platforms(names))
     return "-".join(["model", *stems])

@@ -162,25 +162,25 @@ class ExperimentOnDevice:
         name = self.device.name
         for candidate in self._candidates():
             factors = candidate.factors
-            if why := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
-                meaningless.setdefault(self._choice(factors), why)
-            elif not self.chosen and (why := not_measured(candidate)):
-                left_out_why[why] = None
+            if reason := why_meaningless(self.experiment, factors, self.device) or excluded(candidate):
+                meaningless.setdefault(self._chosen_values(factors), reason)
+            elif not self.chosen and (reason := not_measured(candidate)):
+                left_out_why[reason] = None
             elif (first := next(iter(places := places_of(self.experiment, factors, self.device)), name)) != name:
-                elsewhere.setdefault(first, {})[self._choice(factors)] = len(places)
-            elif why := self._why_too_many(factors, places):
-                meaningless.setdefault(self._choice(factors), why)
+                elsewhere.setdefault(first, {})[self._chosen_values(factors)] = len(places)
+            elif reason := self._why_too_many(factors, places):
+                meaningless.setdefault(self._chosen_values(factors), reason)
             else:
                 candidates.append((candidate, places))
-        covered = {self._choice(candidate.factors) for candidate, _ in candidates}
+        covered = {self._chosen_values(candidate.factors) for candidate, _ in candidates}
         for first, choices in elsewhere.items():
             covered |= choices.keys()
             if request.devices and first not in request.devices:
                 counts = sorted(set(choices.values()))
                 self.refused[_FROM_FIRST.format(first)] = [f"points of {join_names([*map(str, counts)])} ranks"]
-        for choice, why in meaningless.items():
+        for choice, reason in meaningless.items():
             if self.chosen and choice not in covered:
-                self.refused.setdefault(why, []).append(self._in_words(choice))
+                self.refused.setdefault(reason, []).append(self._choice_in_words(choice))
         if not candidates and self.is_first:
             self.reason = self._why_no_point(
                 [*left_out_why], [*map(_FROM_FIRST.format, elsewhere)] or [*dict.fromkeys(meaningless.values())]
@@ -189,7 +189,7 @@ class ExperimentOnDevice:
             candidates = self._apply_preset(candidates)
         planned: dict[str, Planned] = {}
         for candidate, places in candidates:
-            point = self._measured(candidate, places, request, devices)
+            point = self._measured_point(candidate, places, request, devices)
             if not point.reason or self.sisters.leads(self.device.name, candidate.factors):
                 planned.setdefault(point.key, point)
         return self._without_repeated_skips([*planned.values()])
@@ -228,7 +228,7 @@ class ExperimentOnDevice:
         empty = [f.name for f in self.factors if not f.values]
         return "; ".join(meaningless or [f"there is no value of {', '.join(empty)} here"])
 
-    def _measured(
+    def _measured_point(
         self, candidate: Candidate, places: tuple[str, ...], request: Request, devices: Mapping[str, DeviceInfo]
     ) -> Planned:
         """A point that is measured, or skipped because the device cannot measure it."""
@@ -236,7 +236,9 @@ class ExperimentOnDevice:
         if self.device.modelled is not None:  # a worker predicts any number of points, and leaves nothing changed
             return self._point(factors, request, reason=why_skipped(experiment, factors, candidate.device))
         one_process = bool(places) and experiment.in_one_process(factors)
-        others = places[1:] if one_process else [str(factors.get(PEER, ""))]  # the latter may be "self" or a NUMA node
+        peer_names = (
+            places[1:] if one_process else [str(factors.get(PEER, ""))]
+        )  # the latter may be "self" or a NUMA node
         return self._point(
             factors,
             request,
@@ -247,16 +249,16 @@ class ExperimentOnDevice:
             places=places,
             one_process=one_process,
             mpi=bool(places) and experiment.takes_mpi(factors),
-            peers=[devices[name] for name in others if name in devices],
+            peers=[devices[name] for name in peer_names if name in devices],
             ranks=[] if one_process else [devices[name] for name in places],
             sampled=is_sampled(experiment, factors),
-            stands_for=self._stands_for(candidate),
+            stands_for=self._equal_places(candidate),
             state=experiment.process_state(factors),
         )
 
-    def _stands_for(self, candidate: Candidate) -> list[Location]:
-        others = self.sisters.others(self.device.name, candidate.factors)
-        return [] if others and on_each(candidate) else others
+    def _equal_places(self, candidate: Candidate) -> list[Location]:
+        equal_places = self.sisters.others(self.device.name, candidate.factors)
+        return [] if equal_places and on_each(candidate) else equal_places
 
     def _point(self, factors: Factors, request: Request, **how: Any) -> Planned:
         return Planned(
@@ -279,11 +281,11 @@ class ExperimentOnDevice:
         limit = timeout or max(LIMIT, 20 * seconds, self.experiment.timeout)
         return [p if p.reason else replace(p, seconds=seconds, limit=limit) for p in points]
 
-    def _choice(self, factors: Factors) -> tuple[Scalar, ...]:
+    def _chosen_values(self, factors: Factors) -> tuple[Scalar, ...]:
         """The values of those factors that were given with --set."""
         return tuple(value for name, value in factors.items() if name in self.chosen)
 
-    def _in_words(self, choice: tuple[Scalar, ...]) -> str:
+    def _choice_in_words(self, choice: tuple[Scalar, ...]) -> str:
         names = [f.name for f in self.factors if f.name in self.chosen]
         return " ".join(f"{name}={value}" for name, value in zip(names, choice, strict=True))
 
@@ -293,7 +295,7 @@ class ExperimentOnDevice:
         any. If none can be measured, one point for each reason is kept.
         """
         kept = [not not_measured(candidate) for candidate, _ in candidates]
-        choices = [self._choice(candidate.factors) for candidate, _ in candidates]
+        choices = [self._chosen_values(candidate.factors) for candidate, _ in candidates]
         covered = set(itertools.compress(choices, kept))
         missing = [i for i, choice in enumerate(choices) if choice not in covered]
         reasons = {i: why_skipped(self.experiment, candidates[i][0].factors, candidates[i][0].device) for i in missing}
@@ -311,8 +313,10 @@ class ExperimentOnDevice:
 
     def _is_usual(self, factors: Factors) -> bool:
         """Whether the preset measures a point that differs in factors of --set only."""
-        own = {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
-        alternatives = (factors | dict(zip(own, v, strict=True)) for v in itertools.product(*own.values()))
+        own_values = {name: (value, *self._own_values[name]) for name, value in factors.items() if name in self.chosen}
+        alternatives = (
+            factors | dict(zip(own_values, v, strict=True)) for v in itertools.product(*own_values.values())
+        )
         return any(self._is_measured(Factors(alternative)) for alternative in alternatives)
 
     def _is_measured(self, factors: Factors) -> bool:

@@ -59,8 +59,8 @@ def _check_value(name: str, text: str, factors: Sequence[Factor], limits: Mappin
             raise UsageError(f"{name}: {error}") from None
     largest = max(limits.values(), default=0)
     if all(f.kind == "size" for f in accepting) and limits and parse_size(text) > largest:
-        known = ", ".join(f"{where} {format_size(limit)}" for where, limit in limits.items())
-        raise UsageError(f"{name}: '{text}' exceeds every memory limit here ({known})")
+        limits_text = ", ".join(f"{device} {format_size(limit)}" for device, limit in limits.items())
+        raise UsageError(f"{name}: '{text}' exceeds every memory limit here ({limits_text})")
 
 
 def make_plan(
@@ -99,13 +99,13 @@ def make_plan(
     for pair in pairs:
         pair.limit_ranks(request.ranks)
     if all(pair.reason for pair in pairs):
-        raise UsageError(_nothing_supported(chosen, pairs, devices))
+        raise UsageError(_nothing_supported_message(chosen, pairs, devices))
     pairs = [pair for pair in pairs if not pair.elsewhere]
     _keep_chosen_devices(pairs, selected, request.set)
     if supported := [pair for pair in pairs if not pair.reason]:
         _check_sets(request.set, supported, {k: v for k, v in limits.items() if v > 0})
     alike = Sisters.of(d for d in selected if d.role == "gpu" and not request.every_device)
-    pairs = _among_sisters(pairs, alike)
+    pairs = _link_sisters(pairs, alike)
     sharing = Counter((d.kind, d.capabilities.time_class) for d in selected if alike.first(d.name) == d.name)
     plan = _points(pairs, request, devices, sharing, sum(e.share for e in experiments.values()))
     if all(pair.reason for pair in pairs) or (not facts.skips_are_results and all(p.reason for p in plan)):
@@ -115,10 +115,10 @@ def make_plan(
         raise UsageError(f"nothing to {_verb(selected)}: {'; '.join([*reasons, *hints])}")
     for sentence in _refusals(pairs):
         warn(sentence)
-    return _grouped(plan)
+    return _group_by_worker(plan)
 
 
-def _among_sisters(pairs: Sequence[ExperimentOnDevice], alike: Sisters) -> list[ExperimentOnDevice]:
+def _link_sisters(pairs: Sequence[ExperimentOnDevice], alike: Sisters) -> list[ExperimentOnDevice]:
     """Tells each pair on which equal devices its experiment has points too. Without those that have none, but of the
     first of equal devices.
     """
@@ -160,7 +160,9 @@ def _points(
     return plan
 
 
-def _nothing_supported(names: Sequence[str], pairs: Sequence[ExperimentOnDevice], devices: Sequence[DeviceInfo]) -> str:
+def _nothing_supported_message(
+    names: Sequence[str], pairs: Sequence[ExperimentOnDevice], devices: Sequence[DeviceInfo]
+) -> str:
     """The message for a call of which no chosen device can measure anything. It also names the devices that are not
     available, because the user may have expected one of them.
     """
@@ -180,12 +182,13 @@ def _refusals(pairs: Iterable[ExperimentOnDevice]) -> list[str]:
     by_reason: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         for reason, points in pair.refused.items():
-            where, what = by_reason.setdefault(reason, ([], []))
-            where.append(f"{pair.name} on {pair.device.name}")
-            what += points
+            pairs_left, points_left = by_reason.setdefault(reason, ([], []))
+            pairs_left.append(f"{pair.name} on {pair.device.name}")
+            points_left += points
     return [
-        f"left out of {first_few(where, _MOST_NAMED)}: {first_few(list(dict.fromkeys(what)), _MOST_NAMED)} ({reason})"
-        for reason, (where, what) in by_reason.items()
+        f"left out of {first_few(pairs_left, _MOST_NAMED)}: "
+        f"{first_few(list(dict.fromkeys(points_left)), _MOST_NAMED)} ({reason})"
+        for reason, (pairs_left, points_left) in by_reason.items()
     ]
 
 
@@ -221,13 +224,13 @@ def list_experiment(experiment: Experiment, devices: Sequence[DeviceInfo], prese
         question=experiment.question,
         unit=experiment.metric.unit,
         factors=describe_factors([*(f for pair in pairs for f in pair.factors), *experiment.optional()]),
-        devices={p.device.name: {f.name: _words(f) for f in p.factors} for p in pairs if not p.reason},
+        devices={p.device.name: {f.name: _accepted_words(f) for f in p.factors} for p in pairs if not p.reason},
         not_on={p.device.name: p.reason for p in pairs if p.reason},
         counters=experiment.counters_offered,
     )
 
 
-def _words(factor: Factor) -> list[str]:
+def _accepted_words(factor: Factor) -> list[str]:
     as_size = factor.kind == "size"
     return [format_size(v).replace(" ", "") if as_size and isinstance(v, int) else str(v) for v in factor.values]
 
@@ -241,7 +244,7 @@ def _keep_chosen_devices(
             pair.keep_chosen_devices(names, sets)
 
 
-def _grouped(plan: list[Planned]) -> list[Planned]:
+def _group_by_worker(plan: list[Planned]) -> list[Planned]:
     """Puts the points that share a worker next to each other. The order is kept otherwise."""
     groups: dict[PointGroup, list[Planned]] = {}
     order = {device: i for i, device in enumerate(dict.fromkeys(p.point.device for p in plan))}

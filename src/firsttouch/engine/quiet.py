@@ -33,7 +33,7 @@ def wait_until_quiet(minutes: float, say: Callable[[str], None]) -> bool:
 
     say: is told what is waited for, at first and every half minute.
     """
-    began, quiet, said = time.monotonic(), 0, -_SAID_EVERY
+    began, quiet, last_said = time.monotonic(), 0, -_SAID_EVERY
     end = began + 60 * minutes
     while True:
         before, names = processor_time.use_now(), processor_time.busiest(Tree(), _STEP)
@@ -46,13 +46,13 @@ def wait_until_quiet(minutes: float, say: Callable[[str], None]) -> bool:
         if quiet == _QUIET_STEPS:
             return True
         if now >= end:
-            say(f"still busy after {minutes:g} min: {_who(names, share)}; what is disturbed is marked")
+            say(f"still busy after {minutes:g} min: {_describe_users(names, share)}; what is disturbed is marked")
             return False
-        if share >= BUSY and now - began - said >= _SAID_EVERY:
-            said = now - began
-            say(f"waiting until the machine is quiet, at most {minutes:g} min: {_who(names, share)}")
+        if share >= BUSY and now - began - last_said >= _SAID_EVERY:
+            last_said = now - began
+            say(f"waiting until the machine is quiet, at most {minutes:g} min: {_describe_users(names, share)}")
 
 
-def _who(names: list[str], share: float) -> str:
-    who = join_names(names) if names else "other programs"
-    return f"{who} {'uses' if len(names) == 1 else 'use'} {100 * share:.0f} % of the processors"
+def _describe_users(names: list[str], share: float) -> str:
+    users = join_names(names) if names else "other programs"
+    return f"{users} {'uses' if len(names) == 1 else 'use'} {100 * share:.0f} % of the processors"

@@ -42,14 +42,14 @@ class RankedWorker:
 def divided_limits(devices: Sequence[DeviceInfo]) -> dict[str, str]:
     """The guard's limits for each rank: of host memory by all ranks, of device memory by those on one device."""
     host, device, managed = VARIABLES
-    given, on_one = environment_limits(), Counter(d.name for d in devices if d.capabilities.runs_kernels)
+    set_limits, on_one = environment_limits(), Counter(d.name for d in devices if d.capabilities.runs_kernels)
     most = max(on_one.values(), default=1)
     totals = [total for d in devices if isinstance(total := d.facts.get("memory_bytes"), int) and total > 0]
     limits = {host: host_limit() // len(devices)}
     if totals:
-        limits[device] = min([*totals, given.get(device, totals[0])]) // most
-    if managed in given:
-        limits[managed] = given[managed] // most
+        limits[device] = min([*totals, set_limits.get(device, totals[0])]) // most
+    if managed in set_limits:
+        limits[managed] = set_limits[managed] // most
     return {name: str(limit) for name, limit in limits.items()}
 
 
@@ -61,32 +61,32 @@ def combined(planned: Planned, replies: Sequence[Reply | None]) -> Record:
     parties = [party for record in records.values() for party in record.parties]
     if early := {rank: record for rank, record in records.items() if record.status != "ok"}:
         rank, first = next(iter(early.items()))
-        whose = "" if len(early) == len(replies) else f"rank {rank} ({_named(planned, first, rank)}): "
-        ended = blank_record(planned, first.status, whose + first.reason)
+        rank_prefix = "" if len(early) == len(replies) else f"rank {rank} ({_rank_name(planned, first, rank)}): "
+        ended = blank_record(planned, first.status, rank_prefix + first.reason)
         return msgspec.structs.replace(ended, parties=parties, seconds=first.seconds, started=first.started)
     wrong = {rank: record for rank, record in records.items() if record.verified is False}
-    why = "; ".join(
-        f"rank {rank} ({_named(planned, record, rank)}) received wrong data" for rank, record in wrong.items()
+    reason = "; ".join(
+        f"rank {rank} ({_rank_name(planned, record, rank)}) received wrong data" for rank, record in wrong.items()
     ) or records[0].verified_why  # fmt: skip
     return msgspec.structs.replace(
         records[0],
         parties=parties,
         verified=False if wrong else records[0].verified,
-        verified_why=one_line(why),
+        verified_why=one_line(reason),
         seconds=max(record.seconds for record in records.values()),
-        throttled=_any(record.throttled for record in records.values()),
+        throttled=_any_known(record.throttled for record in records.values()),
         counters={**records[0].counters, **shared(parties)},
     )
 
 
-def _named(planned: Planned, record: Record, rank: int) -> str:
+def _rank_name(planned: Planned, record: Record, rank: int) -> str:
     host = record.parties[0].host if record.parties else ""
     return f"{planned.ranks[rank].name}{f' at {host}' if host else ''}"
 
 
-def _any(values: Iterable[bool | None]) -> bool | None:
-    known = [value for value in values if value is not None]
-    return any(known) if known else None
+def _any_known(values: Iterable[bool | None]) -> bool | None:
+    known_values = [value for value in values if value is not None]
+    return any(known_values) if known_values else None
 
 
 def shared(parties: Sequence[Party]) -> dict[str, Scalar]:
@@ -97,8 +97,8 @@ def shared(parties: Sequence[Party]) -> dict[str, Scalar]:
         "NUMA node": lambda party: [] if party.numa_node is None else [party.numa_node],
     }
     words = [
-        what
-        for what, of in at.items()
-        if max(Counter((p.host, resource) for p in parties for resource in of(p)).values(), default=0) > 1
+        resource_kind
+        for resource_kind, resources_of in at.items()
+        if max(Counter((p.host, resource) for p in parties for resource in resources_of(p)).values(), default=0) > 1
     ]
     return {SHARED: ", ".join(words)} if words else {}

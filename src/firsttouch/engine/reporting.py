@@ -37,12 +37,12 @@ def draw(directories: Sequence[Path], form: str = "html", output: Path | None = 
         UsageError: a directory holds no results, or `output` cannot be written.
         NotDrawn: the process that draws the report failed.
     """
-    return _written([form, output and str(output), [str(directory) for directory in directories]])
+    return _written_paths([form, output and str(output), [str(directory) for directory in directories]])
 
 
 def draw_comparison(sides: Sequence[str], output: Path, limit: float | None) -> Path:
     """Writes the page of a comparison (report/comparison.py). Returns its path. Raises as `draw`."""
-    return _written([COMPARISON, str(output), list(sides), limit])[0]
+    return _written_paths([COMPARISON, str(output), list(sides), limit])[0]
 
 
 def draw_advice(
@@ -50,7 +50,7 @@ def draw_advice(
 ) -> Path:
     """Writes the page of advice about a traced program (report/advised.py). Returns its path. Raises as `draw`."""
     named = [str(directory) for directory in directories]
-    return _written([ADVICE, str(output), named, str(profile), device, process])[0]
+    return _written_paths([ADVICE, str(output), named, str(profile), device, process])[0]
 
 
 def advice_page(
@@ -69,7 +69,7 @@ def advice_page(
         return None, str(error)
 
 
-def _written(call: Sequence[object]) -> list[Path]:
+def _written_paths(call: Sequence[object]) -> list[Path]:
     """The paths of what the process wrote."""
     command = python_module("firsttouch.report", json.dumps(call))
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -133,9 +133,9 @@ def _required_names(work: Work, options: RunOptions, base: Request) -> list[str]
 
 def _stored_request(work: Work, options: RunOptions) -> Request | None:
     """Returns the request of the run to continue, or None if the call does not resume one."""
-    held = options.out is not None and has_results(options.out)
+    has_stored = options.out is not None and has_results(options.out)
     if not options.resume:
-        if held:
+        if has_stored:
             raise UsageError(
                 f"{options.out} already holds results; add --resume to continue that run, or choose another --out"
             )
@@ -143,15 +143,15 @@ def _stored_request(work: Work, options: RunOptions) -> Request | None:
     if options.out is None:
         raise UsageError("--resume needs --out DIR, the directory of the run to continue")
     stored = read_request(options.out)
-    if held and stored is None:
+    if has_stored and stored is None:
         raise UsageError(f"{options.out} holds results but no run.json; choose another --out")
     if stored is not None:
         _check_stored(work, options, stored)
-    for name, given in (("preset", options.preset), ("seed", options.seed)):
+    for name, requested in (("preset", options.preset), ("seed", options.seed)):
         before = getattr(stored, name, None)
-        if held and given not in (None, before):
+        if has_stored and requested not in (None, before):
             raise UsageError(
-                f"{options.out} was measured with --{name} {before}, not {given}; "
+                f"{options.out} was measured with --{name} {before}, not {requested}; "
                 f"accepted: --{name} {before}, or another --out"
             )
     return stored
@@ -161,8 +161,8 @@ def _check_stored(work: Work, options: RunOptions, stored: Request) -> None:
     """Raises UsageError if a stored run is of another kind, or needs modules that this call does not name."""
     if stored.kind != work.name:
         raise UsageError(f"{options.out} holds results of `firsttouch {stored.kind}`; resume the run with that command")
-    given = {Path(path).name for path in options.modules}
-    if missing := [path for path in stored.modules if Path(path).name not in given]:
+    module_names = {Path(path).name for path in options.modules}
+    if missing := [path for path in stored.modules if Path(path).name not in module_names]:
         words = " ".join(f"--module {shlex.quote(path)}" for path in missing)
         raise UsageError(
             f"{options.out} was measured with modules that this call does not name, and code that only a results "

@@ -146,10 +146,10 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
         Store(out, resume=options.resume, own=options.out is None) as store,
         PointSampler(store.directory) as sampler,
     ):
-        machine, asked = checked_machine(store, devices), together(request)
-        store.describe(machine, asked)
-        if not modelled and (said := conditions(machine.facts)):
-            watcher.warn(f"this distorts what is measured: {'; '.join(said)}; firsttouch machine says more")
+        machine, whole_request = checked_machine(store, devices), together(request)
+        store.describe(machine, whole_request)
+        if not modelled and (distortions := conditions(machine.facts)):
+            watcher.warn(f"this distorts what is measured: {'; '.join(distortions)}; firsttouch machine says more")
         retried, noted = store.to_retry(all_failures=options.retry), disturbed.DisturbedPoints()
         for selected, plan in zip(chosen, plans, strict=True):
             counter = PointCounter(work.experiments(selected.set)) if selected.counters else None
@@ -162,7 +162,7 @@ def _carry_out(work: Work, options: RunOptions, request: Request, watcher: Watch
         if options.wait is not None and noted.points:
             wait_until_quiet(options.wait, watcher.note)
         measure_again(noted, store, watcher, launching, sampler)
-        results = Results(machine, asked, store.records, store.warnings)
+        results = Results(machine, whole_request, store.records, store.warnings)
         return summarise(store.directory, results, work, time.monotonic() - started)
 
 
@@ -227,9 +227,9 @@ def checked_machine(store: Store, devices: list[DeviceInfo]) -> Machine:
     for device in devices:
         if (old := before.get(device.name)) is not None:
             identities.append((device.name, old.identity, device.identity))
-    for what, then, now in identities:
+    for noun, then, now in identities:
         if then != now:
-            raise UsageError(f"{store.directory} was measured on another machine ({what}: {then}, here {now}); "
+            raise UsageError(f"{store.directory} was measured on another machine ({noun}: {then}, here {now}); "
                              "resume it there or choose another --out")  # fmt: skip
     stored.devices += [d for d in devices if d.name not in before]
     stored.firsttouch = ", ".join(dict.fromkeys([*stored.firsttouch.split(", "), __version__]))
@@ -277,11 +277,11 @@ def measure(
             watcher.recorded(planned, record)
             if noted is not None:
                 noted.note(planned, record, counter, time.monotonic() - began)
-            for what, reason in missing(request, record).items():
-                if (what, reason) not in reported:
-                    reported.add((what, reason))
+            for missing_part, reason in missing(request, record).items():
+                if (missing_part, reason) not in reported:
+                    reported.add((missing_part, reason))
                     done = "predicted" if record.modelled else "measured"
-                    watcher.warn(f"{done} without {what}: {reason}")
+                    watcher.warn(f"{done} without {missing_part}: {reason}")
 
 
 def measure_again(
@@ -308,7 +308,7 @@ def missing(request: Request, record: Record) -> dict[str, str]:
         "counters": why_lacking(record) if request.counters else None,
         "the device's memory over time": why_no_device(record),
     }
-    return {what: reason for what, reason in reasons.items() if reason}
+    return {missing_part: reason for missing_part, reason in reasons.items() if reason}
 
 
 def summarise(directory: Path, results: Results, work: Work, seconds: float) -> RunOutcome:

@@ -52,9 +52,9 @@ class PointSampler:
         try:
             if pid is None:
                 raise _NotSampled("the memory of points that several processes carry out is not sampled")
-            if why := why_foreign():
-                raise _NotSampled(why)
-            profile.begin(*self._open(pid, planned))
+            if reason := why_foreign():
+                raise _NotSampled(reason)
+            profile.begin(*self._begin_profile(pid, planned))
         except Exception as error:
             profile.give_up(error)
         try:
@@ -77,7 +77,7 @@ class PointSampler:
             self._gpus.stop()
         self._gpus = None
 
-    def _open(self, pid: int, planned: Planned) -> tuple[Sampler, Path, int]:
+    def _begin_profile(self, pid: int, planned: Planned) -> tuple[Sampler, Path, int]:
         """Begins a profile, and returns its sampler, its folder and the process."""
         gpus = None if planned.info.capabilities.on_host_processor else self._read_gpus()
         folder = self._next_folder()
@@ -97,8 +97,8 @@ class PointSampler:
         )
         writer.add(first)
         if gpus is not None:
-            for of, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in in_use):
-                writer.add(schema.Samples(of=of, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
+            for gpu_name, line in ((gpu.name, gpus.latest[gpu.name]) for gpu in in_use):
+                writer.add(schema.Samples(of=gpu_name, columns=line.columns, rows=[[0.0, *line.rows[-1][1:]]]))
         sampler = Sampler(self._tree, writer, began, INTERVAL, nodes, gpus, detailed=False)
         return sampler, folder, pid
 
@@ -135,20 +135,20 @@ class _Gpus(GpuSampler):
 
     def now(self) -> list[schema.ProfiledGpu]:
         """The GPUs with the memory that was last read."""
-        seen = [gpu for gpu in self.profiled if not (self.is_lost and _by_nvml(gpu))]
-        return [msgspec.structs.replace(gpu, before=self._memory(gpu)) for gpu in seen]
+        seen = [gpu for gpu in self.profiled if not (self.is_lost and _is_read_by_nvml(gpu))]
+        return [msgspec.structs.replace(gpu, before=self._gpu_memory(gpu)) for gpu in seen]
 
     def states(self) -> list[schema.LayerState]:
-        lost = self.is_lost and any(map(_by_nvml, self.profiled))
+        lost = self.is_lost and any(map(_is_read_by_nvml, self.profiled))
         return [schema.LayerState("gpus", False, f"{LOST}.")] if lost else self.layers
 
-    def _memory(self, gpu: schema.ProfiledGpu) -> schema.GpuMemory:
+    def _gpu_memory(self, gpu: schema.ProfiledGpu) -> schema.GpuMemory:
         line = self.latest[gpu.name]
-        known = zip(line.columns, line.rows[-1][1:], strict=True)
-        return schema.GpuMemory(**{name: int(value) for name, value in known if value is not None})
+        columns_and_values = zip(line.columns, line.rows[-1][1:], strict=True)
+        return schema.GpuMemory(**{name: int(value) for name, value in columns_and_values if value is not None})
 
 
-def _by_nvml(gpu: schema.ProfiledGpu) -> bool:
+def _is_read_by_nvml(gpu: schema.ProfiledGpu) -> bool:
     return gpu.source.startswith("NVML")
 
 
@@ -199,18 +199,18 @@ class PointProfile:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(_LONGEST_STEP)
-            if self._thread.is_alive():  # it uses the file
+            if self._thread.is_alive():  # the thread still writes to the file
                 self._why = f"a reading of memory took more than {_LONGEST_STEP:g} s"
                 return
         try:
-            self._finish(self._sampler)
+            self._finish_sampler(self._sampler)
         except Exception as error:
             self.give_up(error)
         with suppress(OSError):
             self._sampler.writer.close()
         self._why = self._why or self._sampler.writer.failure
 
-    def _finish(self, sampler: Sampler) -> None:
+    def _finish_sampler(self, sampler: Sampler) -> None:
         sampler.processes.stop()
         sampler.step(last=True)
         now = time.monotonic()

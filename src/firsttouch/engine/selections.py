@@ -20,14 +20,14 @@ _ALIKE = ("events", "counters", "ranks", "every_device")
 
 def selections(request: Request) -> list[Selection]:
     """All that a request holds, the earliest first."""
-    own = {name: getattr(request, name) for name in Selection.__struct_fields__}
-    return [*request.earlier, Selection(**own)]
+    selected_fields = {name: getattr(request, name) for name in Selection.__struct_fields__}
+    return [*request.earlier, Selection(**selected_fields)]
 
 
 def selecting(request: Request, selection: Selection) -> Request:
     """The request of one selection alone."""
-    own: dict[str, Any] = {name: getattr(selection, name) for name in selection.__struct_fields__}
-    return msgspec.structs.replace(request, earlier=[], **own)
+    selected_fields: dict[str, Any] = {name: getattr(selection, name) for name in selection.__struct_fields__}
+    return msgspec.structs.replace(request, earlier=[], **selected_fields)
 
 
 def together(request: Request) -> Request:
@@ -38,7 +38,7 @@ def together(request: Request) -> Request:
     """
     merged, earlier = request, list[Selection]()
     for selection in reversed(request.earlier):
-        union = _union(selection, merged)
+        union = _unite_selections(selection, merged)
         if union is None:
             earlier.insert(0, selection)
         else:
@@ -46,8 +46,8 @@ def together(request: Request) -> Request:
     return msgspec.structs.replace(merged, earlier=earlier)
 
 
-def _union(old: Selection, new: Request) -> Request | None:
-    before, after = _parts(old), _parts(new)
+def _unite_selections(old: Selection, new: Request) -> Request | None:
+    before, after = _selection_parts(old), _selection_parts(new)
     if before.keys() != after.keys() or any(getattr(old, name) != getattr(new, name) for name in _ALIKE):
         return None
     added = [part for part in after if not set(after[part]) <= set(before[part])]
@@ -59,7 +59,7 @@ def _union(old: Selection, new: Request) -> Request | None:
     return msgspec.structs.replace(new, experiments=parts["experiments", ""], devices=parts["devices", ""], set=values)
 
 
-def _parts(selected: _Selects) -> _Parts:
+def _selection_parts(selected: _Selects) -> _Parts:
     parts: dict[tuple[str, str], Sequence[Scalar]] = {
         ("experiments", ""): selected.experiments,
         ("devices", ""): selected.devices,

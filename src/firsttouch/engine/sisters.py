@@ -27,21 +27,21 @@ class Sisters:
     """
 
     def __init__(self, places: Sequence[Sequence[_Names]] = ()) -> None:
-        self._equal = {place: equal for equal in map(_each_once, places) for place in equal}
+        self._equal = {place: equal for equal in map(_first_of_each_device, places) for place in equal}
         self._pairs = {place for equal in places for place in equal}
         self._places = places
 
     @classmethod
     def of(cls, devices: Iterable[DeviceInfo]) -> Sisters:
-        known, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_Names]]()
-        models = {device.name: device.model for device in known}
-        for i, device in enumerate(known):
+        all_devices, alike = list(devices), dict[tuple[bytes, bytes, _Link], list[_Names]]()
+        models = {device.name: device.model for device in all_devices}
+        for i, device in enumerate(all_devices):
             alike.setdefault((models[device.name], b"", ()), []).append((device.name, ""))
             peers = {peer.name: peer for peer in device.peers}
-            for other in (*known[i + 1 :], *known[:i]):
-                if other.name in peers:
-                    kinds = (models[device.name], models[other.name], _link(peers[other.name]))
-                    alike.setdefault(kinds, []).append((device.name, other.name))
+            for other_device in (*all_devices[i + 1 :], *all_devices[:i]):
+                if other_device.name in peers:
+                    kinds = (models[device.name], models[other_device.name], _link_key(peers[other_device.name]))
+                    alike.setdefault(kinds, []).append((device.name, other_device.name))
         return cls([*alike.values()])
 
     def among(self, devices: Iterable[DeviceInfo]) -> Sisters:
@@ -61,7 +61,7 @@ class Sisters:
 
     def leads_nowhere(self, device: str) -> bool:
         """Whether other devices and pairs stand for the device and all pairs in which it acts."""
-        first = [places[0] == own for own, places in self._equal.items() if own[0] == device]
+        first = [places[0] == place for place, places in self._equal.items() if place[0] == device]
         return bool(first) and not any(first)
 
     def first(self, device: str) -> str:
@@ -78,14 +78,14 @@ class Sisters:
         return (device, peer) if (device, peer) in self._equal else (device, "")
 
 
-def _each_once(places: Sequence[_Names]) -> Sequence[_Names]:
+def _first_of_each_device(places: Sequence[_Names]) -> Sequence[_Names]:
     """All places, or of very many pairs the first of each device."""
     if len(places) <= MOST_PAIRS:
         return places
     return [*{device: (device, peer) for device, peer in reversed(places)}.values()][::-1]
 
 
-def _link(peer: Peer) -> _Link:
+def _link_key(peer: Peer) -> _Link:
     return peer.access, peer.same_driver, peer.link, peer.hops, peer.peak_in_gbs, peer.peak_out_gbs
 
 

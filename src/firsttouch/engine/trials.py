@@ -111,7 +111,7 @@ def works(context: TrialContext) -> TrialResult:
     with context.allocate() as buffer:
         buffer.fill(SEED, agent)
         wrong = buffer.check(SEED, agent)
-    return _verdict("yes", "no", wrong, f"{format_size(_SMALL)} filled and checked by the {agent.upper()}")
+    return _trial_verdict("yes", "no", wrong, f"{format_size(_SMALL)} filled and checked by the {agent.upper()}")
 
 
 def cpu_access(context: TrialContext) -> TrialResult:
@@ -119,22 +119,22 @@ def cpu_access(context: TrialContext) -> TrialResult:
     with context.allocate() as buffer:
         if context.info.cpu != "mapped":
             wrong = _core.try_access(context.device, buffer, "cpu", SEED)
-            return _verdict("direct", "none", wrong, "CPU stores and loads at its address")
+            return _trial_verdict("direct", "none", wrong, "CPU stores and loads at its address")
         buffer.fill(SEED, "cpu")
         wrong = buffer.check(SEED, "gpu")
         buffer.fill(SEED + 1, "gpu")
         wrong += buffer.check(SEED + 1, "cpu")
-        return _verdict("mapped", "none", wrong, "each agent saw the other's writes through map and unmap")
+        return _trial_verdict("mapped", "none", wrong, "each agent saw the other's writes through map and unmap")
 
 
 def gpu_access(context: TrialContext) -> TrialResult:
     """How the GPU accesses it: tested by a kernel that gets the address, even if the driver states no access."""
     with context.allocate() as buffer:
         wrong = _core.try_access(context.device, buffer, "gpu", SEED)
-    return _verdict("direct", "none", wrong, "a kernel wrote and read it; the CPU or a copy saw the same")
+    return _trial_verdict("direct", "none", wrong, "a kernel wrote and read it; the CPU or a copy saw the same")
 
 
-def _verdict(right: str, wrong: str, errors: int, how: str) -> TrialResult:
+def _trial_verdict(right: str, wrong: str, errors: int, how: str) -> TrialResult:
     return (wrong, f"{errors} words of {_SMALL // 8} were wrong") if errors else (right, how)
 
 
@@ -148,9 +148,9 @@ def allocation(context: TrialContext) -> TrialResult:
         buffer.fill(SEED, context.agent)
         touched = _MemoryInUse.now(context)
         size = buffer.size
-    own = called.own - before.own, touched.own - called.own
+    own_growth = called.own - before.own, touched.own - called.own
     machine = called.machine - before.machine, touched.machine - called.machine
-    for source, (call, touch) in (("process and device", own), ("MemFree of the machine", machine)):
+    for source, (call, touch) in (("process and device", own_growth), ("MemFree of the machine", machine)):
         if _LARGE_SHARE * size <= call + touch <= 1.5 * size:
             how = (
                 f"{format_size(max(call, 0))} by the call, {format_size(max(touch, 0))} by the first touch of "
@@ -171,11 +171,11 @@ class _MemoryInUse:
 
     @classmethod
     def now(cls, context: TrialContext) -> _MemoryInUse:
-        own = Tree().kibibytes("proc/self/smaps_rollup").get("Rss", 0)
+        own_bytes = Tree().kibibytes("proc/self/smaps_rollup").get("Rss", 0)
         if context.device_info.capabilities.runs_kernels and not context.device_info.capabilities.shares_host_memory:
             total, free = context.device.memory()
-            own += total - free
-        return cls(own, -Tree().kibibytes("proc/meminfo").get("MemFree", 0))
+            own_bytes += total - free
+        return cls(own_bytes, -Tree().kibibytes("proc/meminfo").get("MemFree", 0))
 
 
 def page(context: TrialContext) -> TrialResult:
@@ -191,14 +191,14 @@ def page(context: TrialContext) -> TrialResult:
 
 
 def cached_cpu(context: TrialContext) -> TrialResult:
-    return _cached(context, "cpu")
+    return _try_caching(context, "cpu")
 
 
 def cached_gpu(context: TrialContext) -> TrialResult:
-    return _cached(context, "gpu")
+    return _try_caching(context, "gpu")
 
 
-def _cached(context: TrialContext, agent: str) -> TrialResult:
+def _try_caching(context: TrialContext, agent: str) -> TrialResult:
     """Whether an agent caches it: compares dependent loads that repeat over a few lines with dependent loads from lines
     of a large block in random order.
     """

@@ -61,7 +61,7 @@ _FACTS: Mapping[str, tuple[str, Mapping[str, bool]]] = {
 """For properties of methods.py, the corresponding field of AllocatorInfo and its value for each answer."""
 
 
-def _system() -> dict[str, Scalar]:
+def _system_facts() -> dict[str, Scalar]:
     topics = host_topics(Tree(), os.environ, host.usable_cores())
     return {f"{topic}.{name}": topics.get(topic, {}).get(name) for topic, name in _SYSTEM}
 
@@ -78,7 +78,7 @@ def write_methods(directory: Path, devices: Sequence[DeviceInfo], cells: Sequenc
         host=host_name(),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         firsttouch=__version__,
-        system=_system(),
+        system=_system_facts(),
         devices=[_verified_device(device) for device in devices],
         cells=list(cells),
     )
@@ -109,9 +109,9 @@ class VerifiedFacts:
     def _apply_to(self, device: DeviceInfo) -> DeviceInfo:
         tried, current = self.devices.get(device.name), _verified_device(device)
         if tried is not None:
-            _require_same(self.directory, f"{device.name} ", _identity(tried), _identity(current))
+            _require_same(self.directory, f"{device.name} ", _identity_facts(tried), _identity_facts(current))
         else:
-            tried = next((d for d in self.devices.values() if _model(d) == _model(current)), None)
+            tried = next((d for d in self.devices.values() if _model_facts(d) == _model_facts(current)), None)
         if tried is None:
             return device
         allocators = [
@@ -121,20 +121,20 @@ class VerifiedFacts:
         return msgspec.structs.replace(device, allocators=allocators)
 
 
-def _identity(device: VerifiedDevice) -> dict[str, Scalar]:
+def _identity_facts(device: VerifiedDevice) -> dict[str, Scalar]:
     return {"title": device.title, **device.facts}
 
 
-def _model(device: VerifiedDevice) -> dict[str, Scalar]:
+def _model_facts(device: VerifiedDevice) -> dict[str, Scalar]:
     """What equal devices have in common."""
-    return _identity(device) | {"uuid": None}
+    return _identity_facts(device) | {"uuid": None}
 
 
-def _require_same(directory: Path, of: str, then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> None:
+def _require_same(directory: Path, subject: str, then: Mapping[str, Scalar], now: Mapping[str, Scalar]) -> None:
     for name in dict.fromkeys([*then, *now]):
         if then.get(name) != now.get(name):
             raise UsageError(
-                f"{directory / METHODS} was made on another machine or driver ({of}{name}: {then.get(name)}, here "
+                f"{directory / METHODS} was made on another machine or driver ({subject}{name}: {then.get(name)}, here "
                 f"{now.get(name)}); make it here with: firsttouch methods --verify --out DIR"
             )
 
@@ -154,11 +154,11 @@ def read_verified_facts(directory: Path) -> VerifiedFacts:
         raise UsageError(f"{path}: {error}") from None
     if methods.schema != SCHEMA:
         raise UsageError(f"{path}: schema {methods.schema!r} is not {SCHEMA!r}, which this version reads")
-    _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": host_name(), **_system()})
-    return VerifiedFacts(directory, {device.name: device for device in methods.devices}, _facts(methods.cells))
+    _require_same(directory, "", {"host": methods.host, **methods.system}, {"host": host_name(), **_system_facts()})
+    return VerifiedFacts(directory, {device.name: device for device in methods.devices}, _measured_facts(methods.cells))
 
 
-def _facts(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[str, bool]]:
+def _measured_facts(cells: Iterable[Cell]) -> dict[tuple[str, str], dict[str, bool]]:
     """The measured answers as values for fields of AllocatorInfo, by device and allocator."""
     facts: dict[tuple[str, str], dict[str, bool]] = {}
     for cell in cells:

@@ -64,7 +64,7 @@ class Work:
         raise NotImplementedError
 
     def usual_names(self) -> Mapping[str, object]:
-        """Those that a call without names means."""
+        """The names that a call without names means."""
         return self.names()
 
     def experiments(self, sets: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:

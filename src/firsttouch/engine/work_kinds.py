@@ -47,9 +47,9 @@ class ExperimentWork(Work):
         return experiments.all_experiments() | port_programs.port_programs()
 
     def find(self, experiment: str, factors: Factors) -> Experiment:
-        if (known := port_programs.find_port_program(experiment) or experiments.find_experiment(experiment)) is None:
+        if (found := port_programs.find_port_program(experiment) or experiments.find_experiment(experiment)) is None:
             raise UsageError(f"there is no experiment {experiment} in this version of firsttouch")
-        return known
+        return found
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """All. Where there is a GPU, a quick run of everything does without kernels on the host's processor."""
@@ -88,36 +88,36 @@ class ExperimentWork(Work):
         from firsttouch.engine.estimate import planned_time
         from firsttouch.engine.plan import ExperimentsOutput, list_experiment
 
-        known, found = self.experiments({}), find_devices(devices)
+        all_known, found = self.experiments({}), find_devices(devices)
         chosen, usual = choose_devices(devices, found), self.usual_names()
-        entries = [list_experiment(known[name], chosen, choose_preset(preset)) for name in names]
+        entries = [list_experiment(all_known[name], chosen, choose_preset(preset)) for name in names]
         lines = []
         for entry in entries:
             lines.append(f"{entry.name}: {entry.question}")
             for device, factors in entry.devices.items():
-                words = "; ".join(f"{name} {_some(values)}" for name, values in factors.items())
+                words = "; ".join(f"{name} {_shortened_values(values)}" for name, values in factors.items())
                 lines.append(f"  {device}: {words or 'no factors'}")
-            lines += _accepted(entry.factors)
+            lines += _accepted_lines(entry.factors)
             if entry.name not in usual:
                 lines.append("  measured only by a call that names it")
             if entry.counters:
                 lines.append("  --counters: adds counters of the vendor's profiler")
             lines += [f"  not on {device}: {reason}" for device, reason in entry.not_on.items()]
-        planned = names if len(names) < len(known) else usual
+        planned = names if len(names) < len(all_known) else usual
         request = Request(schema=SCHEMA, experiments=[*planned], devices=[*devices], preset=preset, seed=1)
         request.every_device = bool(devices) or self.every_device(request)
         request.devices = request.devices or self.default_devices(chosen, request)
-        summary = f"{count(len(entries), 'experiment')}: {planned_time(request, found, known)}."
+        summary = f"{count(len(entries), 'experiment')}: {planned_time(request, found, all_known)}."
         output = ExperimentsOutput(summary=summary, experiments=entries)
         return Listing(output, [*lines, summary], {entry.name: entry.question for entry in entries})
 
 
-def _accepted(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
+def _accepted_lines(factors: Mapping[str, Mapping[str, str]]) -> list[str]:
     """A line for each factor: the values that --set accepts, and its description."""
     return [f"  --set {name}: {f['accepts']}" + (f" ({f['doc']})" if f["doc"] else "") for name, f in factors.items()]
 
 
-def _some(values: Sequence[str]) -> str:
+def _shortened_values(values: Sequence[str]) -> str:
     """All values, or the first and last of many."""
     if len(values) <= _MOST_LISTED:
         return ", ".join(values)
@@ -159,10 +159,10 @@ class ApplicationWork(Work):
     def find(self, experiment: str, factors: Factors) -> Experiment:
         from firsttouch.harness.experiment import Application
 
-        known, name = apps.all_apps(), str(factors.get("app"))
-        if name not in known:
+        found, name = apps.all_apps(), str(factors.get("app"))
+        if name not in found:
             raise UsageError(f"there is no application {name} in this version of firsttouch")
-        return Application(known[name])
+        return Application(found[name])
 
     def default_devices(self, devices: Sequence[DeviceInfo], request: Request) -> list[str]:
         """The devices on which an application can run; if there are none, all, so that the plan has the reasons. Where
@@ -171,8 +171,8 @@ class ApplicationWork(Work):
         """
         from firsttouch.experiments.contract.interfaces import devices_of
 
-        known = self.experiments({}).values()
-        usable = [device for device in devices if any(app.supports(device) is None for app in known)]
+        known_apps = self.experiments({}).values()
+        usable = [device for device in devices if any(app.supports(device) is None for app in known_apps)]
         if (request.ranks or 1) > 1:
             usable = [device for device in usable if device.name == devices_of(device)[0]]
         return super().default_devices(without_processors(usable) or devices, request)
@@ -182,21 +182,21 @@ class ApplicationWork(Work):
         from firsttouch.harness.experiment import SETTINGS, ApplicationsOutput, list_application
         from firsttouch.harness.placements import BY_BUFFER
 
-        known = apps.all_apps()
-        entries = [list_application(known[name]) for name in names]
+        all_known = apps.all_apps()
+        entries = [list_application(all_known[name]) for name in names]
         lines = []
         for entry in entries:
             parameters = ", ".join(f"{name} {value}" for name, value in entry.default.items())
             size = format_size(entry.footprint_bytes)
             lines.append(f"{entry.name}: {entry.what}")
             lines.append(f"  {entry.pattern}; default {parameters} ({size}). {entry.source}")
-            own = {*entry.options, *(factor.name for factor in FACTORS)}
-            lines += _accepted({name: about for name, about in entry.factors.items() if name in own})
+            listed_names = {*entry.options, *(factor.name for factor in FACTORS)}
+            lines += _accepted_lines({name: about for name, about in entry.factors.items() if name in listed_names})
             lines.append(f"  buffers that take advice and prefetches: {', '.join(entry.guided)}")
         if entries:
             lines.append("every application")
-            lines += _accepted({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
-            lines += _accepted(BY_BUFFER)
+            lines += _accepted_lines({name: about for name, about in entries[0].factors.items() if name in SETTINGS})
+            lines += _accepted_lines(BY_BUFFER)
         output = ApplicationsOutput(summary=f"{count(len(entries), 'application')}.", applications=entries)
         return Listing(output, lines, {entry.name: entry.what for entry in entries})
 

@@ -48,7 +48,7 @@ TASKS: Mapping[type[Task], Handler] = {
 
 if __name__ == "__main__":
     gc.freeze()
-    os.environ.setdefault("PATH", os.defpath)  # without any, PoCL finds no linker
+    os.environ.setdefault("PATH", os.defpath)  # without a PATH, PoCL finds no linker
     if len(sys.argv) == 2:
         serve(int(sys.argv[1]), TASKS)
     else:

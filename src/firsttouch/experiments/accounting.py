@@ -148,7 +148,7 @@ class Accounting(Experiment):
             for (when, seen), record in zip(moved, rows, strict=True):
                 toucher = None if len(set(moved)) == 1 else record.factors["toucher"]
                 groups.setdefault((when, seen, toucher), []).append(record)
-        return [_taken_finding(when, seen, toucher, rows) for (when, seen, toucher), rows in groups.items()]
+        return [_memory_taken_finding(when, seen, toucher, rows) for (when, seen, toucher), rows in groups.items()]
 
 
 COUNTERS = {
@@ -164,7 +164,7 @@ TAKEN_WHEN = Claim(_TAKEN[0], "{allocator} {value} (seen in {counters})", _TAKEN
 TAKEN_BY = Claim(_TAKEN[0], "{allocator}, first touched by the {toucher}, {value} (seen in {counters})", _TAKEN[1])
 
 
-def _taken_finding(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequence[Record]) -> Finding:
+def _memory_taken_finding(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequence[Record]) -> Finding:
     counters, names = seen or ("no counter",), tuple(distinct(rows, "allocator"))
     claim = TAKEN_WHEN if toucher is None else TAKEN_BY
     return finding(claim, rows, when, allocator=names, toucher=toucher, counters=counters)
@@ -172,7 +172,7 @@ def _taken_finding(when: str, seen: tuple[str, ...], toucher: Scalar, rows: Sequ
 
 def step_and_counters(counters: Mapping[str, Scalar], size: int) -> tuple[str, tuple[str, ...]]:
     """Returns the step in which the memory was taken, and which of COUNTERS saw it, in words."""
-    call, touch = _by_counter(counters, "call_"), _by_counter(counters, "touch_")
+    call, touch = _without_prefix(counters, "call_"), _without_prefix(counters, "touch_")
     saw = {name for name in call if call[name] + touch[name] >= SEEN_SHARE * size}
     seen = tuple(words for words, names in COUNTERS.items() if saw & set(names))
     if touch["headline"] >= TAKEN_SHARE * size:
@@ -182,7 +182,7 @@ def step_and_counters(counters: Mapping[str, Scalar], size: int) -> tuple[str, t
     ), seen
 
 
-def _by_counter(counters: Mapping[str, Scalar], prefix: str) -> dict[str, float]:
+def _without_prefix(counters: Mapping[str, Scalar], prefix: str) -> dict[str, float]:
     return {k.removeprefix(prefix): float(v) for k, v in counters.items() if k.startswith(prefix) and v is not None}
 
 

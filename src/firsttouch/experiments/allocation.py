@@ -55,7 +55,7 @@ def _frees_pages(candidate: Candidate) -> bool:
     return entry is not None and ((is_plain_host(entry.name) and is_common(entry.name)) or entry.managed)
 
 
-def _is_whole(candidate: Candidate) -> bool:
+def _has_pages_at_return(candidate: Candidate) -> bool:
     """True for memory whose pages are there when the call returns, other than plain host memory."""
     entry = candidate.allocator
     return entry is not None and entry.on_demand is False and not is_plain_host(entry.name)
@@ -132,7 +132,7 @@ class Allocation(Experiment):
         take_only("frees are measured at every second size", STANDARD,
                   of={"call": "free"}, size=(64, 4 * KiB, 64 * KiB, 256 * KiB, 4 * MiB, WHOLE_SIZE)),
     )  # fmt: skip
-    properties: ClassVar = {"freed_pages": _frees_pages, "whole": _is_whole}
+    properties: ClassVar = {"freed_pages": _frees_pages, "whole": _has_pages_at_return}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         sizes = {
@@ -191,10 +191,10 @@ class Allocation(Experiment):
         large = comparable(allocated, ("allocator",))
         small = comparable(allocated, ("allocator",), pick=min)
         return [
-            *_compared(large),
-            *(_compared(small) if small != large else []),
-            *_growth(allocated),
-            *_compared_frees(comparable(freed, ("allocator",))),
+            *_allocation_comparisons(large),
+            *(_allocation_comparisons(small) if small != large else []),
+            *_growth_findings(allocated),
+            *_free_comparisons(comparable(freed, ("allocator",))),
             *_slowest_free(freed, allocated),
             *(finding(FREE_TOUCHED, r, agent=a) for r in usual if (a := TOUCHED.get(str(r.factors.get("call"))))),
         ]
@@ -243,18 +243,18 @@ _CHANGES = {"grows": GROWS, "falls": FALLS, "changes less than threefold": FLAT,
 """By what the cost does, in the order of the findings."""
 
 
-def _compared(rows: Sequence[Record]) -> list[Finding]:
+def _allocation_comparisons(rows: Sequence[Record]) -> list[Finding]:
     """The most and the least expensive allocator at one size."""
     if len(rows) < 2:
         return [finding(SINGLE, row) for row in rows]
     cheapest, most_expensive = extremes(rows)
     comparison = compare(most_expensive, cheapest)
     if comparison.is_clear:
-        return _ends(RANGE, rows)
+        return _extreme_findings(RANGE, rows)
     return [finding(ALIKE if are_alike(map(quantity, rows)) else UNTOLD, most_expensive, comparison=comparison)]
 
 
-def _ends(claim: Claim, rows: Sequence[Record]) -> list[Finding]:
+def _extreme_findings(claim: Claim, rows: Sequence[Record]) -> list[Finding]:
     """The most expensive allocators against the cheapest, with those that are tied with either."""
     cheapest, most_expensive = extremes(rows)
     most = tied(rows, most_expensive)
@@ -264,16 +264,16 @@ def _ends(claim: Claim, rows: Sequence[Record]) -> list[Finding]:
 
 
 def _most_chunks(records: Sequence[Record]) -> list[Record]:
-    """Of the records that differ in the number of blocks alone, those with the most."""
+    """The records with the most blocks, of each set that differs in the number of blocks alone."""
     return [max(rows, key=lambda r: number(r, "chunks")) for rows in groups_apart_from(records, "chunks")]
 
 
-def _compared_frees(rows: Sequence[Record]) -> list[Finding]:
+def _free_comparisons(rows: Sequence[Record]) -> list[Finding]:
     """The allocator whose memory is most expensive to free at one size, if that is clear."""
     if len(rows) < 2:
         return []
     cheapest, most_expensive = extremes(rows)
-    return _ends(FREE_RANGE, rows) if compare(most_expensive, cheapest).is_clear else []
+    return _extreme_findings(FREE_RANGE, rows) if compare(most_expensive, cheapest).is_clear else []
 
 
 def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[Finding]:
@@ -291,14 +291,14 @@ def _slowest_free(freed: Sequence[Record], allocated: Sequence[Record]) -> list[
     return [finding(FREE_RATIO, free, comparison=comparison)]
 
 
-def _growth(records: Sequence[Record]) -> list[Finding]:
+def _growth_findings(records: Sequence[Record]) -> list[Finding]:
     """Which allocators' cost grows from blocks of GROWTH_FROM bytes to the largest."""
     by_ends: dict[tuple[str, float, float], list[Record]] = {}
     for rows in groups_apart_from(records, "size"):
         curve = sorted((r for r in rows if number(r, "size") >= GROWTH_FROM), key=lambda r: number(r, "size"))
         if len(curve) > 1:
             ends = (number(curve[0], "size"), number(curve[-1], "size"))
-            by_ends.setdefault((_change(curve[0], curve[-1]), *ends), []).extend((curve[0], curve[-1]))
+            by_ends.setdefault((_growth_in_words(curve[0], curve[-1]), *ends), []).extend((curve[0], curve[-1]))
     return [
         finding(
             _CHANGES[change],
@@ -312,7 +312,7 @@ def _growth(records: Sequence[Record]) -> list[Finding]:
     ]
 
 
-def _change(first: Record, last: Record) -> str:
+def _growth_in_words(first: Record, last: Record) -> str:
     """What the cost does from one size to another, as far as both intervals show it."""
     ratio, is_apart = ratio_of(quantity(last), quantity(first)), are_apart(quantity(first), quantity(last))
     if is_apart and median_of(last) >= GROWTH_RATIO * median_of(first):

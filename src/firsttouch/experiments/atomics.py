@@ -66,12 +66,12 @@ def participants(factors: Mapping[str, Scalar]) -> list[str]:
     return [agent for agent in ("cpu", "gpu") if factors[f"{agent}_threads"] != 0]
 
 
-def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | None:
+def loses_updates(device: DeviceInfo, allocator: str, agents: list[str]) -> str | None:
     """Returns why these agents together would lose updates in memory of the allocator, or None."""
-    if "cpu" in who and caches_on_cpu(allocator) is False:
+    if "cpu" in agents and caches_on_cpu(allocator) is False:
         return "what the CPU's atomic operations do on write-combined memory is not defined"
     entry = device.allocator(allocator)
-    if len(who) < 2 or entry is None:
+    if len(agents) < 2 or entry is None:
         return None
     if entry.concurrent is None:
         return f"the driver does not state that the CPU may use {allocator} memory while a kernel does"
@@ -84,21 +84,21 @@ def loses_updates(device: DeviceInfo, allocator: str, who: list[str]) -> str | N
 
 def _participants_word(factors: Mapping[str, Scalar]) -> str:
     """ "cpu", "gpu" or "both"."""
-    who = participants(factors)
-    return who[0] if len(who) == 1 else "both"
+    agents = participants(factors)
+    return agents[0] if len(agents) == 1 else "both"
 
 
 def _has_curves(candidate: Candidate) -> bool:
     """True if the curves are measured on its allocator. For both agents it is the first on which no update is lost."""
-    device, who = candidate.device, participants(candidate.factors)
+    device, agents = candidate.device, participants(candidate.factors)
     names = [main_allocator(device)]
-    if len(who) > 1:
-        able = [n for n in allocator_names(device) if not unreachable(device, n, *who)]
-        names = [n for n in able if not loses_updates(device, n, who)] + names
+    if len(agents) > 1:
+        able = [n for n in allocator_names(device) if not unreachable(device, n, *agents)]
+        names = [n for n in able if not loses_updates(device, n, agents)] + names
     return candidate.factors["allocator"] == names[0]
 
 
-def _all_threads(candidate: Candidate) -> bool:
+def _uses_all_threads(candidate: Candidate) -> bool:
     most = {"cpu_threads": usable_processors(candidate.device), "gpu_threads": most_gpu_threads(candidate.device)}
     return all(candidate.factors[name] in (0, number) for name, number in most.items())
 
@@ -182,8 +182,8 @@ class Atomics(Experiment):
     properties: ClassVar = {
         "who": lambda candidate: _participants_word(candidate.factors),
         "curves": _has_curves,
-        "all_threads": _all_threads,
-        "usual": lambda candidate: _all_threads(candidate) and not varied(candidate),
+        "all_threads": _uses_all_threads,
+        "usual": lambda candidate: _uses_all_threads(candidate) and not varied(candidate),
     }
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
@@ -213,18 +213,18 @@ class Atomics(Experiment):
         ]
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        who = participants(factors)
-        if not who:
+        agents = participants(factors)
+        if not agents:
             return "without threads of the CPU or the GPU nothing is updated"
-        if "cpu" in who and factors["scope"] == "device":
+        if "cpu" in agents and factors["scope"] == "device":
             return "scope=device does not include the CPU"
         return ""
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
-        who, allocator = participants(factors), factors.text("allocator")
+        agents, allocator = participants(factors), factors.text("allocator")
         if (most := size_fact(device, "largest_allocation_bytes")) and 8 * factors.count("elements") > most:
             return f"{device.name} allocates at most {format_size(most)} at once"
-        return unreachable(device, allocator, *who) or loses_updates(device, allocator, who)
+        return unreachable(device, allocator, *agents) or loses_updates(device, allocator, agents)
 
     def measure(self, point: Point, session: Session) -> Measurement:
         elements = point.count("elements")
@@ -244,12 +244,16 @@ class Atomics(Experiment):
                     min_samples=5 if point["reading"] == "end" and session.preset != "quick" else 3, max_samples=200
                 ),
             )
-            return Measurement.of(outcome, verified_why=_mismatch(outcome), buffers=[buffer_fact("histogram", buffer)])
+            return Measurement.of(
+                outcome, verified_why=_describe_mismatch(outcome), buffers=[buffer_fact("histogram", buffer)]
+            )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        alone = [f for agent in ("gpu", "cpu") for f in _alone(records, agent)]
-        together = [f for agent in ("cpu", "gpu") for f in _ranges(TOGETHER, records, f"{agent}_relative", agent)]
-        return [*alone, *together, *_ranges(READING, records, "read_ratio", "")]
+        alone = [f for agent in ("gpu", "cpu") for f in _single_agent_findings(records, agent)]
+        together = [
+            f for agent in ("cpu", "gpu") for f in _ratio_findings(TOGETHER, records, f"{agent}_relative", agent)
+        ]
+        return [*alone, *together, *_ratio_findings(READING, records, "read_ratio", "")]
 
 
 _ALONE = (
@@ -273,7 +277,7 @@ READING = Claim("atomics.reading", "rates read during a run are {value} of those
                 names=(EVERY,))  # fmt: skip
 
 
-def _alone(records: Sequence[Record], agent: str) -> list[Finding]:
+def _single_agent_findings(records: Sequence[Record], agent: str) -> list[Finding]:
     """The best rate of one agent alone, and the best rate on a single element under the same conditions."""
     curve = [r for r in records if participants(r.factors) == [agent] and r.factors["reading"] == "progress"]
     if not curve:
@@ -290,7 +294,7 @@ def _alone(records: Sequence[Record], agent: str) -> list[Finding]:
     return [finding(ALONE_AND_CONTENDED, best, comparison=comparison, agent=agent, threads=best.factors[threads])]
 
 
-def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> list[Finding]:
+def _ratio_findings(claim: Claim, records: Sequence[Record], name: str, agent: str) -> list[Finding]:
     """The median and the range of a ratio over all points that have it."""
     rows = [r for r in records if counter(r, name, "")]
     ratios = [100 * r.counter(name) for r in rows]
@@ -300,7 +304,7 @@ def _ranges(claim: Claim, records: Sequence[Record], name: str, agent: str) -> l
     return [finding(claim, rows, value, agent=agent, over=over)]
 
 
-def _mismatch(outcome: _core.Outcome) -> str:
+def _describe_mismatch(outcome: _core.Outcome) -> str:
     total, increments = outcome.counters["found"], outcome.counters["increments"]
     if outcome.errors == 0:
         return ""

@@ -318,13 +318,13 @@ class Bandwidth(Experiment):
                 shape=_timed_shape(session),
                 element_per_thread=point.factors.get("launch") == PER_ELEMENT,
             )  # fmt: skip
-            threads, tried = _threads(point, session, stream)
+            threads, tried = _best_thread_count(point, session, stream)
             stop = session.whole_time() if activity else session.stop()
             outcome = stream(threads=[threads], activity=activity, stop=stop)
             counters: dict[str, Scalar] = {"passes": passes, **tried}
             if activity:
                 counters |= {name: value for name, value in outcome.counters.items() if name.endswith(PER)}
-                counters["tlb_loads"] = _tlb_loads(outcome.counters.get("tlb_loads_in_kernel"))
+                counters["tlb_loads"] = _describe_tlb_loads(outcome.counters.get("tlb_loads_in_kernel"))
             if in_memory:
                 counters["size_over_last_cache"] = size / last_level_bytes(session.info)
             if agent == "cpu":
@@ -354,15 +354,19 @@ class Bandwidth(Experiment):
         memory = [r for r in records if r.factors["arrays"] == "memory"] or list(records)
         rows = [r for r in memory if r.factors["kernel"] == "triad"] or memory
         by_agent = group_by(rows, "agent").values()
-        best = sorted((max(at_largest(of), key=median_of) for of in by_agent), key=median_of, reverse=True)
+        best = sorted(
+            (max(at_largest(agent_rows), key=median_of) for agent_rows in by_agent), key=median_of, reverse=True
+        )
         return [
-            *(_best(r, rows) for r in best),
-            *(f for of in by_agent for f in best_over_worst(RANGE, of, "allocator")),
-            *(_activity(r) for r in records if "interrupts_per_s" in r.counters),
+            *(_fastest_finding(r, rows) for r in best),
+            *(f for agent_rows in by_agent for f in best_over_worst(RANGE, agent_rows, "allocator")),
+            *(_processor_activity(r) for r in records if "interrupts_per_s" in r.counters),
         ]
 
 
-def _threads(point: Point, session: Session, stream: Callable[..., _core.Outcome]) -> tuple[int, Mapping[str, float]]:
+def _best_thread_count(
+    point: Point, session: Session, stream: Callable[..., _core.Outcome]
+) -> tuple[int, Mapping[str, float]]:
     """The number of threads, and the rates of those that were tried to find it. Where a profiler counts, it is that of
     the timed samples.
     """
@@ -414,14 +418,14 @@ RANGE = Claim(
 )
 
 
-def _tlb_loads(in_kernel: float | None) -> str:
+def _describe_tlb_loads(in_kernel: float | None) -> str:
     """Which loads through data TLBs were counted, or why none were."""
     if in_kernel is None:
         return f"{NONE}{_core.why_no_tlb_loads() or 'other programs use all counters of the processor'}"
     return "of the program and the kernel" if in_kernel else "of the program; the kernel's may not be counted here"
 
 
-def _activity(record: Record) -> Finding:
+def _processor_activity(record: Record) -> Finding:
     """What the processors did during the samples of a point."""
     counted = record.counters.get("tlb_loads_per_mib")
     loads = f"; {format_number(counted)} TLB loads of this process for each MiB" if isinstance(counted, float) else ""
@@ -429,9 +433,9 @@ def _activity(record: Record) -> Finding:
     return finding(ACTIVITY, record, interrupts, loads=loads)
 
 
-def _best(record: Record, others: Sequence[Record]) -> Finding:
+def _fastest_finding(record: Record, records: Sequence[Record]) -> Finding:
     """The fastest of one agent, and those of other memory that are tied with it under the same conditions."""
-    alike = next(rows for rows in groups_apart_from(others, "allocator") if record in rows)
+    alike = next(rows for rows in groups_apart_from(records, "allocator") if record in rows)
     rows = tied(alike, record)
     allocator = names_in(rows, "allocator")
     if record.factors["agent"] == "gpu":

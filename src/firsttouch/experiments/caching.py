@@ -276,10 +276,10 @@ class Caching(Experiment):
                 seed=session.seed,
                 stop=session.stop(max_samples=200),
             )
-            why = "of one entry for all, which loses updates, only that it lies between one and all of them"
+            reason = "of one entry for all, which loses updates, only that it lies between one and all of them"
             return Measurement.of(
                 outcome,
-                verified_why=why if pattern == "one" else "",
+                verified_why=reason if pattern == "one" else "",
                 buffers=[buffer_fact("entries", buffer)],
                 counters={"entry_ns" if single_pass else "update_ns": _core.summarise(outcome.samples)[1]},
             )
@@ -312,8 +312,12 @@ class Caching(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         line = line_bytes(device) if device else 64
         agents_of = [[r for r in records if r.factors["agent"] == agent] for agent in ("gpu", "cpu")]
-        cached = [f for rows in agents_of for f in _cached(rows)]
-        return [*cached, *(f for rows in agents_of for f in _sharing(rows, line)), *_in_other_memory(records)]
+        cached = [f for rows in agents_of for f in _cached_memory_findings(rows)]
+        return [
+            *cached,
+            *(f for rows in agents_of for f in _line_sharing_findings(rows, line)),
+            *_other_memory_findings(records),
+        ]
 
 
 def _memory(record: Record) -> str:
@@ -367,12 +371,12 @@ ONE_ENTRY = Claim(
 PASSES = Claim("caching.over_device", f"a single pass over {{entries}} {_OVER}", names=("pattern", "padding"))
 
 
-def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
+def _other_memory_findings(records: Sequence[Record]) -> list[Finding]:
     """Where updates of one entry, and single passes, take most in other memory against the device's own."""
     base = {key_of(r, "allocator"): r for r in records if "over_device" not in r.counters}
-    others = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
+    compared = [r for r in records if "over_device" in r.counters and r.factors["pattern"] in ("one", *SINGLE_PASS)]
     findings = []
-    for rows in group_by(others, "allocator", "pattern").values():
+    for rows in group_by(compared, "allocator", "pattern").values():
         most = max(rows, key=lambda r: r.counter("over_device"))
         if (comparison := compare(most, base[key_of(most, "allocator")])).is_clear:
             claim = ONE_ENTRY if most.factors["pattern"] == "one" else PASSES
@@ -383,31 +387,33 @@ def _in_other_memory(records: Sequence[Record]) -> list[Finding]:
     return findings
 
 
-def _cached(records: Sequence[Record]) -> list[Finding]:
+def _cached_memory_findings(records: Sequence[Record]) -> list[Finding]:
     """Which memory one agent caches and which it does not."""
     rows = [r for r in records if r.factors["pattern"] == "reread"]
     findings = []
     for claim, cached in ((CACHED, True), (NOT_CACHED, False)):
-        if of := [r for r in rows if r.counters.get("cached") is cached]:
-            names = tuple(distinct(of, "allocator"))
-            findings.append(finding(claim, of, "cached" if cached else "not cached", allocator=names))
+        if matching := [r for r in rows if r.counters.get("cached") is cached]:
+            names = tuple(distinct(matching, "allocator"))
+            findings.append(finding(claim, matching, "cached" if cached else "not cached", allocator=names))
     return findings
 
 
-def _sharing(records: Sequence[Record], line: int) -> list[Finding]:
+def _line_sharing_findings(records: Sequence[Record], line: int) -> list[Finding]:
     """Compares adjacent entries with entries on separate lines, for the most threads and in a single pass of one
     agent, on the memory that was measured first.
     """
     cached = [r for r in records if r.factors["loads"] == "cached"]
-    own = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
+    own_entries = [r for r in cached if r.factors["pattern"] == "own" and r.count("threads") > 1]
     single_pass = [r for r in cached if r.factors["pattern"] == "single-pass"]
-    in_own_lines = _compared(own, line, "threads", SHARING)
-    return [*in_own_lines, *_compared(single_pass, line, "size", SINGLE_PASSES)]
+    in_own_lines = _compare_line_sharing(own_entries, line, "threads", SHARING)
+    return [*in_own_lines, *_compare_line_sharing(single_pass, line, "size", SINGLE_PASSES)]
 
 
-def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequence[Claim]) -> list[Finding]:
+def _compare_line_sharing(records: Sequence[Record], line: int, largest: str, claims: Sequence[Claim]) -> list[Finding]:
     """Compares them at the largest value of a factor. claims: sharing is slower, faster, alike, or not told apart."""
-    pairs = [(r, apart) for r in records if r.factors["padding"] == 0 and (apart := _apart(r, records, line))]
+    pairs = [
+        (r, apart) for r in records if r.factors["padding"] == 0 and (apart := _one_entry_per_line(r, records, line))
+    ]
     if not pairs:
         return []
     near, apart = max(pairs, key=lambda pair: pair[0].count(largest))
@@ -420,8 +426,10 @@ def _compared(records: Sequence[Record], line: int, largest: str, claims: Sequen
     return [finding(claim, near, comparison=comparison)]
 
 
-def _apart(record: Record, others: Sequence[Record], line: int) -> Record | None:
+def _one_entry_per_line(record: Record, candidates: Sequence[Record], line: int) -> Record | None:
     """Returns the record with the same conditions and one entry per line, or None."""
-    same = {name: value for name, value in record.factors.items() if name != "padding"}
-    fits = (r for r in others if same.items() <= r.factors.items() and r.count("padding") >= min(64, line))
+    unpadded_factors = {name: value for name, value in record.factors.items() if name != "padding"}
+    fits = (
+        r for r in candidates if unpadded_factors.items() <= r.factors.items() and r.count("padding") >= min(64, line)
+    )
     return max(fits, key=lambda r: r.count("padding"), default=None)

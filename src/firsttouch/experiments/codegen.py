@@ -239,11 +239,11 @@ class Codegen(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         operation = point.text("operation")
-        kernel, about, why = f"codegen_{operation}", dict[str, Scalar](), "the instructions are read, not run"
+        kernel, about, reason = f"codegen_{operation}", dict[str, Scalar](), "the instructions are read, not run"
         if TARGET in point.factors:
             compiled = compile_for(point.text(TARGET), "codegen")
             read_from, listing = _device_listing(compiled.kind, kernel, compiled.code, compiled.assembly)
-            about, why = {"execution": NOT_RUN, "compiler": compiled.compiler}, NOT_RUN
+            about, reason = {"execution": NOT_RUN, "compiler": compiled.compiler}, NOT_RUN
         elif session.info.kind == HOST:
             read_from, listing = _host_listing(kernel)
         else:
@@ -253,7 +253,7 @@ class Codegen(Experiment):
         return Measurement(
             samples=[len(listing)],
             verified=None,
-            verified_why=why,
+            verified_why=reason,
             stopped_by="count",
             counters={
                 "made": made,

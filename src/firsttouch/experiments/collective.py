@@ -217,13 +217,17 @@ class Collective(Experiment):
             comms = [open_interface(interface, session, device_memory=by_device)]
         block = shape.block(point.size("size"), ranks)
         sizes = [block * NUMBER * (ranks if many else 1) for many in shape[:2]]
-        with ExitStack() as held:
-            held.enter_context(session.on_own_processors())
+        with ExitStack() as resources:
+            resources.enter_context(session.on_own_processors())
             staging = staging_allocator(session.info) if interface == MPI_STAGED else None
             members = []
             for device, comm in zip(devices, comms, strict=True):
-                source, target = (held.enter_context(device.allocate(point.text(ALLOCATOR), size)) for size in sizes)
-                through = [held.enter_context(device.allocate(staging, size)) if staging else None for size in sizes]
+                source, target = (
+                    resources.enter_context(device.allocate(point.text(ALLOCATOR), size)) for size in sizes
+                )
+                through = [
+                    resources.enter_context(device.allocate(staging, size)) if staging else None for size in sizes
+                ]
                 members.append((device, comm, source, target, through[0], through[1]))
             outcome = _core.collective(
                 members,
@@ -233,14 +237,16 @@ class Collective(Experiment):
                 seed=session.seed,
                 stop=session.stop(),
             )
-            of = [f" of {device.name}" if len(devices) > 1 else "" for device in devices]
+            device_suffixes = [f" of {device.name}" if len(devices) > 1 else "" for device in devices]
             buffers = [
-                buffer_fact(side + of[rank], buffer)
+                buffer_fact(side + device_suffixes[rank], buffer)
                 for rank, member in enumerate(members)
                 for side, buffer in zip(SIDES, member[2:4], strict=True)
             ]
             counters = _rates(outcome, shape, block, ranks) if outcome.samples else {}
-            return Measurement.of(outcome, buffers=buffers, counters=counters, verified_why=_wrong(outcome, devices))
+            return Measurement.of(
+                outcome, buffers=buffers, counters=counters, verified_why=_describe_wrong_devices(outcome, devices)
+            )
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         findings = []
@@ -248,7 +254,7 @@ class Collective(Experiment):
         for rows in (rows for same in apart for rows in group_by(same, OPERATION, "device").values()):
             most = max(number(r, RANKS) for r in rows)
             main = [r for r in rows if number(r, RANKS) == most and r.factors[ALLOCATOR] == rows[0].factors[ALLOCATOR]]
-            findings.append(_quickest(main))
+            findings.append(_quickest_interface(main))
         return findings
 
 
@@ -257,7 +263,7 @@ def _entries(factors: Factors, device: DeviceInfo) -> list[AllocatorInfo]:
     return [] if entry is None else [entry]
 
 
-def _wrong(outcome: _core.CollectiveOutcome, devices: Sequence[_core.Device]) -> str:
+def _describe_wrong_devices(outcome: _core.CollectiveOutcome, devices: Sequence[_core.Device]) -> str:
     """Which of several devices of one process received wrong data, or ''."""
     wrong = [rank for rank, errors in enumerate(outcome.errors_of_ranks) if errors and len(devices) > 1]
     return "; ".join(f"rank {rank} ({devices[rank].name}) received wrong data" for rank in wrong)
@@ -288,7 +294,7 @@ def proportional_from(records: Sequence[Record]) -> float | None:
     return least
 
 
-def _quickest(records: Sequence[Record]) -> Finding:
+def _quickest_interface(records: Sequence[Record]) -> Finding:
     """The finding about the smallest size of one operation, by the quickest interface."""
     least = min(number(r, "size") for r in records)
     smallest = [r for r in records if number(r, "size") == least]

@@ -164,8 +164,8 @@ class Concurrency(Experiment):
             first = _gpu_bytes(point.factors, share or 0)
             sizes = (size,) if len(of_halves) == 1 else (first, size - first)
             pairs = zip(of_halves, sizes, strict=True)
-            array, *rest = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
-            second = rest[0] if rest else None
+            array, *other_arrays = (buffers.enter_context(device.allocate(name, n)) for name, n in pairs)
+            second = other_arrays[0] if other_arrays else None
             facts, copy = [buffer_fact("array" if second is None else "first half", array)], None
             if second is not None:
                 facts.append(buffer_fact("second half", second))
@@ -203,8 +203,8 @@ class Concurrency(Experiment):
             if "gpu_share" in point.factors:
                 counters["ran_share"] = _gpu_bytes(point.factors, share) / size
             errors = sum(checked.errors for checked in outcomes)
-            why = f"{errors} integers are wrong" if errors else ""
-            return Measurement.of(outcome, verified_why=why, buffers=facts, checked=outcomes, counters=counters)
+            reason = f"{errors} integers are wrong" if errors else ""
+            return Measurement.of(outcome, verified_why=reason, buffers=facts, checked=outcomes, counters=counters)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         rows = at_largest(records)
@@ -219,15 +219,17 @@ class Concurrency(Experiment):
                 details={"alone": alone},
                 memory=_memory(best),
                 division=_division(best),
-                unclear=_rivals(rows, best),
+                unclear=_describe_rivals(rows, best),
             )
         ]
         findings += [f for r in rows for f in shares.best_found(r, f"{_memory(r)} memory, {r.factors['strategy']}")]
         divided = [r for r in rows if min(_times_alone(r)) > 0]
         at_once = [r for r in divided if r.factors["strategy"] != "lockstep"]
-        in_turns = {_alike(r): r for r in divided if r.factors["strategy"] == "lockstep"}
+        in_turns = {_comparable_key(r): r for r in divided if r.factors["strategy"] == "lockstep"}
         in_place = [r for r in at_once if r.factors["strategy"] == "concurrent"]
-        findings += [_speedup(r, in_turns[alike]) for r in in_place if (alike := _alike(r)) in in_turns]
+        findings += [
+            _speedup_finding(r, in_turns[alike]) for r in in_place if (alike := _comparable_key(r)) in in_turns
+        ]
         if at_once:
             findings.append(_greatest_overlap(at_once))
         return findings
@@ -257,13 +259,13 @@ AT_LIMIT = Claim(
 )
 
 
-def _rivals(records: Sequence[Record], best: Record, of: Callable[[Record], Quantity] = quantity) -> str:
+def _describe_rivals(records: Sequence[Record], best: Record, value_of: Callable[[Record], Quantity] = quantity) -> str:
     """Which others are not told apart from the best, in words."""
-    others = [r for r in records if r is not best and not are_apart(of(r), of(best))]
-    return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in others])
+    rivals = [r for r in records if r is not best and not are_apart(value_of(r), value_of(best))]
+    return not_told_apart([f"{r.factors['strategy']} on {_memory(r)}{_division(r)}" for r in rivals])
 
 
-def _speedup(record: Record, in_turns: Record) -> Finding:
+def _speedup_finding(record: Record, in_turns: Record) -> Finding:
     comparison, speedup = compare(record, in_turns), ratio_of(quantity(in_turns), quantity(record))
     claim = SPEEDUP if comparison.is_clear else NO_SPEEDUP
     memory, division, details = _memory(record), _division(record), {"speedup": speedup}
@@ -288,7 +290,7 @@ def _greatest_overlap(records: Sequence[Record]) -> Finding:
         details={"limit": Quantity(limit)},
         memory=_memory(record),
         division=_division(record),
-        unclear=_rivals(records, record, _measured_overlap),
+        unclear=_describe_rivals(records, record, _measured_overlap),
     )
 
 
@@ -320,7 +322,7 @@ def _division(record: Record) -> str:
     return "".join(f", {name} {label(name, value)}" for name, value in named.items())
 
 
-def _alike(record: Record) -> tuple[Scalar, ...]:
+def _comparable_key(record: Record) -> tuple[Scalar, ...]:
     """What points have in common whose strategies may be compared."""
     return _memory(record), *(record.factors.get(name) for name in ("gpu_share", "cpu_threads"))
 

@@ -150,10 +150,10 @@ class StartUp(Experiment):
         longest = max(total, key=median_of)
         phase = str(longest.factors["phase"])
         details = {"longest": quantity(longest)}
-        findings = [finding(TOTAL, total, _sum(total), details=details, phase=phase, what=PHASES[phase])]
+        findings = [finding(TOTAL, total, _sum_of_medians(total), details=details, phase=phase, what=PHASES[phase])]
         if cached := by_phase.get("compile-cached"):
             rest = [cached, *(r for r in total if r.factors["phase"] != "compile-cold")]
-            findings.append(finding(CACHED, rest, _sum(rest)))
+            findings.append(finding(CACHED, rest, _sum_of_medians(rest)))
         return findings
 
 
@@ -167,7 +167,7 @@ CACHED = Claim("context.cached", "with the compiled kernel in the cache it spend
 PHASE = Claim("context.phase", "phase {phase} takes {value} ({what})")
 
 
-def _sum(records: Sequence[Record]) -> Quantity:
+def _sum_of_medians(records: Sequence[Record]) -> Quantity:
     """The sum of the medians of phases, with the sums of their interval bounds."""
     parts = [quantity(r) for r in records]
     low, high = [q.low for q in parts if q.low is not None], [q.high for q in parts if q.high is not None]

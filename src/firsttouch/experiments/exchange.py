@@ -46,7 +46,7 @@ _NAMES = {"bytes": "size", "updates": "updates", **_TIMES}
 _BY = {name: name for name in ("allocator", "kernel", "operation", "turns", "gap_us")}
 
 
-def _price(price: str, method: str, **by: str) -> PriceSource:
+def _price_of_method(price: str, method: str, **by: str) -> PriceSource:
     """Points of a method. A parameter that is not given may have any value."""
     return PriceSource(
         price=price, where={"method": method}, by={**_BY, **by}, names={"bytes": "size", "updates": "updates", **_TIMES}
@@ -63,8 +63,10 @@ def case_of(factors: Factors, device: DeviceInfo) -> str:
         "operation": "the CPU writes too",
         "kernel": "the kernel uses {}s",
     }
-    said = [words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value]
-    return ", ".join(said) or factors.text("allocator")
+    differences = [
+        words.get(name, "{}").format(factors[name]) for name, value in base.items() if factors[name] != value
+    ]
+    return ", ".join(differences) or factors.text("allocator")
 
 
 class Turns(Experiment):
@@ -102,10 +104,10 @@ class Turns(Experiment):
         ),
         base=BASE,
         prices=(
-            _price("exchange", "shared", advice="advice"),
-            _price("prefetched_exchange", "prefetched"),
-            _price("copied_exchange", "copied"),
-            _price("launch", "launched"),
+            _price_of_method("exchange", "shared", advice="advice"),
+            _price_of_method("prefetched_exchange", "prefetched"),
+            _price_of_method("copied_exchange", "copied"),
+            _price_of_method("launch", "launched"),
             PriceSource(price="queued_launch", where={"method": "queued"}, by={"turns": "turns"}),
         ),
     )
@@ -218,12 +220,12 @@ class Turns(Experiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         usual = [r for r in records if all(r.factors.get(name) == BASE[name] for name in ("advice", "gap_us"))]
         return [
-            *_methods(usual),
+            *_method_findings(usual),
             *(finding(WAITED, r) for r in usual if r.factors.get("method") == "launched"),
             *(finding(QUEUED, r) for r in usual if r.factors.get("method") == "queued"),
-            *_varied(ADVICE, records, "advice", "none"),
-            *_varied(GAP, records, "gap_us", 0),
-            *_varied(TURNS, records, "turns", 1),
+            *_factor_finding(ADVICE, records, "advice", "none"),
+            *_factor_finding(GAP, records, "gap_us", 0),
+            *_factor_finding(TURNS, records, "turns", 1),
         ]
 
 
@@ -262,16 +264,16 @@ TURNS = Claim(
 )
 
 
-def _alike(records: Sequence[Record], *free: str) -> list[list[Record]]:
+def _groups_alike(records: Sequence[Record], *free: str) -> list[list[Record]]:
     """The records in groups that agree in all factors but the free ones."""
     names = dict.fromkeys(name for record in records for name in record.factors if name not in free)
     return list(group_by(records, *names).values())
 
 
-def _methods(records: Sequence[Record]) -> list[Finding]:
+def _method_findings(records: Sequence[Record]) -> list[Finding]:
     """The longest and the shortest turn over the same number of bytes, by method and memory."""
     rows = [r for r in records if r.factors.get("method") not in ALONE]
-    compared = [same for same in _alike(rows, "method", "allocator") if len(same) > 1]
+    compared = [same for same in _groups_alike(rows, "method", "allocator") if len(same) > 1]
     if not compared:
         return [finding(SINGLE, r) for r in rows[:1]]
     findings = []
@@ -285,10 +287,10 @@ def _methods(records: Sequence[Record]) -> list[Finding]:
     return findings
 
 
-def _varied(claim: Claim, records: Sequence[Record], name: str, usual: Scalar) -> list[Finding]:
+def _factor_finding(claim: Claim, records: Sequence[Record], name: str, usual: Scalar) -> list[Finding]:
     """The value of a factor that clearly changes a turn most, beside the usual value, for points alike in all else."""
     changes = []
-    for same in _alike([r for r in records if r.factors.get("method") == "shared"], name):
+    for same in _groups_alike([r for r in records if r.factors.get("method") == "shared"], name):
         beside = next((r for r in same if r.factors.get(name) == usual), None)
         compared = [(r, compare(r, beside)) for r in same if beside is not None and r is not beside]
         changes += [(r, c) for r, c in compared if c.is_clear]

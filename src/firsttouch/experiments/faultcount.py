@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from firsttouch.model.platform import Platform
 
 
-def _faults() -> int:
+def _process_fault_count() -> int:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_minflt + usage.ru_majflt
 
@@ -168,14 +168,14 @@ class FaultCount(Experiment):
                 array.fill(session.seed, first_touch)
             triad(small)
         for _ in range(3):
-            interrupts, start = _interrupts(), _faults()
+            interrupts, start = _interrupts(), _process_fault_count()
             with _three_arrays(device, allocator, size) as arrays:
-                allocated = _faults()
+                allocated = _process_fault_count()
                 for array in arrays:
                     array.fill(session.seed, first_touch)
-                touched = _faults()
+                touched = _process_fault_count()
                 wrong += triad(arrays)
-                end = _faults()
+                end = _process_fault_count()
                 counters = {
                     "allocate": allocated - start,
                     "touch": touched - allocated,
@@ -212,7 +212,7 @@ class FaultCount(Experiment):
             medians = [median_of(r) for r in rows]
             claim = ALIKE if are_alike(map(quantity, rows)) else UNTOLD
             return [finding(claim, rows, Quantity(median(medians), most.unit, min(medians), max(medians)))]
-        return [_extreme(FEWEST, fewest, rows), _extreme(MOST, most, rows, comparison)]
+        return [_extreme_finding(FEWEST, fewest, rows), _extreme_finding(MOST, most, rows, comparison)]
 
 
 _RANGE = ("faultcount.range", "CPU page faults over arrays of {size}:")
@@ -234,9 +234,11 @@ UNTOLD = Claim(
 )
 
 
-def _extreme(claim: Claim, record: Record, others: Sequence[Record], comparison: Comparison | None = None) -> Finding:
+def _extreme_finding(
+    claim: Claim, record: Record, records: Sequence[Record], comparison: Comparison | None = None
+) -> Finding:
     """The record, and others of the same agents and pages that are tied with it."""
-    alike = [r for of in groups_apart_from(others, "allocator") if record in of for r in of]
+    alike = [r for group in groups_apart_from(records, "allocator") if record in group for r in group]
     named = tied([r for r in alike if r.counters.get("page_bytes") == record.counters.get("page_bytes")], record)
     page = record.counters.get("page_bytes")
     pages = f" on {format_size(page)} pages" if isinstance(page, int) else ""

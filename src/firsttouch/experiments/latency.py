@@ -196,7 +196,7 @@ class Latency(Experiment):
         if not curves:
             return []
         main = max(curves.values(), key=len)
-        return [finding(LARGEST, at_largest(main)), *levels(main, device), *_slowest(curves, main, device)]
+        return [finding(LARGEST, at_largest(main)), *levels(main, device), *_slowest_findings(curves, main, device)]
 
 
 _USUAL = ("order", "first_touch")
@@ -211,7 +211,7 @@ SLOWEST = Claim(
 )
 
 
-def _slowest(
+def _slowest_findings(
     curves: Mapping[tuple[Scalar, ...], list[Record]], main: Sequence[Record], device: DeviceInfo | None
 ) -> list[Finding]:
     """Compares the slowest loads with those of the main curve, at the largest size that most curves have: beyond the

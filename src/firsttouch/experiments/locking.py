@@ -115,12 +115,12 @@ class Locking(Experiment):
     )  # fmt: skip
 
     def base_point(self, device: DeviceInfo) -> Mapping[str, Scalar]:
-        threads, groups = _competitors(device)
+        threads, groups = _default_competitors(device)
         return {"inside": INSIDE, "cpu_threads": threads, "gpu_groups": groups, "gpu_group_threads": 1}
 
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         alone, more = not device.capabilities.runs_kernels, preset == "full"
-        processors, (threads, groups) = usable_processors(device), _competitors(device)
+        processors, (threads, groups) = usable_processors(device), _default_competitors(device)
         rivals = ("cpu",) if alone else RIVALS
         return [
             allocator_factor(device, doc="memory of the region and of the private words"),
@@ -223,17 +223,24 @@ class Locking(Experiment):
         least = min((r.count("outside") for r in usual), default=0)
         rows = [r for r in usual if r.count("outside") == least]
         contended = lowest([r for r in rows if r.factors["rivals"] == "both"], "allocator")
-        alone = {str(agent): lowest(of, "allocator") for (agent,), of in group_by(rows, "rivals").items()}
+        alone = {
+            str(agent): lowest(agent_rows, "allocator") for (agent,), agent_rows in group_by(rows, "rivals").items()
+        }
         alone.pop("both", None)
         if not contended:
-            return [*(finding(ALONE_BEST, of[0]) for of in alone.values()), *_within_groups(records)]
+            return [*(finding(ALONE_BEST, agent_rows[0]) for agent_rows in alone.values()), *_group_findings(records)]
         fastest, slowest = contended[0], contended[-1]
         findings = [finding(CONTENDED, fastest, details={"share": Quantity(100 * fastest.counter("cpu_share"), "%")})]
-        same = [r for of in alone.values() for r in of if r.factors["allocator"] == fastest.factors["allocator"]]
-        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same]
+        same_memory = [
+            r
+            for agent_rows in alone.values()
+            for r in agent_rows
+            if r.factors["allocator"] == fastest.factors["allocator"]
+        ]
+        findings += [finding(ALONE, r, comparison=compare(r, fastest)) for r in same_memory]
         if (comparison := compare(slowest, fastest)).is_clear:
             findings.append(finding(SLOWEST, slowest, comparison=comparison))
-        return [*findings, *_with_most_outside(usual, fastest), *_within_groups(records)]
+        return [*findings, *_findings_with_most_outside(usual, fastest), *_group_findings(records)]
 
 
 _SECTION = "with {outside} accesses between sections, a critical section"
@@ -273,7 +280,7 @@ IN_GROUPS = Claim(
 )
 
 
-def _with_most_outside(records: Sequence[Record], fastest: Record) -> list[Finding]:
+def _findings_with_most_outside(records: Sequence[Record], fastest: Record) -> list[Finding]:
     """The memory that is clearly faster with the most accesses between sections, where without them `fastest` is."""
     contended = [r for r in records if r.factors["rivals"] == "both"]
     most = max(r.count("outside") for r in contended)
@@ -289,7 +296,7 @@ def _group_threads(record: Record) -> int:
     return record.count("gpu_group_threads") if "gpu_group_threads" in record.factors else 1
 
 
-def _within_groups(records: Sequence[Record]) -> list[Finding]:
+def _group_findings(records: Sequence[Record]) -> list[Finding]:
     """Compares the most competing threads in a group with one, for the GPU alone."""
     alone = [r for r in records if r.factors["rivals"] == "gpu"]
     pairs = [
@@ -305,7 +312,7 @@ def _within_groups(records: Sequence[Record]) -> list[Finding]:
     return [finding(IN_GROUPS, most, comparison=comparison)] if comparison.is_clear else []
 
 
-def _competitors(device: DeviceInfo) -> tuple[int, int]:
+def _default_competitors(device: DeviceInfo) -> tuple[int, int]:
     """Returns the default numbers of CPU threads and GPU groups: four, or half of the processors if that is fewer."""
     processors = usable_processors(device)
     if not device.capabilities.runs_kernels:

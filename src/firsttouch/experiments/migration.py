@@ -60,7 +60,7 @@ BASE: dict[str, Scalar] = {"touch": "dense", "order": "parallel", "advice": "non
 ITERATIONS, MAX_ITERATIONS = 12, 10**4
 
 
-def _price(price: str, by: Words | None = None, names: Words | None = None, **varied: Scalar) -> PriceSource:
+def _price_by(price: str, by: Words | None = None, names: Words | None = None, **varied: Scalar) -> PriceSource:
     """Points without ballast and events that differ from the base point in what is varied; None: in any value."""
     by = {"allocator": "allocator", **(by or {})}
     usual: dict[str, Scalar] = BASE | {"events": "off"} | varied
@@ -71,17 +71,17 @@ def _price(price: str, by: Words | None = None, names: Words | None = None, **va
 _PASSES = {"first_ms": "iteration_0_ms", "later_ms": "iteration_{}_ms", "passes": "iterations"}
 _COUNTED = _PASSES | {"count": "touched"}
 _PRICES = (
-    _price("moving_touch", names={"ms": "initialise_ms"}, operation=None),
-    _price("gpu_fault", {"advice": "advice", "operation": "operation", "touch": "touch"}, _PASSES),
-    _price("gpu_touch", names=_PASSES | {"first_ms": "initialise_ms"}, starts_on="gpu", operation=None),
-    _price("cpu_fault", names={"ms": "cpu_read_ms"}),
-    _price("prefetch", names={"ms": "prefetch_ms"}, prefetch="whole", operation=None),
-    _price("prefetch_back", names={"ms": "prefetch_back_ms"}, prefetch="back", operation=None),
-    _price("advise", {"advice": "advice"}, {"ms": "advise_ms"}, operation=None),
-    _price("isolated_fault", names=_COUNTED, touch="per-2MiB", order="sequential", operation=None),
-    _price("in_order_touch", {"touch": "touch"}, _COUNTED, order="sequential", operation=None),
-    _price("placements", names={"advice": "advice"}, advice=None),
-    _price("pages_there", names={"moving_touch": "initialise_ms", "cpu_fault": "cpu_read_ms"}, operation=None),
+    _price_by("moving_touch", names={"ms": "initialise_ms"}, operation=None),
+    _price_by("gpu_fault", {"advice": "advice", "operation": "operation", "touch": "touch"}, _PASSES),
+    _price_by("gpu_touch", names=_PASSES | {"first_ms": "initialise_ms"}, starts_on="gpu", operation=None),
+    _price_by("cpu_fault", names={"ms": "cpu_read_ms"}),
+    _price_by("prefetch", names={"ms": "prefetch_ms"}, prefetch="whole", operation=None),
+    _price_by("prefetch_back", names={"ms": "prefetch_back_ms"}, prefetch="back", operation=None),
+    _price_by("advise", {"advice": "advice"}, {"ms": "advise_ms"}, operation=None),
+    _price_by("isolated_fault", names=_COUNTED, touch="per-2MiB", order="sequential", operation=None),
+    _price_by("in_order_touch", {"touch": "touch"}, _COUNTED, order="sequential", operation=None),
+    _price_by("placements", names={"advice": "advice"}, advice=None),
+    _price_by("pages_there", names={"moving_touch": "initialise_ms", "cpu_fault": "cpu_read_ms"}, operation=None),
 )
 
 
@@ -93,12 +93,12 @@ def base_point(device: DeviceInfo) -> dict[str, Scalar]:
 def measured_allocators(device: DeviceInfo) -> list[str]:
     """Returns all allocators whose pages may move, then those in VARIANTS."""
     moving = [entry.name for entry in device.allocators if memory_of(entry) == "migrating"]
-    others = [name for name in allocator_names(device) if name not in moving]
+    not_moving = [name for name in allocator_names(device) if name not in moving]
     staying = [
         name
-        for wanted, variants in VARIANTS.items()
-        for name in others
-        if role(name) == wanted and variant(name) in variants
+        for wanted_role, variants in VARIANTS.items()
+        for name in not_moving
+        if role(name) == wanted_role and variant(name) in variants
     ]
     return moving + staying
 
@@ -127,13 +127,13 @@ def varied(factors: Factors, device: DeviceInfo) -> list[str]:
 def case_of(factors: Factors, device: DeviceInfo) -> str:
     """Describes a point: the allocator at the base point, otherwise what differs from it."""
     words = {"prefetch": "prefetch {}", "starts_on": "starts on {}", "operation": "{} only"}
-    said = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
+    differences = [words.get(name, "{}").format(factors[name]) for name in varied(factors, device)]
     if RATIO in factors:
-        said = [*(said or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
-    return ", ".join(said) or factors.text("allocator")
+        differences = [*(differences or [factors.text("allocator")]), f"ratio {factors.number(RATIO):g}"]
+    return ", ".join(differences) or factors.text("allocator")
 
 
-def _described(factors: Factors, device: DeviceInfo) -> dict[str, Scalar]:
+def _point_counters(factors: Factors, device: DeviceInfo) -> dict[str, Scalar]:
     """The counters that say which point it is."""
     names = varied(factors, device) + [RATIO] * (RATIO in factors)
     return {
@@ -346,7 +346,7 @@ class Migration(Experiment):
         guided = factors["advice"] != "none" or factors["prefetch"] != "none"
         if guided and entry is not None and entry.managed and entry.concurrent is False:
             return "the driver takes no advice or prefetch where CPU and GPU may not use managed memory at once"
-        return None if entry is None else _too_large(factors, device, entry)
+        return None if entry is None else _why_too_large(factors, device, entry)
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
         if factors["order"] == "sequential" and factors["touch"] not in SPARSE:
@@ -360,7 +360,7 @@ class Migration(Experiment):
         device, with_events = session.device, point["events"] == "on"
         touch, size = TOUCHES[point.text("touch")], point.size("size")
         prefetch, streams = PREFETCHES[point.text("prefetch")]
-        ballast = Ballast(device, _left_by_ballast(point.factors))
+        ballast = Ballast(device, _bytes_left_by_ballast(point.factors))
         with ballast, session.recorded_events().window() if with_events else nullcontext() as window:
             outcome = _core.migration(
                 device,
@@ -380,7 +380,7 @@ class Migration(Experiment):
                 seed=session.seed,
                 stop=session.stop(max_samples=5 if with_events else 50),  # every fault is recorded
             )
-        counters: dict[str, Scalar] = {**_described(point.factors, session.info), **ballast.counters}
+        counters: dict[str, Scalar] = {**_point_counters(point.factors, session.info), **ballast.counters}
         if free := as_number(ballast.counters.get("free_beside_ballast_bytes")):
             counters["ratio_reached"] = size / free
         if window is not None:
@@ -406,7 +406,7 @@ class Migration(Experiment):
         )
         with known_prices():
             measurement = predicted(passes(PlatformPrices(platform), asked, managed_kind(platform), platform))
-        measurement.counters |= _described(point.factors, device)
+        measurement.counters |= _point_counters(point.factors, device)
         if point["events"] == "on":
             measurement.counters |= recorded_moves(platform, asked)
         return measurement
@@ -422,10 +422,13 @@ class Migration(Experiment):
             self.ratio_question, with_ballast, self.ratio_figures, RATIO, counted=self.counted, source=self.source
         )
         sections = [*(super().sections(usual, device) if usual else []), *([of_ratios] if with_ballast else [])]
-        return [dataclasses.replace(each, figures=list(map(_noting(each.records), each.figures))) for each in sections]
+        return [
+            dataclasses.replace(each, figures=list(map(_note_missing_events(each.records), each.figures)))
+            for each in sections
+        ]
 
 
-def _noting(records: Sequence[Record]) -> Callable[[Figure], Figure]:
+def _note_missing_events(records: Sequence[Record]) -> Callable[[Figure], Figure]:
     """Adds to figures of events what is known to be missing."""
     note = unseen.note(records, "case")
     return lambda figure: dataclasses.replace(figure, note=note) if figure in _EVENTS else figure
@@ -443,14 +446,14 @@ def least_moves(factors: Factors, device: DeviceInfo) -> dict[str, int]:
     return {"h2d": to_gpu, "d2h": (moved if from_cpu else size) if advice == "none" else 0}
 
 
-def _left_by_ballast(factors: Factors) -> int | None:
+def _bytes_left_by_ballast(factors: Factors) -> int | None:
     """Returns the bytes of device memory that a ballast leaves free, or None if there is no ballast."""
     return int(factors.size("size") / factors.number(RATIO)) if RATIO in factors else None
 
 
-def _too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> str | None:
+def _why_too_large(factors: Factors, device: DeviceInfo, entry: AllocatorInfo) -> str | None:
     """Returns why no ballast can leave what the ratio says, or why the buffer exceeds it and may not, or None."""
-    if (left := _left_by_ballast(factors)) is None:
+    if (left := _bytes_left_by_ballast(factors)) is None:
         return None
     needed = factors.size("size") if is_charged_to_device(entry) else 0
     fixed = 0 if may_oversubscribe(entry) else needed

@@ -171,8 +171,8 @@ class P2pCopy(PairExperiment):
             Factor("engine", engines, choices=ENGINES, doc="who copies"),
             *peer_factors(device),
             Factor("direction", directions, choices=DIRECTIONS, doc="to the peer, from it, or both ways at once"),
-            *(_memory_of(side, device, preset) for side in SIDES),
-            *([] if on_nodes else [_access()]),
+            *(_memory_factor(side, device, preset) for side in SIDES),
+            *([] if on_nodes else [_access_factor()]),
             Factor("first_touch", touching, choices=("cpu", "gpu"), doc="who touches the pages of both sides first"),
             Factor("threads", [0], "count", most=usable_processors(device), doc="of the CPU's copies; 0 is all"),
             Factor("size", list(self.sizes(device, preset)), "size", least=1, doc="bytes copied each way"),
@@ -282,18 +282,18 @@ class P2pCopy(PairExperiment):
         outward = [r for r in records if r.factors["direction"] == OUT]
         kinds = by_kind(outward).values()
         return [
-            *(f for of in kinds for f in usual_pairs(between_devices(of), "engine", ONE, SEVERAL)),
-            *(f for of in kinds for f in shortest_alone([r for r in of if not is_own(r)], ALONE)),
+            *(f for kind_rows in kinds for f in usual_pairs(between_devices(kind_rows), "engine", ONE, SEVERAL)),
+            *(f for kind_rows in kinds for f in shortest_alone([r for r in kind_rows if not is_own(r)], ALONE)),
         ]
 
 
-def _access() -> Factor:
+def _access_factor() -> Factor:
     return Factor(
         ACCESS, [BOTH_WAYS], choices=[BOTH_WAYS, ONE_WAY], doc="which device has access to the other's memory"
     )
 
 
-def _memory_of(side: str, device: DeviceInfo, preset: Preset) -> Factor:
+def _memory_factor(side: str, device: DeviceInfo, preset: Preset) -> Factor:
     """The memory of one side: device memory, and from standard on the common memory whose pages may move."""
     factor = allocators_of(side, device, f"memory of the {side}")
     moving = [a.name for a in device.allocators if a.available and is_common(a.name) and _may_move(a)]

@@ -169,12 +169,16 @@ class P2pDirect(PairExperiment):
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         kinds = by_kind(records).values()
         return [
-            *(f for of in kinds for f in usual_pairs(between_devices(of), "kernel", ONE, SEVERAL, _called)),
-            *(f for of in kinds for f in _from_own_cache(of)),
+            *(
+                f
+                for kind_rows in kinds
+                for f in usual_pairs(between_devices(kind_rows), "kernel", ONE, SEVERAL, _name_of_access)
+            ),
+            *(f for kind_rows in kinds for f in _own_cache_findings(kind_rows)),
         ]
 
 
-def _from_own_cache(records: Sequence[Record]) -> list[Finding]:
+def _own_cache_findings(records: Sequence[Record]) -> list[Finding]:
     """The finding about the rate that is farthest above what the link carries."""
     above = [(q, r) for r in records if not is_own(r) and (q := counter(r, "of_peak", "")) and q.value > 1]
     if not above:
@@ -185,7 +189,7 @@ def _from_own_cache(records: Sequence[Record]) -> list[Finding]:
     return [finding(CACHED, farthest, details={"share": share}, most=most, **parties_of(farthest))]
 
 
-def _called(record: Record) -> str:
+def _name_of_access(record: Record) -> str:
     return f"{actor_of(record)} in that of {owner_of(record)}"
 
 

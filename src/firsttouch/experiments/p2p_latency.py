@@ -107,36 +107,36 @@ class P2pLatency(PairExperiment):
         return predicted(loads.peer_load(platform, agent=agent, allocator=allocator, nbytes=nbytes))
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        return [f for rows in by_kind(records).values() for f in _findings(rows)]
+        return [f for rows in by_kind(records).values() for f in _findings_of_kind(rows)]
 
 
-def _findings(records: Sequence[Record]) -> list[Finding]:
+def _findings_of_kind(records: Sequence[Record]) -> list[Finding]:
     """The findings about pairs of one kind."""
     pairs = between_devices(records)
     if not pairs:
         return []
-    found = alikeness(pairs)
-    if len(pairs) > 1 and are_alike_but_few(found):
-        return [_of_equals(found, records)]
+    alikeness_of_pairs = alikeness(pairs)
+    if len(pairs) > 1 and are_alike_but_few(alikeness_of_pairs):
+        return [_equal_pairs_finding(alikeness_of_pairs, records)]
     nearest, farthest = extremes(pairs)
-    own = own_of(farthest, records)
-    beside = compare(farthest, own) if own else None
-    says = beside is not None and beside.is_clear
-    findings = [_named(FARTHER if says else FARTHEST, farthest, beside if says else None)]
+    own_memory = own_of(farthest, records)
+    beside = compare(farthest, own_memory) if own_memory else None
+    is_clear = beside is not None and beside.is_clear
+    findings = [_pair_finding(FARTHER if is_clear else FARTHEST, farthest, beside if is_clear else None)]
     if compare(nearest, farthest).is_clear:
-        findings.append(_named(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
+        findings.append(_pair_finding(NEAREST, nearest, unclear=pairs_not_told_apart(pairs, nearest)))
     return findings
 
 
-def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
+def _equal_pairs_finding(found: Alikeness, records: Sequence[Record]) -> Finding:
     """The finding about pairs of which most are alike, beside the memory of one's own."""
     rows = [found.usual, *(r for r in (*found.alike, *found.apart) if r is not found.usual)]
-    owns = {id(r): own for r in rows if (own := own_of(r, records)) is not None}
+    owns = {id(r): own_record for r in rows if (own_record := own_of(r, records)) is not None}
     equals = compare_equals(found, noun_of(rows), name_of_pair)
     text, beside = f"{_ANY} ({equals.text})", None
     if owns:
-        own = owns.get(id(found.usual), next(iter(owns.values())))
-        beside = compare(found.usual, own)
+        own_record = owns.get(id(found.usual), next(iter(owns.values())))
+        beside = compare(found.usual, own_record)
         text += ", {ratio} times as long as from its own ({other_value}, {other_device})" if beside.is_clear else ""
     claim = Claim("p2p-latency.pairs", text, names=PARTIES)
     shown = beside if beside is not None and beside.is_clear else None
@@ -144,7 +144,7 @@ def _of_equals(found: Alikeness, records: Sequence[Record]) -> Finding:
     return finding(claim, rows, details=dict(equals.details), comparison=shown, **names)
 
 
-def _named(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
+def _pair_finding(claim: Claim, record: Record, comparison: Comparison | None = None, unclear: str = "") -> Finding:
     return finding(claim, record, comparison=comparison, unclear=unclear, **parties_of(record))
 
 

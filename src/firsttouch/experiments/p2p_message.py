@@ -147,8 +147,8 @@ class P2pMessage(PairExperiment):
         return route_environment(factors.text("route"))
 
     def why_meaningless(self, factors: Factors, device: DeviceInfo) -> str:
-        own = any(is_device_side(entry) for entry in entries_of(factors, device))
-        if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not own):
+        uses_device_memory = any(is_device_side(entry) for entry in entries_of(factors, device))
+        if factors["route"] != DEFAULT and (factors[INTERFACE] != MPI or not uses_device_memory):
             return "route is that of device memory whose address the MPI gets"
         return why_no_use(factors.text(INTERFACE), device, entries_of(factors, device))
 
@@ -193,9 +193,13 @@ class P2pMessage(PairExperiment):
         between = [r for r in records if len(r.parties) > 1]
         kinds = by_kind(between).values()
         return [
-            *(f for of in kinds for f in usual_pairs(_shown(of), INTERFACE, ONE, SEVERAL)),
-            *(f for of in kinds for f in shortest_alone(_shown_at_any_size(of), ALONE)),
-            *_to_itself([r for r in records if len(r.parties) == 1]),
+            *(
+                f
+                for kind_rows in kinds
+                for f in usual_pairs(_between_two_or_within(kind_rows), INTERFACE, ONE, SEVERAL)
+            ),
+            *(f for kind_rows in kinds for f in shortest_alone(_between_two_or_all(kind_rows), ALONE)),
+            *_self_message_findings([r for r in records if len(r.parties) == 1]),
         ]
 
 
@@ -207,17 +211,17 @@ def _allocate(point: Point, session: Session, side: str, size: int) -> AbstractC
     return memory_on(node, session, allocator, size)
 
 
-def _shown(records: Sequence[Record]) -> Sequence[Record]:
-    """Those between two devices or nodes; where there is one alone, those within it."""
+def _between_two_or_within(records: Sequence[Record]) -> Sequence[Record]:
+    """The messages between two devices or nodes; if there is only one, those within it."""
     return between_devices(records) or matrix(records)
 
 
-def _shown_at_any_size(records: Sequence[Record]) -> Sequence[Record]:
-    """Those between two devices or nodes; where there is one alone, all."""
+def _between_two_or_all(records: Sequence[Record]) -> Sequence[Record]:
+    """The messages between two devices or nodes; if there is only one, all messages."""
     return [r for r in records if not is_own(r)] or records
 
 
-def _to_itself(records: Sequence[Record]) -> list[Finding]:
+def _self_message_findings(records: Sequence[Record]) -> list[Finding]:
     """The finding about processes that send to themselves, of the largest message."""
     if not records:
         return []

@@ -73,7 +73,7 @@ def _touched_bytes(candidate: Candidate) -> int:
     return candidate.factors.count("pages") * PAGE_BYTES[candidate.factors.text("page_size")]
 
 
-def _is_default(allocator: str, device: DeviceInfo, preset: Preset) -> bool:
+def _is_default_allocator(allocator: str, device: DeviceInfo, preset: Preset) -> bool:
     """True if a preset measures it: mappings with base pages, and on a device memory that both agents share. `full`
     adds malloc, whose pages may be there already.
     """
@@ -189,7 +189,7 @@ class PageFault(Experiment):
         }[preset]
         alone = not device.capabilities.runs_kernels
         scenarios, sizes = (("cpu",), tuple(PAGE_BYTES)) if alone else (tuple(TOUCHERS), ("base",))
-        allocators = [name for name in allocator_names(device) if _is_default(name, device, preset)]
+        allocators = [name for name in allocator_names(device) if _is_default_allocator(name, device, preset)]
         return [
             Factor("allocator", allocators, choices=allocator_names(device), doc="how the memory is obtained"),
             Factor("scenario", scenarios, doc="who touches the pages, and whether the CPU did before"),
@@ -236,7 +236,7 @@ class PageFault(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         page = PAGE_BYTES[point.text("page_size")]
-        least, most = _trials(page, point.count("pages"))
+        least, most = _trial_limits(page, point.count("pages"))
         entry = session.info.allocator(point.text("allocator"))
         outcome = _core.page_faults(
             session.device,
@@ -252,7 +252,7 @@ class PageFault(Experiment):
             stop=session.stop(min_samples=least, max_samples=most),
         )
         shown = outcome.counters["shown_absent"] == 1
-        counters: dict[str, Scalar] = {"page_bytes": page, "absent": _absent(point, session.info, shown)}
+        counters: dict[str, Scalar] = {"page_bytes": page, "absent": _describe_absence(point, session.info, shown)}
         counters["pages_per_s"] = 1e9 / _resolved_median(outcome)
         if point["pages"] == 1:
             counters |= _distribution(outcome.samples)
@@ -279,7 +279,9 @@ class PageFault(Experiment):
         the difference of two times is not above zero.
         """
         return [
-            msgspec.structs.replace(r, counters={**r.counters, **_above_zero(_distribution(r.samples, PERCENTILES))})
+            msgspec.structs.replace(
+                r, counters={**r.counters, **_positive_times(_distribution(r.samples, PERCENTILES))}
+            )
             if r.factors.get("pages") == 1 and len(r.samples) >= LEAST_DISTRIBUTED
             else r
             for r in records
@@ -287,10 +289,10 @@ class PageFault(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         current = [r for r in records if r.metric_version == self.metric.version]
-        return [*_costs(current), *_singles(current)]
+        return [*_cost_findings(current), *_single_touch_findings(current)]
 
 
-def _trials(page_bytes: int, pages: int) -> tuple[int, int]:
+def _trial_limits(page_bytes: int, pages: int) -> tuple[int, int]:
     """The least and the most trials of a point."""
     if pages == 1:
         return SINGLE_TRIALS
@@ -298,7 +300,7 @@ def _trials(page_bytes: int, pages: int) -> tuple[int, int]:
     return min(most, max(least, TRIED_BYTES // (pages * page_bytes))), most
 
 
-def _absent(point: Point, device: DeviceInfo, shown: bool) -> str:
+def _describe_absence(point: Point, device: DeviceInfo, shown: bool) -> str:
     """What showed before each trial that the pages were absent. shown: the CPU's page tables had none of them."""
     if not shown:
         return "not shown: the CPU's page tables cannot be read"
@@ -316,10 +318,11 @@ def _resolved_median(outcome: _core.Outcome) -> float:
     """
     n, median, *_, low, high = _core.summarise(outcome.samples)
     if low <= 0:
-        first, second = (_ns(outcome.counters[f"{which}_ns"]) for which in ("first", "second"))
+        first, second = (_format_ns(outcome.counters[f"{which}_ns"]) for which in ("first", "second"))
         raise Unsupported(
             f"below what this machine resolves: the first round took {first} per page and the second {second}; "
-            f"the median of {n} differences is {_ns(median)}, with a 95 % interval from {_ns(low)} to {_ns(high)}"
+            f"the median of {n} differences is {_format_ns(median)}, with a 95 % interval from {_format_ns(low)} to "
+            f"{_format_ns(high)}"
         )
     return median
 
@@ -329,11 +332,11 @@ def _distribution(samples: Sequence[float], percentiles: Sequence[int] = (50, 95
     return {"mean_ns": statistics.fmean(samples), **{f"p{k}_ns": percentile[k - 1] for k in percentiles}}
 
 
-def _above_zero(times: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def _positive_times(times: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: v for name, v in times.items() if isinstance(v, float) and v > 0}
 
 
-def _ns(nanoseconds: float) -> str:
+def _format_ns(nanoseconds: float) -> str:
     return format_seconds(nanoseconds * 1e-9)
 
 
@@ -351,28 +354,28 @@ SINGLE = Claim(
 )
 
 
-def _costs(records: Iterable[Record]) -> list[Finding]:
+def _cost_findings(records: Iterable[Record]) -> list[Finding]:
     """What the first touch of the most pages costs each toucher, by memory and access."""
     findings = []
     for rows in group_by(records, "allocator", "page_size", "access").values():
         for same in group_by(rows, "scenario", "threads").values():
             most = max(same, key=lambda r: number(r, "pages"))
             rate = replace(ratio_of(Quantity(1e9, "", 1e9, 1e9), quantity(most)), unit="pages/s")
-            findings.append(_finding(COST, most, rate=rate))
+            findings.append(_touch_finding(COST, most, rate=rate))
     return findings
 
 
-def _singles(records: Iterable[Record]) -> list[Finding]:
+def _single_touch_findings(records: Iterable[Record]) -> list[Finding]:
     """The mean and the 95th percentile of single first touches."""
     findings = []
     for record in records:
         mean, p95 = (counter(record, name, "ns") for name in ("mean_ns", "p95_ns"))
         if record.factors["pages"] == 1 and mean and p95:
-            findings.append(_finding(SINGLE, record, mean, p95=p95))
+            findings.append(_touch_finding(SINGLE, record, mean, p95=p95))
     return findings
 
 
-def _finding(claim: Claim, record: Record, value: Quantity | None = None, **details: Quantity) -> Finding:
+def _touch_finding(claim: Claim, record: Record, value: Quantity | None = None, **details: Quantity) -> Finding:
     return finding(
         claim,
         record,

@@ -230,7 +230,7 @@ class Tlb(Experiment):
 
     def measure(self, point: Point, session: Session) -> Measurement:
         if point["method"] == "counter":
-            return self._count(point.text("allocator"), session)
+            return self._count_misses(point.text("allocator"), session)
         stride, pages = point.size("stride"), point.count("pages")
         line = line_bytes(session.info)
         apart = node_stride(stride, line)
@@ -274,7 +274,7 @@ class Tlb(Experiment):
         )
 
     @staticmethod
-    def _count(allocator: str, session: Session) -> Measurement:
+    def _count_misses(allocator: str, session: Session) -> Measurement:
         outcome = _core.counted_triad(
             session.device,
             allocator=allocator,
@@ -288,16 +288,18 @@ class Tlb(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         curves = _curves(records)
-        knees = {who: _knees(by_stride) for who, by_stride in curves.items()}
-        with_knees = {who: of for who, of in knees.items() if of}
+        knees = {curve: _knees(by_stride) for curve, by_stride in curves.items()}
+        with_knees = {curve: curve_knees for curve, curve_knees in knees.items() if curve_knees}
         shown = []
         for agent in dict.fromkeys(agent for agent, _ in curves):
-            of_agent = {who: by_stride for who, by_stride in curves.items() if who[0] == agent}
+            of_agent = {curve: by_stride for curve, by_stride in curves.items() if curve[0] == agent}
             main = max(
-                (who for who in of_agent if who in with_knees), key=lambda who: _points(curves[who]), default=None
+                (curve for curve in of_agent if curve in with_knees),
+                key=lambda curve: _point_count(curves[curve]),
+                default=None,
             )
-            shown += _reach(curves[main], knees[main]) if main else _no_level(of_agent)
-        return [*shown, *_entries(curves, with_knees), *_misses(records)]
+            shown += _reach_findings(curves[main], knees[main]) if main else _no_level_findings(of_agent)
+        return [*shown, *_entry_findings(curves, with_knees), *_miss_findings(records)]
 
 
 _CHASE = ("method", "pages")
@@ -334,7 +336,7 @@ def _knees(by_stride: Mapping[int, Mapping[int, Record]]) -> dict[int, list[Knee
     return {stride: knees for stride, knees in knees_of.items() if knees}
 
 
-def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, list[Knee]]) -> list[Finding]:
+def _reach_findings(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, list[Knee]]) -> list[Finding]:
     """Where each level ends, on the curve with the smallest stride that has a knee."""
     stride, levels = next(iter(knees.items()))
     curve = by_stride[stride]
@@ -350,7 +352,7 @@ def _reach(by_stride: Mapping[int, Mapping[int, Record]], knees: Mapping[int, li
     ]
 
 
-def _entries(curves: Curves, knees: Mapping[tuple[str, str], Mapping[int, list[Knee]]]) -> list[Finding]:
+def _entry_findings(curves: Curves, knees: Mapping[tuple[str, str], Mapping[int, list[Knee]]]) -> list[Finding]:
     """How much memory one entry of the first level covers, by agent and allocator."""
     covered: dict[tuple[str, EffectivePage], list[str]] = defaultdict(list)
     for (agent, allocator), by_stride in knees.items():
@@ -369,18 +371,18 @@ def _entries(curves: Curves, knees: Mapping[tuple[str, str], Mapping[int, list[K
     ]
 
 
-def _points(by_stride: Mapping[int, Mapping[int, Record]]) -> int:
+def _point_count(by_stride: Mapping[int, Mapping[int, Record]]) -> int:
     return sum(map(len, by_stride.values()))
 
 
-def _no_level(curves: Curves) -> list[Finding]:
+def _no_level_findings(curves: Curves) -> list[Finding]:
     """The largest buffer without a knee, in the memory with the most points."""
-    strides = max(curves.values(), key=_points)
+    strides = max(curves.values(), key=_point_count)
     stride = max(strides, key=lambda stride: stride * max(strides[stride]))
     pages = max(strides[stride])
     details = {"bytes": Quantity(pages * stride, "B")}
     return [finding(NO_KNEE, strides[stride][pages], Quantity(pages, "pages"), details=details)]
 
 
-def _misses(records: Iterable[Record]) -> list[Finding]:
+def _miss_findings(records: Iterable[Record]) -> list[Finding]:
     return [finding(MISSES, r, value) for r in records if (value := counter(r, "misses_per_mib", "per MiB"))]

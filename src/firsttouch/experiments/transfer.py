@@ -114,7 +114,9 @@ class Transfer(Experiment):
             CounterEntry(name="(latency|new_pages)_(low|high)_us", unit="us"),
         ),
         traffic=(
-            Traffic(where={"direction": "d2d"}, through="memory", passing=2, cacheable=1),  # each is read and written
+            Traffic(
+                where={"direction": "d2d"}, through="memory", passing=2, cacheable=1
+            ),  # every byte is read and written
             Traffic(where={**_LINK, "engine": ["copy-engine", "cpu"]}, through="link"),
             Traffic(where={**_LINK, "engine": "kernel"}, through="link", memory="host", cacheable=1),
         ),
@@ -189,14 +191,14 @@ class Transfer(Experiment):
         directions = ("h2h",) if alone else ("h2d", "d2h", "d2d", "h2h")
         engines = ("cpu",) if alone else ENGINES
         of_device = [name for name in allocator_names(device) if _is_on_device(device, name)]
-        others = of_device if preset == "full" and not alone else [main_allocator(device)]
+        far_allocators = of_device if preset == "full" and not alone else [main_allocator(device)]
         streams = (1,) if preset == "quick" or alone else (1, 2, 4)
         chunks = (0,) if preset == "quick" or alone else (0, 4 * MiB)
         return [
             Factor("direction", directions, doc="between host (h) and device (d)"),
             Factor("engine", engines, doc="who copies"),
             allocator_factor(device),
-            Factor("other", others, choices=allocator_names(device), doc="memory of the device's side"),
+            Factor("other", far_allocators, choices=allocator_names(device), doc="memory of the device's side"),
             Factor("streams", streams, "count", least=1, most=MAX_STREAMS, doc="a transfer split over so many streams"),
             Factor("chunk", chunks, "count", doc="bytes of each piece of a pipelined transfer; 0 copies it whole"),
             Factor("size", sizes, "size", least=1, doc="bytes copied"),
@@ -209,8 +211,8 @@ class Transfer(Experiment):
     @staticmethod
     def _sides(factors: Factors) -> tuple[str, str]:
         """The allocators of source and target."""
-        own, far = factors.text("allocator"), factors.text("other")
-        return {"h2d": (own, far), "d2h": (far, own)}.get(factors.text("direction"), (own, own))
+        near, far = factors.text("allocator"), factors.text("other")
+        return {"h2d": (near, far), "d2h": (far, near)}.get(factors.text("direction"), (near, near))
 
     def skip(self, factors: Factors, device: DeviceInfo) -> str | None:
         for allocator in self._sides(factors):
@@ -274,12 +276,12 @@ class Transfer(Experiment):
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         by_direction = {direction: rows for (direction,), rows in group_by(records, "direction").items()}
-        known = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
+        measured_directions = [by_direction[direction] for direction in DIRECTIONS if direction in by_direction]
         return [
-            *map(_fastest, known),
-            *(f for rows in known for f in _over_slowest(rows)),
-            *_alone(records),
-            *_into_new_pages(records),
+            *map(_fastest_copy_finding, measured_directions),
+            *(f for rows in measured_directions for f in _allocator_findings(rows)),
+            *_shortest_copy_findings(records),
+            *_new_page_findings(records),
         ]
 
 
@@ -311,16 +313,16 @@ NEW_PAGES = Claim(
 )
 
 
-def _over_slowest(rows: Sequence[Record]) -> list[Finding]:
+def _allocator_findings(rows: Sequence[Record]) -> list[Finding]:
     """Compares allocators, by copies that are neither split nor pipelined if there are any."""
     whole = [r for r in rows if all(r.factors.get(name) == value for name, value in _WHOLE.items())]
     return best_over_worst(WHOLE_RANGE if whole else RANGE, whole or rows, "allocator")
 
 
-def _fastest(rows: Sequence[Record]) -> Finding:
+def _fastest_copy_finding(rows: Sequence[Record]) -> Finding:
     """The fastest copy of the largest size, and of any size if that is clearly faster, as copies within a cache are."""
     best = extremes(at_largest(rows))[1]
-    alike = next(of for of in groups_apart_from(rows, "allocator", "engine", "size") if best in of)
+    alike = next(group for group in groups_apart_from(rows, "allocator", "engine", "size") if best in group)
     peak = extremes(alike)[1]
     rows = [r for r in at_largest(alike) if r.factors["engine"] == best.factors["engine"]]
     named, comparison, unclear = tied(rows, best), compare(best, peak), rivals(rows, best, "allocator")
@@ -330,7 +332,7 @@ def _fastest(rows: Sequence[Record]) -> Finding:
     return finding(FASTEST, named, allocator=allocator, unclear=unclear)
 
 
-def _alone(records: Sequence[Record]) -> list[Finding]:
+def _shortest_copy_findings(records: Sequence[Record]) -> list[Finding]:
     """The shortest single copy of the smallest size."""
     timed = [(q.value, i, r, q) for i, r in enumerate(records) if (q := counter(r, "latency_us", "us"))]
     if not timed:
@@ -340,7 +342,7 @@ def _alone(records: Sequence[Record]) -> list[Finding]:
     return [finding(ALONE, record, value)]
 
 
-def _into_new_pages(records: Sequence[Record]) -> list[Finding]:
+def _new_page_findings(records: Sequence[Record]) -> list[Finding]:
     """What a copy takes whose target has no pages yet, for each allocator at the largest size."""
     findings = []
     for rows in group_by([r for r in records if counter(r, "new_pages_us", "us")], "allocator", "direction").values():

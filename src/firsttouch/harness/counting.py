@@ -32,14 +32,14 @@ class Marks:
 
     @contextmanager
     def phase(self) -> Iterator[None]:
-        self._launch(PHASE_MARK)
+        self._launch_mark(PHASE_MARK)
         yield
-        self._launch(PHASE_MARK)
+        self._launch_mark(PHASE_MARK)
 
     def iteration(self) -> None:
-        self._launch(ITERATION_MARK)
+        self._launch_mark(ITERATION_MARK)
 
-    def _launch(self, name: str) -> None:
+    def _launch_mark(self, name: str) -> None:
         self._device.launch(self._kernels[name], 1, 1, [0])
 
 

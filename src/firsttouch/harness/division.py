@@ -61,20 +61,20 @@ class ChosenDivision:
 
 
 def find(
-    app: type[App], factors: Factors, given: Division, run: Callable[[Division], Run], repeats: int
+    app: type[App], factors: Factors, division: Division, run: Callable[[Division], Run], repeats: int
 ) -> ChosenDivision:
     """The division that a point sets, or the best one by a search with one run of each share. The GPU alone is then run
     `repeats` times, as the best one will be.
     """
     if not app.divided or share_of(factors) is not None:
-        return ChosenDivision(given)
+        return ChosenDivision(division)
 
     def time_of(share: float) -> float:
-        return divided_ms(run(replace(given, gpu_share=share)))
+        return divided_ms(run(replace(division, gpu_share=share)))
 
     result = search(time_of)
     alone = [time_of(1.0) for _ in range(repeats)] if result.best != 1 else []
-    return ChosenDivision(replace(given, gpu_share=result.best), result, alone)
+    return ChosenDivision(replace(division, gpu_share=result.best), result, alone)
 
 
 def facts(app: App) -> dict[str, Scalar]:

@@ -60,9 +60,9 @@ SETTINGS = {
 """Factors that a plan has only if they are set."""
 
 
-def applications(known: Mapping[str, type[App]], requested: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
+def applications(apps: Mapping[str, type[App]], requested: Mapping[str, Sequence[Scalar]]) -> dict[str, Experiment]:
     """Each application as an experiment, by name. requested: the factors set by --set and other options."""
-    return {name: Application(app, requested) for name, app in known.items()}
+    return {name: Application(app, requested) for name, app in apps.items()}
 
 
 CODEBOOK = Codebook(
@@ -171,11 +171,11 @@ class Application(Applications):
     def factors(self, device: DeviceInfo, preset: Preset) -> list[Factor]:
         app = self.app
         strategies = [s for s in strategies_of(device) if app.bounded or not STRATEGIES[s].bounded]
-        known = {"tiny": "tiny", "default": "default"} | memory_sizes(device, requested_budget(self.requested))
+        named_sizes = {"tiny": "tiny", "default": "default"} | memory_sizes(device, requested_budget(self.requested))
         factors = [
             Factor("app", (app.name,)),
             Factor("strategy", strategies, choices=tuple(STRATEGIES)),
-            Factor("size", ("default",), "extent", known=known),
+            Factor("size", ("default",), "extent", known=named_sizes),
         ]
         if app.exchanges:
             factors += exchanging.factors_of(device)
@@ -183,15 +183,15 @@ class Application(Applications):
             factors.append(Factor("events", ("off", "on"), doc="record unified-memory events"))
         return factors
 
-    def _optional(self) -> dict[str, Factor]:
-        own = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
-        own += [Factor(name, words) for name, words in self.app.options.items()]
-        own += division.FACTORS.values() if self.app.divided else ()
-        own += placements.factors_of(self.app, self.requested.get(PLACEMENT, ()))
-        return {**SETTINGS, **{f.name: f for f in own}}
+    def _optional_factors(self) -> dict[str, Factor]:
+        optional_factors = [Factor(name, (value,), "count") for name, value in self.app.sizes["default"].items()]
+        optional_factors += [Factor(name, words) for name, words in self.app.options.items()]
+        optional_factors += division.FACTORS.values() if self.app.divided else ()
+        optional_factors += placements.factors_of(self.app, self.requested.get(PLACEMENT, ()))
+        return {**SETTINGS, **{f.name: f for f in optional_factors}}
 
     def optional(self) -> list[Factor]:
-        return list(self._optional().values())
+        return list(self._optional_factors().values())
 
     def why_no_factor(self, name: str) -> str:
         return placements.why_no_setting(self.app, name)
@@ -268,8 +268,8 @@ class Application(Applications):
         runs: list[Run] = []
         timed: list[Run] = []
         shortage = Shortage(self.app, params, strategy, factors, session.info, lambda s: runner.peak(params, s))
-        own = session.on_own_processors() if session.ranks > 1 else nullcontext()
-        with own, shortage.ballast(session.device) as ballast:
+        own_processors = session.on_own_processors() if session.ranks > 1 else nullcontext()
+        with own_processors, shortage.ballast(session.device) as ballast:
             short = shortage.counters(ballast, session.device)
             chosen = division.find(
                 self.app,
@@ -282,8 +282,8 @@ class Application(Applications):
             marks = counting.Marks(session.device) if counted else None
             for _ in range(repeats):
                 # All are checked, the later ones in full only if their output differs from the first.
-                known = [*session.outputs, *(run.output for run in runs)]
-                app, finished = runner.run(params, known=known, marks=marks)
+                checked_outputs = [*session.outputs, *(run.output for run in runs)]
+                app, finished = runner.run(params, known=checked_outputs, marks=marks)
                 runs.append(finished)
             if kernel_times.are_wanted(factors) and not counted:
                 timer = _core.KernelTimer(session.device)
@@ -450,11 +450,11 @@ class ApplicationsOutput(Output, frozen=True, kw_only=True, tag="firsttouch-app-
 
 def list_application(app: type[App]) -> ApplicationListing:
     default = app.sizes["default"]
-    what = " ".join((app.__doc__ or "").split())
+    description = " ".join((app.__doc__ or "").split())
     footprint = app.footprint(default)
     return ApplicationListing(
         app.name,
-        what,
+        description,
         app.source,
         app.pattern,
         default,

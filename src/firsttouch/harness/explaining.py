@@ -47,15 +47,17 @@ NumberOrPrice: TypeAlias = Magnitude | Price
 def explain(records: Iterable[Record], find: Callable[[Record], Experiment]) -> list[Explanation]:
     """The explanations of the predicted points among some records. find: the experiment of a record."""
     predicted = [r for r in records if r.modelled is not None and r.status == "ok" and r.summary is not None]
-    predicted = [r for r in predicted if r.factors.get("events") != "on"]  # which takes the same time
+    predicted = [
+        r for r in predicted if r.factors.get("events") != "on"
+    ]  # a prediction with events takes the same time
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in predicted:
-        others = {name: value for name, value in record.factors.items() if name != "strategy"}
-        groups.setdefault((record.device, repr(sorted(others.items()))), []).append(record)
-    return [_explained(rows, find) for rows in groups.values()]
+        other_factors = {name: value for name, value in record.factors.items() if name != "strategy"}
+        groups.setdefault((record.device, repr(sorted(other_factors.items()))), []).append(record)
+    return [_explain_setting(rows, find) for rows in groups.values()]
 
 
-def _explained(rows: Sequence[Record], find: Callable[[Record], Experiment]) -> Explanation:
+def _explain_setting(rows: Sequence[Record], find: Callable[[Record], Experiment]) -> Explanation:
     first = rows[0]
     asked = [_Asked(find(record), record) for record in rows]
     points = []
@@ -129,7 +131,7 @@ class _Asked:
         """The range of the time if every value is exact, and the term that has most of it."""
         ms = record_ms(self.record)
         numbers = [(v, v.content) for v in self.values().values() if isinstance(v.content, Magnitude | Price)]
-        measurement = self.predict(self._changed((value, _times(content, 1.0)) for value, content in numbers))
+        measurement = self.predict(self._platform_with((value, _times(content, 1.0)) for value, content in numbers))
         if measurement is None or measurement.low is None or measurement.high is None:
             return ms, ms, ""
         widest = max(measurement.terms, key=lambda term: term.high - term.low, default=None)
@@ -141,22 +143,22 @@ class _Asked:
         return {value.name: value for value in self.platform.under(self.record.factors).values() if value.name in names}
 
     def values_that_move(self, ms: float) -> list[ValueEffect]:
-        effects = [effect for value in self.values().values() if (effect := self._effect(value, ms))]
+        effects = [effect for value in self.values().values() if (effect := self._effect_of_value(value, ms))]
         effects = [effect for effect in effects if effect.moves(ms) > 0]
         return sorted(effects, key=lambda effect: -effect.moves(ms))[:MOST_VALUES]
 
-    def _effect(self, value: Value, ms: float) -> ValueEffect | None:
+    def _effect_of_value(self, value: Value, ms: float) -> ValueEffect | None:
         content = value.content
         if not isinstance(content, Magnitude | Price):
             return None
-        tried = [self.with_value(value, at) for at in (_low(content), _high(content), _times(content, TENTH))]
+        tried = [self.with_value(value, at) for at in (_low_end(content), _high_end(content), _times(content, TENTH))]
         if any(time is None for time in tried):
             return None
         low, high, more = (time or 0.0 for time in tried)
-        known = parameter(value.name)
+        known_parameter = parameter(value.name)
         return ValueEffect(
             name=value.name,
-            says=known.says if known else "",
+            says=known_parameter.says if known_parameter else "",
             value=value.text,
             is_price=isinstance(content, Price),
             low_ms=min(ms, low, high),
@@ -165,15 +167,15 @@ class _Asked:
         )
 
     def with_value(self, value: Value, content: NumberOrPrice) -> float | None:
-        return self.ms(self._changed([(value, content)]))
+        return self.ms(self._platform_with([(value, content)]))
 
-    def _changed(self, contents: Iterable[tuple[Value, NumberOrPrice]]) -> Platform:
+    def _platform_with(self, contents: Iterable[tuple[Value, NumberOrPrice]]) -> Platform:
         """The platform with other contents of some values."""
-        given = {value.name: ("changed", replace(value, content=content)) for value, content in contents}
-        return replace(self.platform, given={**self.platform.given, **given})
+        changed_values = {value.name: ("changed", replace(value, content=content)) for value, content in contents}
+        return replace(self.platform, given={**self.platform.given, **changed_values})
 
 
-def _mapped(content: NumberOrPrice, bound: Callable[[float, float, float], float]) -> NumberOrPrice:
+def _as_exact_value(content: NumberOrPrice, bound: Callable[[float, float, float], float]) -> NumberOrPrice:
     """A value that is exact. bound: chooses from value, low and high."""
     if isinstance(content, Magnitude):
         exact = bound(content.value, content.low, content.high)
@@ -182,38 +184,42 @@ def _mapped(content: NumberOrPrice, bound: Callable[[float, float, float], float
     return Price(content.sizes, times, content.grounds)
 
 
-def _low(content: NumberOrPrice) -> NumberOrPrice:
-    return _mapped(content, lambda value, low, high: low)
+def _low_end(content: NumberOrPrice) -> NumberOrPrice:
+    return _as_exact_value(content, lambda value, low, high: low)
 
 
-def _high(content: NumberOrPrice) -> NumberOrPrice:
-    return _mapped(content, lambda value, low, high: high)
+def _high_end(content: NumberOrPrice) -> NumberOrPrice:
+    return _as_exact_value(content, lambda value, low, high: high)
 
 
 def _times(content: NumberOrPrice, factor: float) -> NumberOrPrice:
-    return _mapped(content, lambda value, low, high: value * factor)
+    return _as_exact_value(content, lambda value, low, high: value * factor)
 
 
 # ---------------------------------------------------------------------------------------------------- decisions
 
 
-def _decisions(asked: Sequence[_Asked]) -> Iterator[Decision]:
+def _decisions(strategies: Sequence[_Asked]) -> Iterator[Decision]:
     """The values within whose range another strategy is the fastest: each at one end, for all strategies at once."""
-    known = [(record_ms(each.record), each) for each in asked]
-    fastest = min(known, key=lambda row: (row[0], row[1].strategy))[1]
-    values = {name: value for each in asked for name, value in each.values().items()}
-    for value in values.values() if len(asked) > 1 else ():
+    timed = [(record_ms(strategy_asked.record), strategy_asked) for strategy_asked in strategies]
+    fastest = min(timed, key=lambda row: (row[0], row[1].strategy))[1]
+    values = {name: value for strategy_asked in strategies for name, value in strategy_asked.values().items()}
+    for value in values.values() if len(strategies) > 1 else ():
         content = value.content
         if not isinstance(content, Magnitude | Price):
             continue
-        for end, words in ((_low(content), "as little"), (_high(content), "as long")):
-            times = {each.strategy: ms for each in asked if (ms := each.with_value(value, end)) is not None}
+        for end, words in ((_low_end(content), "as little"), (_high_end(content), "as long")):
+            times = {
+                strategy_asked.strategy: ms
+                for strategy_asked in strategies
+                if (ms := strategy_asked.with_value(value, end)) is not None
+            }
             best = min(times, key=lambda name: (times[name], name), default=fastest.strategy)
             if best != fastest.strategy and fastest.strategy in times:
-                where = f"took {words} as its range allows"
+                condition = f"took {words} as its range allows"
                 if isinstance(end, Magnitude):
-                    where = f"were {replace(value, content=end).text}"
-                text = f"{best} would be the fastest if {value.name} {where}"
+                    condition = f"were {replace(value, content=end).text}"
+                text = f"{best} would be the fastest if {value.name} {condition}"
                 yield Decision(name=value.name, strategy=best, ms=times[best], text=text)
 
 
@@ -241,10 +247,10 @@ def _crossings(asked: Sequence[_Asked]) -> Iterator[Crossing]:
     memory = asked[0].device(asked[0].platform).facts.get("memory_bytes")
     if isinstance(memory, int | float):
         compared = _Compared(asked, SHARES, lambda each, share: each.ms(factors={"size": int(share * memory)}))
-        yield compared.crossing("share", "by the part of the device's memory that the buffers take", _percent)
+        yield compared.crossing("share", "by the part of the device's memory that the buffers take", _format_percent)
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{format_number(100 * share, 2)} %"
 
 
@@ -263,12 +269,14 @@ class _Compared:
         self.rows = [(value, times) for value in values if (times := self._times(value))]
 
     def _times(self, value: float) -> dict[str, float]:
-        known = {name: self.at(each, value) for name, each in self.by_strategy.items()}
-        return {name: ms for name, ms in known.items() if ms is not None}
+        times_or_none = {name: self.at(each, value) for name, each in self.by_strategy.items()}
+        return {name: ms for name, ms in times_or_none.items() if ms is not None}
 
     def crossing(self, along: str, words: str, text_of: Callable[[float], str]) -> Crossing:
-        parts = self._parts()
-        fastest = ", ".join(f"{part.strategy} {_range(text_of(part.first), text_of(part.last))}" for part in parts)
+        parts = self._fastest_parts()
+        fastest = ", ".join(
+            f"{part.strategy} {_range_words(text_of(part.first), text_of(part.last))}" for part in parts
+        )
         winners = {frozenset((before.strategy, after.strategy)) for before, after in pairwise(parts)}
         overtakings = self._overtakings()
         others = [o for o in overtakings if frozenset((o.strategy, o.other)) not in winners][:MOST_OVERTAKINGS]
@@ -276,7 +284,7 @@ class _Compared:
         text = f"the fastest {words}: {fastest}" + "".join(f"; {sentence}" for sentence in beside)
         return Crossing(along=along, parts=parts, overtakings=overtakings, text=text)
 
-    def _parts(self) -> list[FastestPart]:
+    def _fastest_parts(self) -> list[FastestPart]:
         """Which strategy is the fastest, in stretches of the same one."""
         best = [(value, min(times, key=lambda name: (times[name], name)), times) for value, times in self.rows]
         stretches = (list(group) for _, group in groupby(best, key=lambda row: row[1]))
@@ -285,38 +293,44 @@ class _Compared:
             for rows in stretches
         ]
         for before, after in pairwise(parts):
-            after.first, times = self._first(before.last, after.first, before.strategy, after.strategy)
+            after.first, times = self._first_overtaking(before.last, after.first, before.strategy, after.strategy)
             after.ms = times.get(after.strategy, after.ms)
             before.last = after.first - 1 if self.whole else before.last
         return parts
 
     def _overtakings(self) -> list[Overtaking]:
-        """Of each two strategies, from where on the other one is faster."""
-        found = []
-        for one, other in combinations(self.by_strategy, 2):
-            both = [(value, times) for value, times in self.rows if one in times and other in times]
-            for (before, at_first), (after, then) in pairwise(both):
-                slower, faster = (one, other) if at_first[one] < at_first[other] else (other, one)
+        """For each pair of strategies, the value from which on the other one is faster."""
+        overtakings = []
+        for first_strategy, second_strategy in combinations(self.by_strategy, 2):
+            rows_of_both = [
+                (value, times) for value, times in self.rows if first_strategy in times and second_strategy in times
+            ]
+            for (before, at_first), (after, then) in pairwise(rows_of_both):
+                slower, faster = (
+                    (first_strategy, second_strategy)
+                    if at_first[first_strategy] < at_first[second_strategy]
+                    else (second_strategy, first_strategy)
+                )
                 if then[faster] < then[slower]:
-                    first, _ = self._first(before, after, slower, faster)
-                    found.append(Overtaking(strategy=faster, other=slower, first=first))
-        return found
+                    first, _ = self._first_overtaking(before, after, slower, faster)
+                    overtakings.append(Overtaking(strategy=faster, other=slower, first=first))
+        return overtakings
 
-    def _first(self, low: float, high: float, before: str, after: str) -> tuple[float, dict[str, float]]:
+    def _first_overtaking(self, low: float, high: float, before: str, after: str) -> tuple[float, dict[str, float]]:
         """The value from which on a strategy is faster than another, and the times there, as far as they are new."""
         times: dict[str, float] = {}
         while self.whole and high - low > 1:
             middle = float(int(low + high) // 2)
             at_middle = {name: self.at(self.by_strategy[name], middle) for name in (before, after)}
-            known = {name: ms for name, ms in at_middle.items() if ms is not None}
-            if len(known) < 2:
+            known_times = {name: ms for name, ms in at_middle.items() if ms is not None}
+            if len(known_times) < 2:
                 break
-            if known[after] < known[before]:
-                high, times = middle, known
+            if known_times[after] < known_times[before]:
+                high, times = middle, known_times
             else:
                 low = middle
         return high, times
 
 
-def _range(first: str, last: str) -> str:
+def _range_words(first: str, last: str) -> str:
     return f"at {first}" if first == last else f"from {first} to {last}"

@@ -169,7 +169,7 @@ def run(
     time.sleep(rest)
     try:
         with meter, log.window() if log is not None else nullcontext() as window:
-            _phases(active, meter, threads, windows, timer, marks)
+            _run_phases(active, meter, threads, windows, timer, marks)
         _note_iterations(active.run, active.gpu.marks)
         if window is not None:
             moved = moved_by_iteration(window, active.run.iteration_ends, active.gpu.marks.numbers())
@@ -180,7 +180,7 @@ def run(
         active.run.exchanged = active.gpu.exchanges.counters(active.run.phases["compute"])
         active.run.buffers = workspace.allocations()
         if check:
-            active.run.error, active.run.output = _check(app, workspace, known)
+            active.run.error, active.run.output = _check_outputs(app, workspace, known)
         fill_with_nonsense(active, on_demand=True)
     finally:
         with active.phase("free"):
@@ -197,20 +197,20 @@ def _note_iterations(run: Run, marks: IterationMarks) -> None:
     run.in_use = marks.readings
 
 
-def _check(app: App, workspace: Workspace, known: Collection[str]) -> tuple[str, str]:
+def _check_outputs(app: App, workspace: Workspace, checked_digests: Collection[str]) -> tuple[str, str]:
     """'' or an error message: of elements that nobody wrote, or else of check(); and the digest of what was examined.
     Raises TypeError if check() returns anything else, for example because of a missing return.
     """
-    if digest := outputs.matching(app, workspace.contents, known):
+    if digest := outputs.matching(app, workspace.contents, checked_digests):
         return "", digest
-    seen = outputs.DigestedView(app, workspace.contents)
+    view = outputs.DigestedView(app, workspace.contents)
     for array in app.arrays.values():
-        if array.declaration.is_result and (unwritten := count_nonsense(seen(array))):
+        if array.declaration.is_result and (unwritten := count_nonsense(view(array))):
             return f"{unwritten} of {math.prod(array.shape)} elements of {array.name} were never written", ""
-    error: object = app.check(seen)
+    error: object = app.check(view)
     if not isinstance(error, str):
         raise TypeError(f"check() of {app.name} must return '' or an error message, not {error!r:.80}")
-    return error, "" if error else seen.digest()
+    return error, "" if error else view.digest()
 
 
 def count_nonsense(values: np.ndarray[Any, Any]) -> int:
@@ -248,7 +248,7 @@ def fill_with_nonsense(active: ActiveRun, *, on_demand: bool) -> None:
         workspace.forget(array)
 
 
-def _phases(
+def _run_phases(
     active: ActiveRun,
     meter: Meter,
     threads: int,
@@ -266,7 +266,7 @@ def _phases(
     meter.read("allocate")
     fill_with_nonsense(active, on_demand=False)
     app.prepare(gpu)
-    _with_files(active, meter, "input", app.read_files)
+    _run_phase_with_files(active, meter, "input", app.read_files)
     with active.phase("initialise"):
         cpu.threads = threads
         app.initialise(cpu, gpu)
@@ -292,10 +292,10 @@ def _phases(
     with active.phase("readback"):
         workspace.read_back([a for a in arrays if a.declaration.ends_on == "cpu"])
     meter.read("readback")
-    _with_files(active, meter, "output", app.write_files)
+    _run_phase_with_files(active, meter, "output", app.write_files)
 
 
-def _with_files(active: ActiveRun, meter: Meter, phase: str, use: Callable[[Cpu], None]) -> None:
+def _run_phase_with_files(active: ActiveRun, meter: Meter, phase: str, use: Callable[[Cpu], None]) -> None:
     if active.app.has_files():
         with active.phase(phase):
             use(active.cpu)

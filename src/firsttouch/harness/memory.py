@@ -86,7 +86,7 @@ class Meter:
 
     def _in_use(self) -> dict[str, int]:
         counted = {"device": self._counters.device(), "machine": self._counters.machine()}
-        return {"host": _resident()[0], **{name: value for name, value in counted.items() if value is not None}}
+        return {"host": _resident_bytes()[0], **{name: value for name, value in counted.items() if value is not None}}
 
     def more(self) -> dict[str, int]:
         """The memory in use now over that before the first allocation, by counter."""
@@ -99,7 +99,7 @@ class Meter:
         sides = {f"_{name}": more[name] for name in ("host", "device") if name in more}
         in_phase = sides if self._counters.overlap else {"": sum(sides.values())}
         self.peak |= {f"memory_{phase}{side}_bytes": value for side, value in in_phase.items()}
-        highest = max(more["host"], _resident()[1] - self._before["host"])
+        highest = max(more["host"], _resident_bytes()[1] - self._before["host"])
         peaks = {**{f"_{name}": value for name, value in more.items()}, "_host": highest}
         if not self._counters.overlap:
             peaks[""] = in_phase[""]
@@ -117,12 +117,12 @@ class Meter:
         if (before := self._before.get("machine")) is None or MACHINE_PEAK not in self.peak:
             return self.peak
         peak = max([self.peak[MACHINE_PEAK], *(reading - before for reading in self._during)])
-        drift = self._drift(before, _RETURNED * peak)
+        drift = self._machine_drift(before, _RETURNED * peak)
         lacking = self.peak["peak_host_bytes"] - peak
         noise = max(max(self._at_rest) - min(self._at_rest), drift, lacking)
         return self.peak | {MACHINE_PEAK: peak, MACHINE_NOISE: noise}
 
-    def _drift(self, before: int, small: float) -> int:
+    def _machine_drift(self, before: int, small: float) -> int:
         """How far the machine's memory in use is from what it was before. A driver may return memory after the call, so
         it is read until the difference is small, for at most _SETTLING seconds.
         """
@@ -147,7 +147,7 @@ def over_runs(runs: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return most | {MACHINE_PEAK: middle, MACHINE_NOISE: max(most[MACHINE_NOISE], peaks[-1] - middle, middle - peaks[0])}
 
 
-def _resident() -> tuple[int, int]:
+def _resident_bytes() -> tuple[int, int]:
     """Resident size of this process in bytes: current and peak."""
     fields = Tree().kibibytes("proc/self/status")
     return fields.get("VmRSS", 0), fields.get("VmHWM", 0)

@@ -28,11 +28,11 @@ class DigestedView:
 
     def __init__(self, app: App, view: View) -> None:
         self._app, self._view = app, view
-        self._values = _values(app)
+        self._non_array_values = _non_array_values(app)
         self._sums: dict[str, str] = {}
 
     def __call__(self, part: ByteRange) -> np.ndarray[Any, Any]:
-        values, name = self._view(part), _name(part)
+        values, name = self._view(part), _name_of_part(part)
         if name not in self._sums:
             self._sums[name] = f"{values.dtype} {values.shape} {_digest(values)}"
         return values
@@ -41,38 +41,39 @@ class DigestedView:
         """Names and digest of the buffers, together with the application's parameters, options, seed and other values;
         '' if it keeps a value that cannot be compared.
         """
-        if not self._values:
+        if not self._non_array_values:
             return ""
         names = sorted(self._sums)
-        parts = "\n".join([self._values, *(self._sums[name] for name in names)])
-        return f"{_prefix(self._app)}{' '.join(names)}:{hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()}"
+        parts = "\n".join([self._non_array_values, *(self._sums[name] for name in names)])
+        digest = hashlib.blake2b(parts.encode(), digest_size=16).hexdigest()
+        return f"{_digest_prefix(self._app)}{' '.join(names)}:{digest}"
 
 
-def matching(app: App, view: View, known: Collection[str]) -> str:
+def matching(app: App, view: View, checked_digests: Collection[str]) -> str:
     """The digest of what this run left, if it is one of those known; otherwise ''."""
-    prefix = _prefix(app)
-    for names in {digest[len(prefix) :].partition(":")[0] for digest in known if digest.startswith(prefix)}:
-        seen = DigestedView(app, view)
+    prefix = _digest_prefix(app)
+    for names in {digest[len(prefix) :].partition(":")[0] for digest in checked_digests if digest.startswith(prefix)}:
+        digested_view = DigestedView(app, view)
         for name in names.split():
-            seen(_part(app, name))
-        if (digest := seen.digest()) in known:
+            digested_view(_part_named(app, name))
+        if (digest := digested_view.digest()) in checked_digests:
             return digest
     return ""
 
 
-def _name(part: ByteRange) -> str:
+def _name_of_part(part: ByteRange) -> str:
     """The name of a buffer; of a part with its first byte and the one after its last."""
     whole = part.end - part.start == part.array.nbytes
     return part.array.name if whole else f"{part.array.name}[{part.start},{part.end}]"
 
 
-def _part(app: App, name: str) -> ByteRange:
+def _part_named(app: App, name: str) -> ByteRange:
     """The buffer or part with this name."""
     array, _, edges = name.partition("[")
     return ArraySlice(app.arrays[array], *map(int, edges[:-1].split(","))) if edges else app.arrays[array]
 
 
-def _prefix(app: App) -> str:
+def _digest_prefix(app: App) -> str:
     """What runs must have in common before their parts can be compared: the application and the shapes of its buffers,
     and which part of a divided application it is.
     """
@@ -86,14 +87,14 @@ def _digest(values: np.ndarray[Any, Any]) -> str:
     return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
-def _values(app: App) -> str:
+def _non_array_values(app: App) -> str:
     try:
-        return repr(_plain({name: value for name, value in vars(app).items() if name not in NOT_COMPARED}))
+        return repr(_value_as_text({name: value for name, value in vars(app).items() if name not in NOT_COMPARED}))
     except TypeError:
         return ""
 
 
-def _plain(value: object) -> object:
+def _value_as_text(value: object) -> object:
     """A value as text that two runs share if and only if they found the same. Objects that launch or compute (recorded
     sequences, plans, files) hold no results. Raises TypeError for a type that is not known.
     """
@@ -102,13 +103,13 @@ def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {_digest(value)}"
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_value_as_text(each) for each in value]
     if isinstance(value, Mapping):
-        return [(_plain(key), _plain(each)) for key, each in value.items()]
+        return [(_value_as_text(key), _value_as_text(each)) for key, each in value.items()]
     if isinstance(value, Array):
         return value.name
     if isinstance(value, np.random.Generator):
-        return _plain(value.bit_generator.state)
+        return _value_as_text(value.bit_generator.state)
     if type(value).__module__.partition(".")[0] == "firsttouch" or hasattr(value, "fileno"):
         return type(value).__name__
     raise TypeError(type(value).__name__)

@@ -48,16 +48,19 @@ def factors_of(app: type[App], requested: Sequence[Scalar] = ()) -> list[Factor]
     words = {name: accepted for buffer in declared for name, accepted in settings_of(buffer).items()}
     docs = {ADVICE_OF: "advice to the driver about buffer ", PREFETCH_OF: "prefetches of buffer "}
     docs[MEMORY_OF] = "memory of its own on the GPU, or the strategy's, for buffer "
-    each = [
+    factors_of_buffers = [
         Factor(name, accepted[:1], choices=accepted, doc=docs[prefix] + name.removeprefix(prefix))
         for name, accepted in words.items()
         for prefix in docs
         if name.startswith(prefix)
     ]
     doc = "advice, prefetches and memory of the buffers: as the strategy does by itself, or as in the published version"
-    own = [text for text in map(str, requested) if is_of_buffers(text) and _all_accepted(text, words)]
+    requested_words = [text for text in map(str, requested) if is_of_buffers(text) and _all_accepted(text, words)]
     published = (PAPER, PAPER_TEXT) if app.paper_text else (PAPER,)
-    return [Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, *published, *own), known={BEST: AS_IS}, doc=doc), *each]
+    return [
+        Factor(PLACEMENT, (AS_IS,), choices=(AS_IS, *published, *requested_words), known={BEST: AS_IS}, doc=doc),
+        *factors_of_buffers,
+    ]
 
 
 def with_search(chosen: Mapping[str, list[Scalar]]) -> dict[str, list[Scalar]]:
@@ -105,8 +108,10 @@ BY_BUFFER: Mapping[str, Mapping[str, str]] = {
 def settings_in(factors: Factors) -> dict[str, str]:
     """The settings of single buffers at a point: those in its placement, and those that replace them."""
     word = str(factors.get(PLACEMENT, ""))
-    own = {name: str(v) for name, v in factors.items() if name.startswith((ADVICE_OF, PREFETCH_OF, MEMORY_OF))}
-    return {**(parse(word) if is_of_buffers(word) else {}), **own}
+    single_settings = {
+        name: str(v) for name, v in factors.items() if name.startswith((ADVICE_OF, PREFETCH_OF, MEMORY_OF))
+    }
+    return {**(parse(word) if is_of_buffers(word) else {}), **single_settings}
 
 
 def placement_of(app: type[App], factors: Factors) -> Placement:
@@ -119,13 +124,14 @@ def placement_of(app: type[App], factors: Factors) -> Placement:
 def why_no_setting(app: type[App], name: str) -> str:
     """Why an application has no factor of that name, or ''. There was one for all scratch buffers."""
     if name == FORMER:
-        own = [f"{MEMORY_OF}{d.name}" for d in app.declarations(app.sizes["tiny"]) if memory_words(d)]
+        buffers = [f"{MEMORY_OF}{d.name}" for d in app.declarations(app.sizes["tiny"]) if memory_words(d)]
         single = f"{MEMORY_OF}BUFFER={ON_DEVICE}|{OF_STRATEGY}"
         if _has_scratch_as_published(app):
             return (
-                f"{name}={OF_STRATEGY} is now {PLACEMENT}={PAPER}, or {single} for single buffers ({first_few(own, 3)})"
+                f"{name}={OF_STRATEGY} is now {PLACEMENT}={PAPER}, or {single} for single buffers "
+                f"({first_few(buffers, 3)})"
             )
-        return f"{name} is now {single}, of {app.name} for {first_few(own, 3) or 'none'}"
+        return f"{name} is now {single}, of {app.name} for {first_few(buffers, 3) or 'none'}"
     buffer = name.removeprefix(MEMORY_OF)
     for d in app.declarations(app.sizes["tiny"]) if name.startswith(MEMORY_OF) else ():
         if d.name == buffer and not memory_words(d):

@@ -40,8 +40,8 @@ def predict_application(app: type[App], params: Params, factors: Factors, platfo
             raise NotModelled(f"{name}={factors[name]}")
     strategy = STRATEGIES[factors.text("strategy")]
     options = tuple((name, factors.text(name)) for name in app.options if name in factors)
-    kernels, note = _kernels(app, app.footprint(params), platform, dict(options))
-    program = _program(app, tuple(params.items()), options, kernels.rounds if kernels else 0)
+    kernels, note = _predict_kernels(app, app.footprint(params), platform, dict(options))
+    program = _program_of(app, tuple(params.items()), options, kernels.rounds if kernels else 0)
     settings = PredictionSettings(
         placement_of(app, factors),
         factors.get("control") == "copied",
@@ -81,7 +81,9 @@ def _gpu_times(prediction: Prediction, of_kernels: bool) -> dict[str, Scalar]:
     return times | ({"kernel_ms": kernels, "kernel_compute_ms": compute} if of_kernels else {})
 
 
-def _kernels(app: type[App], nbytes: int, platform: Platform, options: Mapping[str, str]) -> tuple[Kernels | None, str]:
+def _predict_kernels(
+    app: type[App], nbytes: int, platform: Platform, options: Mapping[str, str]
+) -> tuple[Kernels | None, str]:
     """What its kernels take, or why that is not known."""
     from firsttouch.model.kernel_records import kernels_for
     from firsttouch.model.kernels import NoProfile
@@ -95,7 +97,7 @@ def _kernels(app: type[App], nbytes: int, platform: Platform, options: Mapping[s
 _PROGRAMS: dict[tuple[type[App], tuple[tuple[str, int], ...], tuple[tuple[str, str], ...], int], Program] = {}
 
 
-def _program(
+def _program_of(
     app: type[App], params: tuple[tuple[str, int], ...], options: tuple[tuple[str, str], ...], rounds: int
 ) -> Program:
     """The program of an application, made once for each point's parameters."""

@@ -50,12 +50,12 @@ def changes(declared: Sequence[Declaration], strategy: Strategy, now: Placement 
     total = sum(d.nbytes for d in declared)
     placed = [d for d in declared if placement(d, strategy, now) == "strategy"]
     large = sorted((d for d in placed if d.nbytes >= _NOTABLE * total), key=lambda d: -d.nbytes)
-    lists = [_changes_of(d, strategy) for d in large]
+    lists = [_setting_changes(d, strategy) for d in large]
     rounds = max(map(len, lists), default=0)
     return [each[i] for i in range(rounds) for each in lists if i < len(each)][:MOST_TRIED]
 
 
-def _changes_of(declared: Declaration, strategy: Strategy) -> list[str]:
+def _setting_changes(declared: Declaration, strategy: Strategy) -> list[str]:
     now = BY_ITSELF.of(declared, strategy)
     changes = []
     for advice, prefetch in _OF_GPU if declared.sides == "gpu" else _CHANGES.get(declared.role, ()):
@@ -75,24 +75,24 @@ def further(request: Request, records: Sequence[Record], known: Mapping[str, typ
         base, app = search.base, known.get(application(search.base))
         if app is None or application(base) not in request.experiments or base.device not in request.devices:
             continue
-        words = _changes_from(base, app)
+        words = _changed_placements(base, app)
         attempted = {
             word_of(r) for r in records if conditions_of(r) == conditions_of(base) and r.factors.get("repeat") == 1
         }
         if words:
-            requests.append(_request(request, base, words, 1))
+            requests.append(_placement_request(request, base, words, 1))
         if attempted.issuperset(words) and (best := finalists_of(search.tried, base)):
-            requests.append(_request(request, base, best, base.factors.get("repeat")))
+            requests.append(_placement_request(request, base, best, base.factors.get("repeat")))
     return requests
 
 
-def _changes_from(base: Record, app: type[App]) -> list[str]:
+def _changed_placements(base: Record, app: type[App]) -> list[str]:
     params: Params = {name: int(v) for name, v in base.parameters.items() if isinstance(v, int)}
     words = changes(app.declarations(params), STRATEGIES[strategy(base)], placement_of(app, Factors(base.factors)))
     return words[: max(FEWEST_TRIED, int(SECONDS / max(base.seconds, 0.1)))]
 
 
-def _request(request: Request, base: Record, words: Sequence[str], repeat: Scalar) -> Request:
+def _placement_request(request: Request, base: Record, words: Sequence[str], repeat: Scalar) -> Request:
     """The request for placements under the conditions of a record."""
     same: dict[str, list[Scalar]] = {name: [v] for name, v in base.factors.items() if name != "app"}
     same |= {PLACEMENT: list(words)}

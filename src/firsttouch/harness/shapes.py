@@ -39,7 +39,7 @@ def items(expression: int | str, params: Mapping[str, int]) -> int:
     """
     try:
         value = (
-            eval(_code(expression), {"__builtins__": {}, **_BOUNDED}, dict(params))
+            eval(_compile_shape(expression), {"__builtins__": {}, **_BOUNDED}, dict(params))
             if isinstance(expression, str)
             else expression
         )
@@ -88,6 +88,6 @@ class _Bounded(ast.NodeTransformer):
 
 
 @lru_cache(maxsize=4096)
-def _code(expression: str) -> CodeType:
+def _compile_shape(expression: str) -> CodeType:
     tree = ast.parse(expression.strip(), mode="eval")
     return compile(ast.fix_missing_locations(_Bounded().visit(tree)), "shape", "eval")

@@ -108,7 +108,7 @@ def why_not_left(
         needs = needs_of(app, params, strategy, chosen, device)
         on_device = needs.on(device)[1]
         if strategy.duplicated and budget is not None:
-            on_device = min(on_device, budget)  # by tiles
+            on_device = min(on_device, budget)  # the arrays are used in tiles that fit the budget
         return why_not_beside_ballast(subject, device, entry, left, needed=on_device, fixed=min(on_device, needs.fixed))
 
     reason, placed = refusal(factors), of_strategy(app, factors)

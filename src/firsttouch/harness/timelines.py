@@ -48,12 +48,12 @@ def spans(run: Run) -> list[NamedInterval]:
             continue
         spans.append((name, start, end))
         if name == "compute":
-            spans += _iterations(run, start, end)
+            spans += _iteration_intervals(run, start, end)
     return spans
 
 
-def _iterations(run: Run, start: float, end: float) -> list[NamedInterval]:
-    """None if there are many, if groups of them were timed, or if there is a single one."""
+def _iteration_intervals(run: Run, start: float, end: float) -> list[NamedInterval]:
+    """The iterations; empty if there are many, if groups of them were timed, or if there is only one."""
     ends = run.iteration_ends
     if not 2 < len(ends) <= MOST_ITERATIONS + 1 or run.marked != len(ends) - 1:
         return []

@@ -52,11 +52,11 @@ class AdviceTable:
 def render(advice: Advice) -> str:
     """The advice as one self-contained HTML page."""
     traced = _traced(advice)
-    drawing = draw(TERMS, [*_records(advice)], DrawingContext(None, Palette()))
+    drawing = draw(TERMS, [*_bar_records(advice)], DrawingContext(None, Palette()))
     figures: list[tuple[Drawing, str]] = []
     if drawing is not None and drawing.spec is not None:
         figures = [(drawing, to_svgs([drawing.spec])[0])]
-    every = [_edits(traced), _strategies(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
+    every = [_edits(traced), _strategy_table(advice), _check(advice), _known(advice), _absent(advice), _terms(advice)]
     return environment().from_string(packaged("advised.html.j2")).render(
         **assets(),
         title=f"Advice about {traced.command} on {advice.title}",
@@ -72,27 +72,31 @@ def _traced(advice: Advice) -> TracedAdvice:
     return advice.traced
 
 
-def _rows(advice: Advice) -> list[StrategyRow]:
+def _all_rows(advice: Advice) -> list[StrategyRow]:
     """The program as it is, and the strategies."""
-    own = _traced(advice).as_it_is
-    return [*([own] if own is not None else ()), *advice.strategies]
+    program_row = _traced(advice).as_it_is
+    return [*([program_row] if program_row is not None else ()), *advice.strategies]
 
 
-def _records(advice: Advice) -> Iterator[Record]:
-    for row in _rows(advice):
+def _bar_records(advice: Advice) -> Iterator[Record]:
+    for row in _all_rows(advice):
         terms: Counter[str] = Counter()
-        for what, ms in parts_of(row).items():
-            terms[f"{family(what)}_ms"] += ms  # type: ignore[assignment]
+        for term_name, ms in parts_of(row).items():
+            terms[f"{family(term_name)}_ms"] += ms  # type: ignore[assignment]
         counters = {name: float(ms) for name, ms in terms.items() if ms > 0}
         yield Record("", "advice", advice.device, {"strategy": row.strategy}, "ms", "ok", counters={**counters})
 
 
-def _strategies(advice: Advice) -> AdviceTable:
+def _strategy_table(advice: Advice) -> AdviceTable:
     traced, bounds = _traced(advice), {b.strategy: b for b in _traced(advice).bounds}
     rows = []
-    for row in _rows(advice):
-        known = bounds.get(row.strategy)
-        least, most = (None, None) if known is None or known.exact else (known.least_ms, known.most_ms)
+    for row in _all_rows(advice):
+        bounds_of_strategy = bounds.get(row.strategy)
+        least, most = (
+            (None, None)
+            if bounds_of_strategy is None or bounds_of_strategy.exact
+            else (bounds_of_strategy.least_ms, bounds_of_strategy.most_ms)
+        )
         cells = [row.strategy, *(quantity(v, "ms") for v in (row.ms, row.low, row.high))]
         cells += ["" if v is None else quantity(v, "ms") for v in (least, most)]
         rows.append([*cells, "assumed" if is_assumed_row(traced, row.strategy) else "exact"])
@@ -109,7 +113,7 @@ def _terms(advice: Advice) -> AdviceTable:
         [row.strategy, t.phase, t.what, format_size(t.bytes, 3), f"{t.count:,}", *(
             quantity(v, "ms") for v in (t.ms, t.low, t.high)
         )]
-        for row in _rows(advice) for t in sorted(row.terms, key=lambda t: -t.ms)
+        for row in _all_rows(advice) for t in sorted(row.terms, key=lambda t: -t.ms)
     ]  # fmt: skip
     heads = ["", "phase", "term", "bytes", "times", "time", "from", "to"]
     return AdviceTable(

@@ -57,7 +57,7 @@ def answered(
     """Every section of a results directory in the order of the report: by experiment, then by device. Equal devices of
     which only their headlines were measured share one.
     """
-    known = {d.name: d for d in devices}
+    devices_by_name = {d.name: d for d in devices}
     names = [*experiments, *(r.experiment for r in records)]
     across_devices = {name for name, experiment in experiments.items() if experiment.across_devices}
     groups: dict[tuple[str, str], list[Record]] = {}
@@ -68,11 +68,11 @@ def answered(
             device = first.setdefault(record.experiment, device)
         groups.setdefault((record.experiment, device), []).append(record)
     groups = _with_unplanned_together(groups)
-    order = sorted(groups, key=lambda key: (names.index(key[0]), [*known, key[1]].index(key[1])))
-    for experiment, same in groupby(order, key=lambda key: key[0]):
+    order = sorted(groups, key=lambda key: (names.index(key[0]), [*devices_by_name, key[1]].index(key[1])))
+    for experiment, keys_of_experiment in groupby(order, key=lambda key: key[0]):
         parts = [
-            _sections_on(experiment, groups[experiment, device], experiments.get(experiment), known)
-            for _, device in same
+            _answered_sections(experiment, groups[experiment, device], experiments.get(experiment), devices_by_name)
+            for _, device in keys_of_experiment
         ]
         yield from sorted(chain(*parts), key=lambda part: (not part.section.overview, part.title.casefold()))
 
@@ -93,21 +93,23 @@ def _is_unplanned(record: Record) -> bool:
     return record.status == "skipped" and not record.factors
 
 
-def _sections_on(
-    name: str, records: Sequence[Record], experiment: Experiment | None, known: Mapping[str, DeviceInfo]
+def _answered_sections(
+    name: str, records: Sequence[Record], experiment: Experiment | None, devices_by_name: Mapping[str, DeviceInfo]
 ) -> list[AnsweredSection]:
     """The sections of one experiment on one device or across devices; a single one if the experiment fails on the
     records.
     """
     names = list(dict.fromkeys(r.device for r in records))
-    devices = sorted(names, key=[*known, *names].index)
+    devices = sorted(names, key=[*devices_by_name, *names].index)
     alike = len(devices) > 1 and not all(map(_is_unplanned, records))
     if alike and experiment is not None and not experiment.across_devices:
         section = ReportSection(experiment.question, records, (), counted=experiment.counted, source=experiment.source)
         return [AnsweredSection(name, name, devices, SectionAnswer(problem=BESIDE), section)]
-    info = known.get(devices[0]) if not (experiment and experiment.across_devices) else None
-    sections, problem, left_out = _sections(name, records, experiment, info)
-    answers = [SectionAnswer(problem=problem) if problem else _answer(part, experiment, info) for part in sections]
+    info = devices_by_name.get(devices[0]) if not (experiment and experiment.across_devices) else None
+    sections, problem, left_out = _divided_sections(name, records, experiment, info)
+    answers = [
+        SectionAnswer(problem=problem) if problem else _answer_section(part, experiment, info) for part in sections
+    ]
     if left_out:
         answers[0] = replace(answers[0], left_out=" ".join(filter(None, (left_out, answers[0].left_out))))
     titles = [f"{name}: {section.title}" if section.title else name for section in sections]
@@ -117,7 +119,7 @@ def _sections_on(
     ]
 
 
-def _sections(
+def _divided_sections(
     name: str, records: Sequence[Record], experiment: Experiment | None, info: DeviceInfo | None
 ) -> tuple[list[ReportSection], str, str]:
     """The sections, a sentence that says what failed, and one that names the records that were left out; or ''."""
@@ -127,8 +129,8 @@ def _sections(
         experiment.question, records, experiment.figures, counted=experiment.counted, source=experiment.source
     )
 
-    def divide(some: Sequence[Record]) -> list[ReportSection]:
-        derived = experiment.derive(some)
+    def divide(part: Sequence[Record]) -> list[ReportSection]:
+        derived = experiment.derive(part)
         if not (isinstance(derived, list) and all(isinstance(record, Record) for record in derived)):
             raise TypeError("derive() must return a list of records")
         sections = list(experiment.sections(derived, info))
@@ -143,24 +145,26 @@ def _sections(
     try:
         divided = without_broken(planned, divide)
     except (Exception, SystemExit) as error:
-        why = f"These points could not be divided into sections ({cause(error)}); they are in the table."
-        return [replace(whole, figures=())], why, ""
+        reason = f"These points could not be divided into sections ({cause(error)}); they are in the table."
+        return [replace(whole, figures=())], reason, ""
     sections = divided.value or [whole]
     # The table still has the broken ones, and those of devices on which the experiment was skipped as a whole.
-    rest = [*(record for record, _ in divided.broken), *unplanned]
-    sections[0] = replace(sections[0], records=[*sections[0].records, *rest]) if rest else sections[0]
+    left_out_records = [*(record for record, _ in divided.broken), *unplanned]
+    sections[0] = (
+        replace(sections[0], records=[*sections[0].records, *left_out_records]) if left_out_records else sections[0]
+    )
     return sections, "", divided.sentence
 
 
-def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
+def _answer_section(section: ReportSection, experiment: Experiment | None, info: DeviceInfo | None) -> SectionAnswer:
     good = measured(section.records)
     if not good:
         reasons, points = Counter((r.status, r.reason) for r in section.records), len(section.records)
         ((_, reason), most), *_ = [*reasons.most_common(1), (("", ""), 0)]
-        which = f" ({most} of {points} points)" if len(reasons) > 1 else ""
-        why = f": {reason}{which}" if 2 * most > points else ""
+        share = f" ({most} of {points} points)" if len(reasons) > 1 else ""
+        reason_text = f": {reason}{share}" if 2 * most > points else ""
         done = "predicted" if predicted_for(r.device for r in section.records) else "measured"
-        return SectionAnswer(problem=f"Nothing was {done}{why}.")
+        return SectionAnswer(problem=f"Nothing was {done}{reason_text}.")
     if experiment is None:
         return SectionAnswer(
             problem="This version of firsttouch has no experiment of that name; its points are in the table. If it is "
@@ -169,13 +173,13 @@ def _answer(section: ReportSection, experiment: Experiment | None, info: DeviceI
 
     find_in = section.findings or experiment.findings
 
-    def worded(some: Sequence[Record]) -> Sequence[Finding]:
-        findings = find_in(some, info)
+    def worded(part: Sequence[Record]) -> Sequence[Finding]:
+        findings = find_in(part, info)
         sentences(f for f in findings if not is_ambiguous(f))  # fails if a claim names something that a finding lacks
         return findings
 
-    def find(some: Sequence[Record]) -> tuple[list[Finding], list[str]]:
-        findings = under_conditions(worded, some, _known(experiment))
+    def find(part: Sequence[Record]) -> tuple[list[Finding], list[str]]:
+        findings = under_conditions(worded, part, _known(experiment))
         return findings, sentences(findings)
 
     try:

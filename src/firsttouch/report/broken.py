@@ -51,18 +51,18 @@ def without_broken(records: Sequence[Record], compute: Callable[[Sequence[Record
         first = error
     for i, record in enumerate(records) if len(records) <= FEW else ():
         without = [*records[:i], *records[i + 1 :]]
-        if without and not isinstance(value := _attempt(compute, without), _Failure):
+        if without and not isinstance(value := _try_compute(compute, without), _Failure):
             return Spared(value, without, ((record, first),))
     kept, blamed = list(records), list[tuple[Record, BaseException]]()
-    while isinstance(value := _attempt(compute, kept), _Failure):
+    while isinstance(value := _try_compute(compute, kept), _Failure):
         if len(blamed) == MOST or len(kept) < 2:
             raise first
         place, why = _first_broken(kept, compute, value.error)
         blamed.append((kept.pop(place), why))
     broken = []
     for record, why in blamed:  # one that was blamed since few records alone fail too is taken back
-        with_it = [r for r in records if r is record or any(r is other for other in kept)]
-        if isinstance(again := _attempt(compute, with_it), _Failure):
+        with_it = [r for r in records if r is record or any(r is kept_record for kept_record in kept)]
+        if isinstance(again := _try_compute(compute, with_it), _Failure):
             broken.append((record, why))
         else:
             value, kept = again, with_it
@@ -74,7 +74,7 @@ class _Failure:
     error: BaseException
 
 
-def _attempt(compute: Callable[[Sequence[Record]], T], records: Sequence[Record]) -> T | _Failure:
+def _try_compute(compute: Callable[[Sequence[Record]], T], records: Sequence[Record]) -> T | _Failure:
     try:
         return compute(records)
     except (Exception, SystemExit) as error:
@@ -88,7 +88,7 @@ def _first_broken(
     working, failing = 0, len(records)
     while failing - working > 1:
         middle = (failing + working) // 2
-        if isinstance(result := _attempt(compute, records[:middle]), _Failure):
+        if isinstance(result := _try_compute(compute, records[:middle]), _Failure):
             failing, error = middle, result.error
         else:
             working = middle

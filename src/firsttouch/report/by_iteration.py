@@ -65,33 +65,33 @@ def _chart(
     dotted = {*sorted({*iterations})[:: -(-len({*iterations}) // MOST_DOTS)]}
     for r in (*rows, *time_rows):
         r["dot"] = r["x"] in dotted
-    x = field("x:Q", **_same(quantitative(ITERATION, "iteration", "", iterations, False, is_x=True), iterations))
+    x = field("x:Q", **_same_scale(quantitative(ITERATION, "iteration", "", iterations, False, is_x=True), iterations))
     hidden = {**x, "axis": {**x["axis"], "labels": False, "title": None}}
     upper: list[Spec] = []
     if time_rows:
         amounts = numbers(time_rows, "y")
         log = max(amounts) > 10 * min(amounts) > 0
         channel = quantitative("value", "time, ms", unit(of_time, "value", times[0]), amounts, log)
-        y = field("y:Q", **_same(channel, [0, *amounts]))
+        y = field("y:Q", **_same_scale(channel, [0, *amounts]))
         upper = _lines({"x": hidden, "y": y, "color": constant(INK)}, time_rows, "time")
     amounts = numbers(rows, "y")
     channel = quantitative("value", figure.y_title, unit(figure, "value", parts[0]), amounts, False)
-    y = field("y:Q", **_same(channel, [0, *amounts]))
+    y = field("y:Q", **_same_scale(channel, [0, *amounts]))
     hue, shape = (colour(figure, roles, parts, context.palette, shape=is_shape) for is_shape in (False, True))
     lower = _lines({"x": x, "y": y, "color": {**hue, "title": None}}, rows, "part", {"shape": {**shape, "title": None}})
     charts = []
     for panel in dict.fromkeys(r["panel"] for r in rows):
-        own = {"filter": {"field": "panel", "equal": panel}}
+        of_panel = {"filter": {"field": "panel", "equal": panel}}
         halves = [{"layer": lower, "width": WIDTH, "height": HEIGHT}]
         if upper:
             halves.insert(0, {"layer": upper, "width": WIDTH, "height": TIME_HEIGHT})
         title = {"title": {"text": wrapped(panel, WIDTH), "anchor": "start", "fontSize": 11}} if panel else {}
-        charts.append({"vconcat": halves, "spacing": 8, "transform": [own], **title})
+        charts.append({"vconcat": halves, "spacing": 8, "transform": [of_panel], **title})
     spec = charts[0] if len(charts) == 1 else {"concat": charts, "columns": 2}
     return finish(spec, [*time_rows, *rows])
 
 
-def _same(channel: Spec, amounts: Sequence[float]) -> Spec:
+def _same_scale(channel: Spec, amounts: Sequence[float]) -> Spec:
     """The channel with one scale for all panels, which are charts of their own with scales of their own."""
     return {**channel, "scale": {"domain": [min(amounts), max(amounts)], **channel["scale"]}}
 

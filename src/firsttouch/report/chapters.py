@@ -200,15 +200,17 @@ def _point_warnings(records: Sequence[Record]) -> list[str]:
     throttled, noisy = [r for r in records if r.throttled], [r for r in good if half_width(r) > NOISY]
     causes = sorted({t for r in throttled for c in (r.clocks_before, r.clocks_after) if c for t in c.throttle})
     warnings = []
-    if said := disturbed(records):
-        warnings.append(f"{said}: the values may be theirs too. `--wait` waits until the machine is quiet.")
+    if sentence := disturbed(records):
+        warnings.append(f"{sentence}: the values may be theirs too. `--wait` waits until the machine is quiet.")
     if throttled:
         because = f" ({', '.join(causes)})" if causes else ""
         warnings.append(f"{count(len(throttled), 'point')} taken while the device was throttled{because}.")
     if noisy and not any(r.modelled for r in noisy):
         groups = sorted(group_by(noisy, "device").items(), key=lambda group: -len(group[1]))
-        where = "; ".join(f"{d}: {', '.join(dict.fromkeys(r.experiment for r in some))}" for (d,), some in groups)
+        places = "; ".join(
+            f"{d}: {', '.join(dict.fromkeys(r.experiment for r in noisy_records))}" for (d,), noisy_records in groups
+        )
         warnings.append(
-            f"{count(len(noisy), 'noisy point')}, with a 95 % interval wider than ±{100 * NOISY:.0f} % ({where})."
+            f"{count(len(noisy), 'noisy point')}, with a 95 % interval wider than ±{100 * NOISY:.0f} % ({places})."
         )
     return warnings

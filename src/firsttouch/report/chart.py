@@ -41,10 +41,10 @@ def tip(
     value is that of the point; otherwise the point's median and interval are told too.
     """
     names = dict.fromkeys(n for n in (*axes, *roles.names) if meant(record, n) is not None)
-    held = [named(n, value(record, n), called(figure, n)) for n in names]
+    conditions = [named(n, value(record, n), called(figure, n)) for n in names]
     between = _span(low, high) if low != high else ""
-    own = [] if of_median or record.summary is None else [f"median of the point {_median(record)}"]
-    return {"tip": [point_id(record), LINE_END.join([text, between, *own, *held])]}
+    median_text = [] if of_median or record.summary is None else [f"median of the point {_median(record)}"]
+    return {"tip": [point_id(record), LINE_END.join([text, between, *median_text, *conditions])]}
 
 
 def _median(record: Record) -> str:

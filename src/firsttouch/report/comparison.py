@@ -152,11 +152,11 @@ def _phases(comparison: ResultsComparison) -> dict[tuple[str, str], list[Experim
 
 
 def _title(comparison: ResultsComparison, short: Mapping[str, str]) -> str:
-    first, *others = [short[name] for name in comparison.names]
+    first, *other_sides = [short[name] for name in comparison.names]
     return (
         f"{count(len(comparison.sides), comparison.kind)} compared"
         if comparison.differences.fleet
-        else f"{join_names(others)} against {first}"
+        else f"{join_names(other_sides)} against {first}"
     )
 
 
@@ -212,7 +212,7 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
     """The records of the points that were compared, by experiment and device, with the side as a factor. The values of
     a side of several runs are the medians of the runs.
     """
-    wanted = {_key(column): column for column in comparison.table.columns}
+    compared_columns = {_key(column): column for column in comparison.table.columns}
     values: dict[tuple[int, Column], SideValue] = {}
     for d in comparison.differences.points:
         values[d.side, d.column] = d.value
@@ -221,17 +221,17 @@ def _records(comparison: ResultsComparison, short: Mapping[str, str]) -> dict[tu
     counted = _phase_counters(comparison)
     records: dict[tuple[str, str], list[Record]] = {}
     for i in _shown(comparison):
-        side, seen = comparison.sides[i], set()
-        slots = {own: slot for slot, own in comparison.table.devices[i].items()}
+        side, added_keys = comparison.sides[i], set()
+        slots = {own_name: slot for slot, own_name in comparison.table.devices[i].items()}
         for run in side.runs:
             for record in measured(load_results(Path(run.name)).records):
                 device = slots.get(record.device, record.device)
                 factors = msgspec.json.decode(with_peer(encode_json(record.factors).decode(), slots))
                 key = point_key(record.experiment, device, factors)
-                if key not in wanted or key in seen:
+                if key not in compared_columns or key in added_keys:
                     continue
-                seen.add(key)
-                column = wanted[key]
+                added_keys.add(key)
+                column = compared_columns[key]
                 name = short[side.name]
                 counters = {**record.counters, **counted.get((i, key), {})}
                 shown = with_factor(record, SIDE, name, device=device, factors=factors, counters=counters)

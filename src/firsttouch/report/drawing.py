@@ -57,13 +57,17 @@ def marked(drawing: Drawing, predicted: str, *, in_part: bool = False) -> Drawin
     """
     if not predicted:
         return drawing
-    said = caption(f"in part {predicted}" if in_part else predicted)
-    title = f"{said}: {drawing.title}"
+    prediction = caption(f"in part {predicted}" if in_part else predicted)
+    title = f"{prediction}: {drawing.title}"
     spec = drawing.spec
     if spec is not None:
-        own = spec.get("title") or {}
-        texts = {"text": own} if isinstance(own, str | list) else {"anchor": "start", "fontSize": 11, **own}
-        first = {"text": texts["text"], "subtitle": said} if texts.get("text") else {"text": said}
+        title_spec = spec.get("title") or {}
+        texts = (
+            {"text": title_spec}
+            if isinstance(title_spec, str | list)
+            else {"anchor": "start", "fontSize": 11, **title_spec}
+        )
+        first = {"text": texts["text"], "subtitle": prediction} if texts.get("text") else {"text": prediction}
         spec = {**spec, "title": {**texts, **first}}
     notes = drawing.notes if in_part else [of_prediction(note) for note in drawing.notes]
     return replace(drawing, title=title, spec=spec, notes=notes, predicted=predicted)

@@ -44,7 +44,9 @@ def event_table(records: Sequence[Record]) -> EventTable | None:
     eventful = [r for r in recorded if any(_amount(r, name) for name in (*_COUNTS, *(f"um_{w}_bytes" for w in WAYS)))]
     names = varying(eventful)
     ways = {way: head for way, head in WAYS.items() if any(_amount(r, f"um_{way}_bytes") for r in eventful)}
-    times = {name: f"time of {what}" for name, what in _TIMES.items() if any(_amount(r, name) for r in eventful)}
+    times = {
+        name: f"time of {time_name}" for name, time_name in _TIMES.items() if any(_amount(r, name) for r in eventful)
+    }
     counts = {name: head for name, head in _COUNTS.items() if any(_amount(r, name) for r in eventful)}
     rows = [
         [

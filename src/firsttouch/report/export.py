@@ -51,7 +51,7 @@ def export(directories: Sequence[Path], form: Format, output: Path | None = None
 def export_results(
     results: Mapping[str, Results], experiments: Mapping[str, Experiment], form: Format, folder: Path
 ) -> list[Path]:
-    """As `export`, for results that are already loaded and a folder that exists."""
+    """Exports results that are already loaded to a folder that exists, as `export` does."""
     if form in _FILES:
         name, content = _FILES[form]
         write_atomically(folder / name, content(results, experiments))
@@ -91,7 +91,7 @@ def _points(results: Mapping[str, Results], experiments: Mapping[str, Experiment
 
 
 def _parquet(results: Mapping[str, Results], experiments: Mapping[str, Experiment]) -> bytes:
-    """The same rows, with types."""
+    """The rows of the CSV file as a Parquet table, with types."""
     from firsttouch.report.parquet import parquet
 
     rows = flat_rows(results)

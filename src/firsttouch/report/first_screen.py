@@ -125,7 +125,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
     def derived(derive: Callable[[Sequence[Record]], Sequence[_Derived]]) -> Sequence[_Derived]:
         return _derived(results.records, derive, left_out)
 
-    numbers = list(derived(lambda records: [_number(f) for f in headlines(records, machine)]))
+    numbers = list(derived(lambda records: [_key_number(f) for f in headlines(records, machine)]))
     advice = derived(lambda records: advised(replace(results, records=list(records))))
     made = derived(lambda records: [pairs_picture(records, machine)])
     if not made or made[0][0] is None:
@@ -142,7 +142,9 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
     if figure is None and numbers and (runs := [part for part in answers if part.experiment == numbers[0].experiment]):
         figure, shown = next(iter(runs[0].section.figures), None), runs[0].section.records
         message = next(iter(runs[0].answer.sentences), "")
-        figure = WITHOUT_CONTEXT if figure is STACK else figure  # its sums are the times that the numbers are
+        figure = (
+            WITHOUT_CONTEXT if figure is STACK else figure
+        )  # its sums are then the times that the key numbers state
     if first_touch_note(machine):
         numbers = [replace(n, rest=n.rest + _HANDED_OUT) if _is_touched_by_cpu(n.finding) else n for n in numbers]
     return FirstScreen(
@@ -151,7 +153,7 @@ def first_screen(results: Results, answers: Sequence[AnsweredSection]) -> FirstS
         advice,
         figure,
         shown,
-        _marked(message, shown),
+        _mark_predicted(message, shown),
         list(dict.fromkeys(left_out)),
         measuring_conditions(machine, results.records),
         f"{caption(held)}." if (held := measured_on(results.records)) else "",
@@ -174,11 +176,11 @@ def _in_part(numbers: Sequence[KeyNumber], records: Sequence[Record]) -> list[Ke
     return [replace(n, rest=n.rest + _IN_PART) if parts.intersection(n.finding.points) else n for n in numbers]
 
 
-def _marked(message: str, shown: Sequence[Record]) -> str:
+def _mark_predicted(message: str, shown: Sequence[Record]) -> str:
     """The title of a picture, which says for which machine it is predicted, if it is."""
-    said = caption(predicted_for(r.device for r in shown if r.modelled))
+    prediction = caption(predicted_for(r.device for r in shown if r.modelled))
     plain = message.removeprefix("Predicted: ")
-    return f"{said}: {plain}" if said and message and not message.startswith(said) else message
+    return f"{prediction}: {plain}" if prediction and message and not message.startswith(prediction) else message
 
 
 def _derived(
@@ -195,14 +197,14 @@ def _derived(
     return spared.value
 
 
-def _number(finding: Finding) -> KeyNumber:
+def _key_number(finding: Finding) -> KeyNumber:
     """The parts of a headline's sentence: what comes before, the number, and what follows."""
     (sentence,) = sentences([finding])
-    said = f"{caption(told)}: " if (told := predicted(finding)) else ""
-    head, _, text = sentence.removesuffix(".").removeprefix(said).partition(": ")
+    prediction = f"{caption(told)}: " if (told := predicted(finding)) else ""
+    head, _, text = sentence.removesuffix(".").removeprefix(prediction).partition(": ")
     assert isinstance(finding.value, Quantity)
     value = quantity_text(finding.value)
-    head = f"Predicted: {head}" if said else head
+    head = f"Predicted: {head}" if prediction else head
     return KeyNumber(head, value, text.removeprefix(value).lstrip(" ,;"), experiment_of(finding), finding)
 
 
@@ -218,7 +220,7 @@ def _runs(records: Sequence[Record], machine: Machine) -> list[Finding]:
 
 def _of_run(finding: Finding) -> KeyNumber:
     """The time of an application. Names of applications and strategies are not capitalised."""
-    number, name = _number(finding), finding.claim.head.format_map(finding.conditions)
+    number, name = _key_number(finding), finding.claim.head.format_map(finding.conditions)
     at = len("Predicted: ") if predicted(finding) else 0
     return replace(number, head=number.head[:at] + name[:1] + number.head[at + 1 :])
 
@@ -254,8 +256,8 @@ def _latencies(records: Sequence[Record], machine: Machine) -> tuple[Figure | No
     if len(shown) < 2:
         return None, [], ""
     placed = [msgspec.structs.replace(r, counters={**r.counters, "memory": _place(r)}) for r in shown]
-    known = {d.name: d for d in machine.devices}
-    return LATENCIES, placed, _of_latencies(shown, any(may_be_cached(r, known) for r in shown))
+    devices = {d.name: d for d in machine.devices}
+    return LATENCIES, placed, _of_latencies(shown, any(may_be_cached(r, devices) for r in shown))
 
 
 def _of_latencies(records: Sequence[Record], cached: bool) -> str:
@@ -282,7 +284,7 @@ def _span(rows: Sequence[Record]) -> str:
 
 
 def _place(record: Record) -> str:
-    """Who loads from where: 'GPU, managed'."""
+    """The agent that loads and the memory: 'GPU, managed'."""
     return f"{str(record.factors['agent']).upper()}, {record.factors['allocator']}"
 
 

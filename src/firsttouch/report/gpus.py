@@ -48,17 +48,17 @@ class GpuTable:
 def gpu_tables(records: Sequence[Record], machine: Machine) -> list[GpuTable]:
     """What was measured of each GPU beside its equals; one table for each kind of GPU of which there are several."""
     links = pairs_by_link(records, machine, "p2p-copy", direction="out")
-    return [_table(equals, links) for equals in equal_gpus(records, machine)]
+    return [_table_of_gpus(equals, links) for equals in equal_gpus(records, machine)]
 
 
-def _table(equals: EqualGpus, links: Sequence[PairsOfLink]) -> GpuTable:
+def _table_of_gpus(equals: EqualGpus, links: Sequence[PairsOfLink]) -> GpuTable:
     columns = {
-        f"{measure.title}, {label('size', rows[0].factors['size'])}": _column(rows, lambda r: r.device)
+        f"{measure.title}, {label('size', rows[0].factors['size'])}": _worst_by_gpu(rows, lambda r: r.device)
         for measure, rows in equals.measured
     }
     of_pairs = links if len(equals.names) >= FEWEST else ()
-    for title, of, other in _ENDS if of_pairs else ():
-        cells = [_column(pairs.records, of, other) for pairs in of_pairs]
+    for title, name_of, other_end in _ENDS if of_pairs else ():
+        cells = [_worst_by_gpu(pairs.records, name_of, other_end) for pairs in of_pairs]
         columns[title] = {name: cell for column in cells for name, cell in column.items()}
     rows = [[column.get(name, ("", False)) for column in columns.values()] for name in equals.names]
     texts = [[name, *(text for text, _ in cells)] for name, cells in zip(equals.names, rows, strict=True)]
@@ -77,15 +77,18 @@ _ENDS: Sequence[tuple[str, Callable[[Record], str], Callable[[Record], str]]] = 
 """Columns about the pairs of a GPU: the title, to which GPU a point belongs, and what the other one is called."""
 
 
-def _column(
-    records: Sequence[Record], of: Callable[[Record], str], named: Callable[[Record], str] | None = None
+def _worst_by_gpu(
+    records: Sequence[Record], name_of: Callable[[Record], str], named: Callable[[Record], str] | None = None
 ) -> dict[str, tuple[str, bool]]:
     """For each GPU its worst record as text, and whether that is apart from the usual one, whose ratio it then has."""
-    found, cells = alikeness(records), dict[str, tuple[str, bool]]()
+    alikeness_of_records, cells = alikeness(records), dict[str, tuple[str, bool]]()
     for record in sorted(records, key=median_of, reverse=records[0].better == "lower"):
-        text, apart = quantity_text(quantity(record)), any(record is other for other in found.apart)
+        text, apart = (
+            quantity_text(quantity(record)),
+            any(record is apart_record for apart_record in alikeness_of_records.apart),
+        )
         if apart:
-            ratio = compact(ratio_of(quantity(record), quantity(found.usual)).value, RATIO)
+            ratio = compact(ratio_of(quantity(record), quantity(alikeness_of_records.usual)).value, RATIO)
             text += f" ({ratio}" + (f", {named(record)})" if named else ")")
-        cells.setdefault(of(record), (text, apart))
+        cells.setdefault(name_of(record), (text, apart))
     return cells

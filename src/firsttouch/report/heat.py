@@ -34,7 +34,7 @@ PAGE = 830
 
 def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> Drawing | None:
     shown = points.complete(points.select(figure, records), figure.z, figure.x, figure.y)
-    if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # only a baseline, say
+    if not shown or all(value(record, figure.z) == figure.centre for record in shown):  # such as a baseline alone
         return None
     axes = (figure.x, figure.y)
     roles = assign(shown, axes=axes, apart=axes, facet=figure.facet)
@@ -53,8 +53,10 @@ def draw(figure: Heat, records: Sequence[Record], _context: DrawingContext) -> D
 def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) -> list[str]:
     """Sentences on what a cell shows, what its colour means, and why some cells are blank."""
     scale = _shades(figure, records)
-    what = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
-    notes = [] if figure.title else [f"Each cell shows {what.get(figure.z, f'the counter {figure.z}')} of one point."]
+    meaning = {"median": "the median", "value": f"one counter ({figure.series.replace('{}', '…')})"}
+    notes = (
+        [] if figure.title else [f"Each cell shows {meaning.get(figure.z, f'the counter {figure.z}')} of one point."]
+    )
     if figure.centre is not None:
         end = f", strongest from a factor of {MOST_FACTOR:g}" if scale.cut else ""
         notes.append(f"Blue is below {figure.centre:g}, orange above{end}.")
@@ -67,7 +69,7 @@ def _notes(figure: Heat, roles: Roles, records: Sequence[Record], cells: int) ->
     panels = group_by(records, *roles.panel).values()
     if figure.diagonal and any(_is_diagonal(figure, record) for record in records):
         notes.append(f"Grey: {figure.diagonal}, which the colours leave out.")
-    if any(_is_blank(figure, some, records) for some in panels):
+    if any(_is_blank(figure, panel_records, records) for panel_records in panels):
         against = ", or have nothing to be compared with" if figure.z.startswith("relative") else ""
         notes.append(f"Blank cells were not measured{against}.")
     return notes
@@ -152,7 +154,7 @@ def _is_unsure(figure: Heat, record: Record) -> bool:
     z, s = value(record, figure.z), record.summary
     if not isinstance(z, int | float) or s is None or not (figure.z == "median" or figure.centre is not None):
         return False
-    if z == figure.centre:  # the baseline
+    if z == figure.centre:  # the cell of the baseline
         return False
     bounds = _bounds(figure, record)
     return not record.has_interval or (bounds is not None and bounds[1] - bounds[0] > 2 * WIDE * abs(z))
@@ -165,9 +167,9 @@ def _bounds(figure: Heat, record: Record) -> tuple[float, float] | None:
         return None
     if figure.z == "median":
         return s.ci_low, s.ci_high
-    own = [value(record, f"{figure.z}_{end}") for end in ("low", "high")]
-    if all(map(finite, own)):
-        return float(own[0]), float(own[1])  # type: ignore[arg-type]
+    own_bounds = [value(record, f"{figure.z}_{end}") for end in ("low", "high")]
+    if all(map(finite, own_bounds)):
+        return float(own_bounds[0]), float(own_bounds[1])  # type: ignore[arg-type]
     return (z * s.ci_low / s.median, z * s.ci_high / s.median) if figure.centre is not None and s.median else None
 
 

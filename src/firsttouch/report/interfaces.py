@@ -87,7 +87,7 @@ class AnswersOfKind:
 
     @property
     def open(self) -> list[InterfaceAnswer]:
-        """Those about movements that several interfaces carry out."""
+        """The answers about movements that several interfaces carry out."""
         return [answer for answer in self.answers if answer.is_open]
 
     @property
@@ -109,20 +109,20 @@ def parts(fastest: Interfaces) -> list[AnswersOfKind]:
         of_kinds.setdefault((rows[0].kind, rows[0].measure), []).append(rows)
     made = []
     for (kind, measure), curves in of_kinds.items():
-        shared, own = shared_and_own([rows[0].conditions for rows in curves])
-        pairs = list(dict.fromkeys(of_movement.get(BETWEEN, "") for of_movement in own))
+        shared, own_conditions = shared_and_own([rows[0].conditions for rows in curves])
+        pairs = list(dict.fromkeys(of_movement.get(BETWEEN, "") for of_movement in own_conditions))
         alike: dict[tuple[Any, ...], list[int]] = {}
         for i, rows in enumerate(curves):
             alike.setdefault(tuple((s.first, s.last, s.verdict, s.fastest) for s in segments(rows)), []).append(i)
         answers = [
-            InterfaceAnswer(joined([own[i] for i in places], pairs), _text([segments(curves[i]) for i in places]),
-                   [curves[i] for i in places])
+            InterfaceAnswer(joined([own_conditions[i] for i in places], pairs),
+                            _text([segments(curves[i]) for i in places]), [curves[i] for i in places])
             for places in alike.values()
         ]  # fmt: skip
         answers.sort(key=lambda answer: (not answer.is_open, answer.is_within_one))
         chosen = [rows for rows in curves if _has_choice(rows)]
-        title, said = TITLES[kind, measure], ", ".join(shared.values())
-        made.append(AnswersOfKind(kind, measure, title, said, answers, chosen, fastest.predicted))
+        title, shared_conditions = TITLES[kind, measure], ", ".join(shared.values())
+        made.append(AnswersOfKind(kind, measure, title, shared_conditions, answers, chosen, fastest.predicted))
     return made
 
 
@@ -136,9 +136,9 @@ def alone(of: Sequence[AnswersOfKind]) -> list[str]:
             movements.setdefault(point_key("", "", rows[0].conditions), rows[0].conditions)
     texts = []
     for (kind, interface), movements in by_interface.items():
-        shared, own = shared_and_own([*movements.values()])
-        what = ", ".join(filter(None, [joined(own), *shared.values()]))
-        texts.append(f"{kind} by {interface}: {what}")
+        shared, own_conditions = shared_and_own([*movements.values()])
+        movements_in_words = ", ".join(filter(None, [joined(own_conditions), *shared.values()]))
+        texts.append(f"{kind} by {interface}: {movements_in_words}")
     return texts
 
 
@@ -146,8 +146,8 @@ def summary(fastest: Interfaces) -> str:
     """The whole in few sentences: how often each interface is the fastest, and how often that changes with the size.
     Pairs with the same answer count once.
     """
-    if said := fastest.predicted:
-        return f"{caption(said)}: {of_prediction(_summary(fastest))}"
+    if prediction := fastest.predicted:
+        return f"{caption(prediction)}: {of_prediction(_summary(fastest))}"
     return _summary(fastest)
 
 
@@ -186,7 +186,7 @@ def _leaders(alike: Sequence[Sequence[MovementRow]]) -> str:
     """How often each interface is the fastest in one kind of movement; '' if nothing was compared. A case is one
     movement at one size by one measure; pairs with the same answer are one.
     """
-    rows = [some[0] for some in alike]
+    rows = [segment[0] for segment in alike]
     compared = [row for row in rows if row.verdict != "one interface"]
     won = Counter(row.fastest[0] for row in compared if row.verdict == "fastest").most_common()
     if not compared:
@@ -194,8 +194,8 @@ def _leaders(alike: Sequence[Sequence[MovementRow]]) -> str:
     kind, cases = TITLES[rows[0].kind, rows[0].measure].partition(",")[0], count(len(compared), "case")
     if not won:
         return f"{kind}: no interface is clearly the fastest in any of {cases}."
-    (first, most), *others = won
-    texts = [f"{first} is the fastest in {most} of {cases}", *(f"{name} in {n}" for name, n in others)]
+    (first, most), *other_winners = won
+    texts = [f"{first} is the fastest in {most} of {cases}", *(f"{name} in {n}" for name, n in other_winners)]
     unclear = len(compared) - sum(n for _, n in won)
     return f"{kind}: {', '.join(texts)}{f'; {unclear} without a clear difference' if unclear else ''}."
 
@@ -215,19 +215,19 @@ def read(directory: Path, kinds: Sequence[str] = ()) -> Interfaces:
     Raises:
         UsageError: the directory holds no results, no verified points of these kinds, or there is no such kind.
     """
-    known = {kind.name: kind.experiment for kind in KINDS}
+    experiment_of = {kind.name: kind.experiment for kind in KINDS}
     for name in kinds:
-        if name not in known:
-            raise unknown("kind", name, known)
+        if name not in experiment_of:
+            raise unknown("kind", name, experiment_of)
     records = load_results(directory).records
-    chosen = [r for r in records if any(r.experiment == known[name] for name in kinds or known)]
+    chosen = [r for r in records if any(r.experiment == experiment_of[name] for name in kinds or experiment_of)]
     fastest = interfaces(chosen)
     if not fastest.rows:
-        names = [known[name] for name in kinds or known]
+        names = [experiment_of[name] for name in kinds or experiment_of]
         points = f"{count(len(chosen), 'point')} of {join_names(names, 'or')}, none of which is ok and verified"
-        what = points if chosen else f"no points of {join_names(names, 'or')}"
+        lack = points if chosen else f"no points of {join_names(names, 'or')}"
         ranks = " --ranks 2" if any(all_experiments()[name].ranked for name in names) else ""
-        raise UsageError(f"{directory} holds {what}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
+        raise UsageError(f"{directory} holds {lack}; measure some with `firsttouch run {' '.join(names)}{ranks}`")
     return fastest
 
 
@@ -357,7 +357,10 @@ class InterfacesSection:
     @property
     def kinds(self) -> list[list[AnswersOfKind]]:
         """The parts of each kind of movement in which several interfaces were measured."""
-        return [list(of) for _, of in groupby((part for part in self.parts if part.open), key=lambda part: part.kind)]
+        return [
+            list(kind_parts)
+            for _, kind_parts in groupby((part for part in self.parts if part.open), key=lambda part: part.kind)
+        ]
 
 
 def interfaces_section(records: Sequence[Record]) -> InterfacesSection | None:

@@ -29,32 +29,32 @@ _COLOURED_AS = {"copy": "engine"}
 """The factor with whose colours the figures of the experiment show interfaces, if it is not `interface`."""
 
 
-def pictures(of: InterfacesSection, palette: Palette) -> list[Drawing]:
+def pictures(section: InterfacesSection, palette: Palette) -> list[Drawing]:
     """One picture for each kind of movement with a choice."""
-    return [marked(picture(kind, palette), of.predicted) for kind in of.kinds]
+    return [marked(picture(kind, palette), section.predicted) for kind in section.kinds]
 
 
-def picture(of: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
+def picture(parts: Sequence[AnswersOfKind], palette: Palette) -> Drawing:
     """The fastest interface of each movement over the size, a panel for each measure. of: parts of one kind."""
-    rows = [row for part in of for curve in part.curves for row in curve]
+    rows = [row for part in parts for curve in part.curves for row in curve]
     names = list(dict.fromkeys(name for row in rows for name in sorted(row.interfaces)))
-    colours = dict(zip(names, palette.styles(_COLOURED_AS.get(of[0].kind, "interface"), names)[0], strict=True))
+    colours = dict(zip(names, palette.styles(_COLOURED_AS.get(parts[0].kind, "interface"), names)[0], strict=True))
     panels, cells, more = [], list[Spec](), 0
-    for part in of:
-        some = _cells(_fullest(part.curves), part, colours)
+    for part in parts:
+        panel_cells = _cells(_fullest(part.curves), part, colours)
         more = max(more, len(part.curves) - len(_fullest(part.curves)))
-        panels.append(_panel(part, some, colours))
-        cells += some
+        panels.append(_panel(part, panel_cells, colours))
+        cells += panel_cells
     chart = side_by_side(panels, 2 if max(panel["width"] for panel in panels) <= NARROW else 1)
-    said = {
+    meaning_of_flag = {
         "": "Numbers are how many times as fast as the next interface it is.",
         "grey": f"Grey: {UNCLEAR}, since intervals overlap or it is below {LEAST_WIN} times (=), or since intervals "
         "are missing (?).",
         "pale": "Pale: no other interface was measured.",
     }
-    notes = [text for flag, text in said.items() if any(cell["flag"] == flag for cell in cells)]
+    notes = [text for flag, text in meaning_of_flag.items() if any(cell["flag"] == flag for cell in cells)]
     notes += [f"{count(more, 'more movement')} below."] if more else []
-    kind = of[0].title.partition(",")[0]
+    kind = parts[0].title.partition(",")[0]
     return Drawing(f"{kind}: the fastest interface by size", finish(chart, cells), notes=notes)
 
 
@@ -65,13 +65,13 @@ def _fullest(curves: Sequence[Sequence[MovementRow]]) -> Sequence[Sequence[Movem
 
 
 def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours: Mapping[str, str]) -> list[Spec]:
-    own = shared_and_own([rows[0].conditions for rows in curves])[1]
+    own_conditions = shared_and_own([rows[0].conditions for rows in curves])[1]
     return [
         {
             "kind": "point",
             "panel": part.title,
             "x": format_size(row.size),
-            "y": ", ".join(what.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
+            "y": ", ".join(movement.values()) or part.open[0].what or between_text(dict(rows[0].conditions)),
             "colour": row.fastest[0] if row.verdict in ("fastest", "one interface") else UNCLEAR,
             "flag": {"fastest": "", "one interface": "pale"}.get(row.verdict, "grey"),
             "ink": ink_on(colours[row.fastest[0]]) if row.verdict == "fastest" else DARK,
@@ -79,7 +79,7 @@ def _cells(curves: Sequence[Sequence[MovementRow]], part: AnswersOfKind, colours
             "size": row.size,
             "tip": [id_of(row.measured[0].point.key), LINE_END.join(_details(row))],
         }
-        for what, rows in zip(own, curves, strict=True)
+        for movement, rows in zip(own_conditions, curves, strict=True)
         for row in rows
     ]
 

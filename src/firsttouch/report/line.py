@@ -41,8 +41,10 @@ def draw(figure: Line, records: Sequence[Record], context: DrawingContext) -> Dr
     rows = [row(r, figure, roles, figure.x, figure.y) | _numeric_x(r, figure) | _mark(r, figure) for r in shown]
     if figure.levels:
         rows += _levels(figure, roles, shown, context.device)
-    what = f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
-    title = (figure.title or what) + channels(figure, roles)
+    default_title = (
+        f"{quantity_title(figure, figure.y, figure.y_title)} over {figure.x_title or heading(figure, figure.x)}"
+    )
+    title = (figure.title or default_title) + channels(figure, roles)
     return Drawing(title, _chart(figure, roles, shown, rows, context), notes=notes, wrong=points.wrong(shown))
 
 

@@ -31,18 +31,22 @@ class MachinesTable:
 
 def first_of_machines(devices: Sequence[DeviceInfo]) -> dict[str, str]:
     """The first device of each modelled machine that runs kernels, and what tells the machine from the first."""
-    known: dict[tuple[str, ...], str] = {}
+    machine_keys: dict[tuple[str, ...], str] = {}
     names: dict[str, str] = {}
     for device in devices:
-        of = device.modelled
-        if of is None or device.role == "host":
+        modelled = device.modelled
+        if modelled is None or device.role == "host":
             continue
-        changes = [f"{name}={text}" for name, text in of.changes.items()]
-        key = (of.platform, *changes)
-        if key not in known:
-            same = any(platform == of.platform for platform, *_ in known)
-            names[device.name] = f"with {', '.join(changes)}" if same and changes else " ".join([of.platform, *changes])
-            known[key] = device.name
+        changes = [f"{name}={text}" for name, text in modelled.changes.items()]
+        key = (modelled.platform, *changes)
+        if key not in machine_keys:
+            is_platform_repeated = any(platform == modelled.platform for platform, *_ in machine_keys)
+            names[device.name] = (
+                f"with {', '.join(changes)}"
+                if is_platform_repeated and changes
+                else " ".join([modelled.platform, *changes])
+            )
+            machine_keys[key] = device.name
     return names
 
 
@@ -55,17 +59,20 @@ def machines_table(records: Sequence[Record], devices: Sequence[DeviceInfo]) -> 
     for record in measured(records):
         if record.device in machines and record.factors.get(EVENTS) != "on":
             application = str(record.factors.get(APPLICATION, ""))
-            of = points.setdefault(application or record.experiment, {})
-            of.setdefault(frozenset(record.factors.items()), {})[record.device] = record
+            of_experiment = points.setdefault(application or record.experiment, {})
+            of_experiment.setdefault(frozenset(record.factors.items()), {})[record.device] = record
     rows, left_out = [], 0
-    for name, of in points.items():
-        both = {key: found for key, found in of.items() if len(found) > 1}
-        chosen = list(both)
-        if not any(APPLICATION in dict(key) for key in both):
-            apart = sorted((key for key in both if _spread(both[key]) > LEAST), key=lambda key: -_spread(both[key]))
+    for name, of_experiment in points.items():
+        shared_points = {key: by_device for key, by_device in of_experiment.items() if len(by_device) > 1}
+        chosen = list(shared_points)
+        if not any(APPLICATION in dict(key) for key in shared_points):
+            apart = sorted(
+                (key for key in shared_points if _ratio_spread(shared_points[key]) > LEAST),
+                key=lambda key: -_ratio_spread(shared_points[key]),
+            )
             chosen = apart[:MOST]
-            left_out += len(both) - len(chosen)
-        rows += [_row(name, key, both, machines) for key in chosen]
+            left_out += len(shared_points) - len(chosen)
+        rows += [_machine_row(name, key, shared_points, machines) for key in chosen]
     if not rows:
         return None
     notes = ["In brackets, how many times the value of the first machine it is."]
@@ -78,13 +85,13 @@ def _median(record: Record) -> float:
     return record.summary.median
 
 
-def _spread(found: Mapping[str, Record]) -> float:
+def _ratio_spread(found: Mapping[str, Record]) -> float:
     """How far apart the values of machines are, as the logarithm of their ratio."""
     values = [max(_median(record), 1e-12) for record in found.values()]
     return log(max(values) / min(values))
 
 
-def _row(
+def _machine_row(
     name: str,
     key: frozenset[tuple[str, Scalar]],
     points: Mapping[frozenset[tuple[str, Scalar]], Mapping[str, Record]],

@@ -187,25 +187,25 @@ def _panel(figure: MemoryFigure, panel: Panel, rows: list[Spec], scale: float, t
     y = channel("y:Q", title=None, scale={"domain": [low, top], "nice": False}, axis=y_axis)
     x = _time(figure.until / scale, title)
     colour = channel("stroke:N", scale=None, legend=None)
-    of = f"datum.panel == '{panel.key}'"
+    is_panel = f"datum.panel == '{panel.key}'"
     drawn = list(_rows(panel, scale, low, top, figure.until))
     rows += [{**row, "panel": panel.key} for row in drawn]
     layers = [_behind(x, panel)] if figure.bands else []
     for series_number, series in enumerate(panel.series):
-        mine = f"{of} && datum.part == 'line' && datum.number == {series_number}"
+        mine = f"{is_panel} && datum.part == 'line' && datum.number == {series_number}"
         look: Spec = {"strokeWidth": series.width, "interpolate": "step-after"}
         kind, look = ("point", {"filled": True, "size": 14}) if series.dots else ("line", look)
         layers.append(layer(kind, {"x": x, "y": y, "color": colour}, mine, **look))
     hover = {"x": x, "y": y, "opacity": constant(0), "size": constant(90)}
-    layers.append(layer("point", hover, f"{of} && datum.part == 'value'", filled=True))
-    peaks = f"{of} && datum.part == 'peak'"
+    layers.append(layer("point", hover, f"{is_panel} && datum.part == 'value'", filled=True))
+    peaks = f"{is_panel} && datum.part == 'peak'"
     layers.append(layer("point", {"x": x, "y": y, "color": colour, "size": constant(55)}, peaks, filled=True))
     for side, align, dx in (("left", "right", -7), ("right", "left", 7)):
-        where = f"{peaks} && datum.side == '{side}'"
+        is_side = f"{peaks} && datum.side == '{side}'"
         text = {"x": x, "y": y, "text": channel("text:N"), "color": constant(INK)}
-        layers.append(layer("text", text, where, align=align, dx=dx, dy=-8, fontSize=11, fontWeight="bold"))
+        layers.append(layer("text", text, is_side, align=align, dx=dx, dy=-8, fontSize=11, fontWeight="bold"))
     beside = {"x": constant(figure.width), "y": y, "text": channel("text:N"), "color": colour}
-    names_of = f"{of} && datum.part == 'name'"
+    names_of = f"{is_panel} && datum.part == 'name'"
     layers.append(layer("text", beside, names_of, align="left", dx=8, fontSize=11, baseline="middle", clip=False))
     return {
         "layer": layers, "width": figure.width, "height": panel.height,
@@ -338,11 +338,11 @@ def _phases(figure: MemoryFigure, rows: list[Spec], scale: float) -> Spec:
     }  # fmt: skip
     text = {"x": x, "y": channel("middle:Q", **down), "text": channel("text:N"), "color": constant(INK)}
     marks = {"x": x, "y": constant(height - 4), "color": constant(INK), "size": constant(30)}
-    of = "datum.part == 'band'"
+    is_band = "datum.part == 'band'"
     return {
         "layer": [
-            layer("rect", box, of, opacity=0.32),
-            layer("text", text, f"{of} && datum.text != ''", align="left", dx=4, fontSize=11, baseline="middle"),
+            layer("rect", box, is_band, opacity=0.32),
+            layer("text", text, f"{is_band} && datum.text != ''", align="left", dx=4, fontSize=11, baseline="middle"),
             layer("point", marks, "datum.part == 'instant'", filled=True, shape="triangle-up"),
         ],
         "width": figure.width, "height": height,

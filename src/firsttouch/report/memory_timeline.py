@@ -35,7 +35,7 @@ def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingCont
     sampled = [r for r in points.matching(figure, records) if folder_of(r) in context.memory]
     if not sampled:
         return None
-    chosen, notes = _chosen(figure, sampled)
+    chosen, notes = _choose_records(figure, sampled)
     courses = {label(figure.by, value(r, figure.by)): context.memory[folder_of(r)] for r in chosen}
     shown = {name: course for name, course in courses.items() if course.is_seen and course.host}
     unseen = {name: course for name, course in courses.items() if name not in shown}
@@ -50,24 +50,27 @@ def draw(figure: MemoryTimeline, records: Sequence[Record], context: DrawingCont
         rows = [[name, format_seconds(course.seconds)] for name, course in unseen.items()]
         return Drawing(title, columns=[figure.by, "time of its phases"], rows=rows, notes=notes)
     spec, one_scale = _chart(shown, context)
-    return Drawing(title, spec, notes=[*_about(shown, one_scale=one_scale), *notes], wrong=points.wrong(chosen))
+    return Drawing(title, spec, notes=[*_caption_notes(shown, one_scale=one_scale), *notes], wrong=points.wrong(chosen))
 
 
-def _chosen(figure: MemoryTimeline, records: Sequence[Record]) -> tuple[list[Record], list[str]]:
+def _choose_records(figure: MemoryTimeline, records: Sequence[Record]) -> tuple[list[Record], list[str]]:
     """A record for each value of `by`, all of the same conditions: those under which most values were sampled."""
     names = [name for name in varying(records) if name != figure.by]
-    groups = [[same[0] for same in group_by(group, figure.by).values()] for group in group_by(records, *names).values()]
+    groups = [
+        [by_value[0] for by_value in group_by(group, figure.by).values()]
+        for group in group_by(records, *names).values()
+    ]
     chosen = max(groups, key=len)
     if len(groups) == 1:
         return chosen, []
-    others = count(len(records) - len(chosen), "other sampled point")
-    return chosen, [f"Drawn: {condition(chosen[0], names)}. {others}: firsttouch report DIR/timelines/NNNN."]
+    other_points = count(len(records) - len(chosen), "other sampled point")
+    return chosen, [f"Drawn: {condition(chosen[0], names)}. {other_points}: firsttouch report DIR/timelines/NNNN."]
 
 
 # ------------------------------------------------------------------------------------------------------------ notes
 
 
-def _about(shown: Courses, *, one_scale: bool) -> list[str]:
+def _caption_notes(shown: Courses, *, one_scale: bool) -> list[str]:
     """The sentences of the caption on what is counted."""
     courses = [*shown.values()]
     if not any(course.interval for course in courses):
@@ -88,7 +91,7 @@ def _about(shown: Courses, *, one_scale: bool) -> list[str]:
     if sources := dict.fromkeys(course.source for course in courses if course.source):
         notes.append(f"The device's memory is read from {join_names([plain(source, 80) for source in sources])}.")
     reasons = dict.fromkeys(course.why for course in courses if course.why)
-    notes += [f"The device's memory is not shown: {plain(why, 300)}." for why in reasons]
+    notes += [f"The device's memory is not shown: {plain(reason, 300)}." for reason in reasons]
     notes += [plain(apart, 300) for apart in dict.fromkeys(course.apart for course in courses if course.apart)]
     if len(courses) > 1:
         notes.append("All panels have the same scales." if one_scale else "Each panel has its own scale of time.")

@@ -19,15 +19,15 @@ _AMOUNTS = ("y", "z")
 
 def messages(drawings: Sequence[Drawing], findings: Sequence[Finding]) -> list[str]:
     """For each drawing a sentence that no earlier one has; '' where no finding fits."""
-    left, said = list(findings), []
+    unused, messages_of_drawings = list(findings), []
     for drawing in drawings:
-        shown = [f for f in left if _shows(drawing, f)]
+        shown = [f for f in unused if _shows(drawing, f)]
         texts = sentences(_of_one_list(shown))
         if len(texts) != 1 or len(texts[0]) > LONGEST:
             texts, shown = sentences(shown[:1]), shown[:1]
-        said.append(texts[0] if texts else "")
-        left = [f for f in left if not any(f is other for other in _of_one_list(shown))]
-    return said
+        messages_of_drawings.append(texts[0] if texts else "")
+        unused = [f for f in unused if not any(f is used for used in _of_one_list(shown))]
+    return messages_of_drawings
 
 
 def _of_one_list(findings: Sequence[Finding]) -> list[Finding]:

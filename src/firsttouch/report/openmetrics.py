@@ -77,14 +77,14 @@ def openmetrics(results: Mapping[str, Results], experiments: Mapping[str, Experi
     for run, held in results.items():
         machines = predicted_for(device.name for device in held.machine.devices)
         common = {"host": held.machine.host} | ({"run": run} if len(results) > 1 else {})
-        common |= _predicted(machines)
+        common |= _predicted_label(machines)
         answers = list(answered(held.records, held.machine.devices, experiments))
         _add_run(metrics, held, first_screen(held, answers), common, experiments)
     return metrics.text()
 
 
-def _predicted(said: str) -> dict[str, str]:
-    return {"predicted": said.removeprefix("predicted for ")} if said else {}
+def _predicted_label(prediction: str) -> dict[str, str]:
+    return {"predicted": prediction.removeprefix("predicted for ")} if prediction else {}
 
 
 def _add_run(
@@ -109,7 +109,7 @@ def _add_run(
             unit, scale = _unit(finding.value.unit)
             conditions = {n: v for n, v in finding.conditions.items() if not isinstance(v, tuple)}
             text = "A number of the first screen: the label 'what' names it, the others are its conditions."
-            labels = {**conditions, **common, **_predicted(predicted(finding)), "what": number.head}
+            labels = {**conditions, **common, **_predicted_label(predicted(finding)), "what": number.head}
             metrics.add(_headline(finding.claim.id), unit, text, labels, scale * finding.value.value)
         for record in (records[key] for key in finding.points if key in records):
             _add_point(metrics, record, common, experiments)
@@ -122,9 +122,9 @@ def _add_point(
     if record.summary is None:
         return
     unit, scale = _unit(record.unit)
-    known = experiments.get(record.experiment)
-    text = known.question if known is not None else record.experiment
-    labels = {**record.factors, **common, **_predicted(predicted_for([record.device])), "device": record.device}
+    experiment = experiments.get(record.experiment)
+    text = experiment.question if experiment is not None else record.experiment
+    labels = {**record.factors, **common, **_predicted_label(predicted_for([record.device])), "device": record.device}
     metrics.add(record.experiment, unit, text, labels, scale * record.summary.median)
 
 

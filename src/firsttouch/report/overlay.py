@@ -54,21 +54,21 @@ def chart(results: Mapping[str, Results], experiment: str | None, device: str | 
     """
     from firsttouch.engine.work_kinds import reportable_experiments
 
-    good = {name: measured(held.records) for name, held in results.items()}
-    everything = [r for held in good.values() for r in held]
-    experiment = _chosen("experiment", experiment, [r.experiment for r in everything])
+    good = {name: measured(run.records) for name, run in results.items()}
+    everything = [r for run in good.values() for r in run]
+    experiment = _choose_name("experiment", experiment, [r.experiment for r in everything])
     of_it = [r for r in everything if r.experiment == experiment]
-    gpus = {d.name: d.role == "gpu" for held in results.values() for d in held.machine.devices}
+    gpus = {d.name: d.role == "gpu" for run in results.values() for d in run.machine.devices}
     names = sorted(dict.fromkeys(r.device for r in of_it), key=lambda name: not gpus.get(name, False))
-    device = _chosen("device", device, names)
-    known = reportable_experiments().get(experiment)
-    for drawing in _drawings(good, experiment, device, known):
+    device = _choose_name("device", device, names)
+    known_experiment = reportable_experiments().get(experiment)
+    for drawing in _drawings(good, experiment, device, known_experiment):
         if drawing.spec is not None:
-            return from_specification(_valid(drawing.spec))
+            return from_specification(_check_spec(drawing.spec))
     raise UsageError(f"{experiment} has no figure of its points on {device}; to_pandas() has the points")
 
 
-def _valid(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _check_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The specification without what the converter of the report accepts and altair's schema does not."""
     config = dict(spec["config"])
     config["legend"] = {name: value for name, value in config["legend"].items() if name != "layout"}
@@ -96,10 +96,10 @@ def _drawings(
     )
 
 
-def _chosen(what: str, given: str | None, measured_names: Sequence[str]) -> str:
+def _choose_name(noun: str, name: str | None, measured_names: Sequence[str]) -> str:
     names = list(dict.fromkeys(measured_names))
     if not names:
         raise UsageError("nothing was measured that could be drawn")
-    if given is not None and given not in names:
-        raise UsageError(f"there is no {what} '{given}' among the points; there are {join_names(names)}")
-    return given if given is not None else names[0]
+    if name is not None and name not in names:
+        raise UsageError(f"there is no {noun} '{name}' among the points; there are {join_names(names)}")
+    return name if name is not None else names[0]

@@ -42,9 +42,9 @@ def render(results: Mapping[str, Results], experiments: Mapping[str, Experiment]
     _draw(parts)
     _set_row_ids(parts)
     wrong = sum(s.tally["wrong"] for c in parts for s in c.sections)
-    known = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
+    known_names = {"name": redrawing.NAME, "names": redrawing.known_names(results.values(), experiments)}
     template = environment().from_string(packaged("page.html.j2"))
-    return template.render(chapters=parts, wrong=wrong, known=known, not_modelled=NOT_MODELLED_ARE, **assets())
+    return template.render(chapters=parts, wrong=wrong, known=known_names, not_modelled=NOT_MODELLED_ARE, **assets())
 
 
 def _draw(parts: Sequence[Chapter]) -> None:
@@ -134,8 +134,8 @@ def write_report(directories: Sequence[Path], output: Path | None = None) -> Pat
     if path.is_dir():
         raise UsageError(f"{path} is a directory; give -o a file name such as {path / 'report.html'}")
     results, experiments = load(directories), reportable_experiments()
-    known = redrawing.known_names(results.values(), experiments)
-    redrawing.check_replacement(path, directories, results.values(), known)
+    known_names = redrawing.known_names(results.values(), experiments)
+    redrawing.check_replacement(path, directories, results.values(), known_names)
     page = render(results, experiments)
     try:
         (write_output if output else write_atomically)(path, encode_text(page))

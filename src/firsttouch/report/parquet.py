@@ -43,9 +43,9 @@ def _parts(columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[str, Sequence
     """The columns; those of numbers and text in two."""
     for name, values in columns.items():
         numbers = [value if type(value) in (int, float) else None for value in values]
-        others = [None if type(value) in (int, float) else value for value in values]
-        if any(value is not None for value in numbers) and any(value is not None for value in others):
-            yield from ((name, numbers), (f"{name}.text", others))
+        texts = [None if type(value) in (int, float) else value for value in values]
+        if any(value is not None for value in numbers) and any(value is not None for value in texts):
+            yield from ((name, numbers), (f"{name}.text", texts))
         else:
             yield name, values
 

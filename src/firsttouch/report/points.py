@@ -61,9 +61,9 @@ def matching(figure: Figure, records: Sequence[Record]) -> list[Record]:
     return [r for r in records if all(value(r, name) in values for name, values in accepted.items())]
 
 
-def complete(records: Sequence[Record], amount: str, *others: str) -> list[Record]:
+def complete(records: Sequence[Record], amount: str, *names: str) -> list[Record]:
     """The records that can be drawn: `amount` is a finite number, and the others are not None."""
-    return [r for r in records if finite(value(r, amount)) and all(value(r, n) is not None for n in others)]
+    return [r for r in records if finite(value(r, amount)) and all(value(r, n) is not None for n in names)]
 
 
 def constants(figure: Figure, records: Sequence[Record]) -> list[str]:
@@ -115,10 +115,12 @@ def flaws(records: Sequence[Record]) -> list[str]:
     """
     odd, hot, busy = ([r for r in records if flag(r) == name] for name in ("suspect", "throttled", "disturbed"))
     rules = ", ".join(dict.fromkeys(r.suspect for r in odd))
-    said = [f"Hollow purple diamonds: {count(counted(odd), 'suspect point')} ({rules})."] if odd else []
-    said += [f"Hollow brown triangles: {count(counted(hot), 'point')} taken while throttled."] if hot else []
+    sentences = [f"Hollow purple diamonds: {count(counted(odd), 'suspect point')} ({rules})."] if odd else []
+    sentences += [f"Hollow brown triangles: {count(counted(hot), 'point')} taken while throttled."] if hot else []
     points = count(counted(busy), "point")
-    return said + ([f"Hollow brown squares: {points} taken while other programs used the processors."] if busy else [])
+    return sentences + (
+        [f"Hollow brown squares: {points} taken while other programs used the processors."] if busy else []
+    )
 
 
 def wrong(records: Sequence[Record]) -> int:

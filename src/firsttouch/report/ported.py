@@ -45,14 +45,21 @@ def ported_page(profile: Profile) -> PortedPage | None:
     port = findings_of(profile, run)
     program = program_lines(program_of(profile, run))
     course = list(moments(run, partners(run)))
-    candidates = [_blocks(port), _findings(port), _needless(port), _searched(port), _kernels(port), _program(program)]
+    candidates = [
+        _block_table(port),
+        _findings(port),
+        _needless(port),
+        _searched(port),
+        _kernel_table(port),
+        _program(program),
+    ]
     shown = [table for table in candidates if table.rows or table.notes]
     return PortedPage(
-        plain(port.summary, 400), shown, _panel(course, profile.header.clock), [*port.lacking, *port.unseen]
+        plain(port.summary, 400), shown, _savings_panel(course, profile.header.clock), [*port.lacking, *port.unseen]
     )
 
 
-def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
+def _savings_panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
     if not course:
         return None
     most = max(course, key=lambda moment: (moment.saved, moment.device + moment.host))
@@ -63,12 +70,12 @@ def _panel(course: Sequence[SavingMoment], clock: float) -> Panel | None:
     series = [Series(name, thinned(readings, MOST_READINGS), colour) for name, readings, colour in lines]
     saved = [(m.t - clock, float(m.saved)) for m in course]
     peak = (most.t - clock, float(most.saved)) if most.saved else None
-    said = ["what a unified version does not hold", *([f"at {when(peak[0])}"] if peak else [])]
-    series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=said))
+    about = ["what a unified version does not hold", *([f"at {when(peak[0])}"] if peak else [])]
+    series.append(Series("saved at most", thinned(saved, MOST_READINGS), COLOURS[2], width=2.0, peak=peak, about=about))
     return Panel("unified", "Program: blocks and their partners on the host", series)
 
 
-def _blocks(port: PortFindings) -> ProfileTable:
+def _block_table(port: PortFindings) -> ProfileTable:
     saved = port.saved
     notes = []
     if saved.bytes:
@@ -85,12 +92,15 @@ def _blocks(port: PortFindings) -> ProfileTable:
             alike[-1][1].append(block)
         else:
             alike.append((row, [block]))
-    rows = [[row[0] + (f", {len(of):,} alike" if len(of) > 1 else ""), *row[1:]] for row, of in alike[:MOST_ROWS]]
+    rows = [
+        [row[0] + (f", {len(alike_blocks):,} alike" if len(alike_blocks) > 1 else ""), *row[1:]]
+        for row, alike_blocks in alike[:MOST_ROWS]
+    ]
     if len(alike) > MOST_ROWS:
-        listed = sum(len(of) for _, of in alike[:MOST_ROWS])
+        listed = sum(len(alike_blocks) for _, alike_blocks in alike[:MOST_ROWS])
         notes.append(f"The {listed:,} of {count(len(port.blocks), 'block')} that save most are listed.")
     table = ProfileTable("unified-memory", "In unified memory", heads, rows, notes=notes)
-    table.ids = [f"block-{of[0].number}" for _, of in alike[:MOST_ROWS]]
+    table.ids = [f"block-{alike_blocks[0].number}" for _, alike_blocks in alike[:MOST_ROWS]]
     return table
 
 
@@ -126,17 +136,17 @@ def _touched(place: CallLocation | None, threads: int) -> str:
 
 def _findings(port: PortFindings) -> ProfileTable:
     heads = ["word", "what", "where", "times", "bytes", "what happens", "unless", "what to do", "at"]
-    rows = [_finding(finding) for finding in port.findings[:MOST_ROWS]]
+    rows = [_finding_cells(finding) for finding in port.findings[:MOST_ROWS]]
     more = len(port.findings) - MOST_ROWS
     notes = [f"{count(more, 'more finding')} in the JSON."] if more > 0 else []
     return ProfileTable("solve-first", "What to solve first", heads, rows, notes=notes)
 
 
-def _finding(finding: PortFinding) -> list[str]:
-    what = "restoring copy" if finding.kind == "restoring" else HAZARDS[finding.kind]
+def _finding_cells(finding: PortFinding) -> list[str]:
+    kind = "restoring copy" if finding.kind == "restoring" else HAZARDS[finding.kind]
     return [
         finding.certainty,
-        what,
+        kind,
         plain(named_places(finding.places), 200),
         f"{finding.count:,}",
         size(finding.bytes) if finding.bytes else DASH,
@@ -184,32 +194,34 @@ def _searched(port: PortFindings) -> ProfileTable:
     return ProfileTable("hazards", "The six hazards", ["hazard", "", "how far it was looked for"], rows)
 
 
-def _kernels(port: PortFindings) -> ProfileTable:
+def _kernel_table(port: PortFindings) -> ProfileTable:
     """What the second run told of kernels."""
-    known, heads = port.kernels, ["kernel", "block", "size", "launches", "uses", "", "reads", "writes"]
+    kernel_use, heads = port.kernels, ["kernel", "block", "size", "launches", "uses", "", "reads", "writes"]
     table = ProfileTable("kernels", "What the kernels use", heads, [])
-    if known is None:
+    if kernel_use is None:
         return table
-    slower = f", {known.slowdown:.1f} times as long" if known.slowdown else ""
+    slower = f", {kernel_use.slowdown:.1f} times as long" if kernel_use.slowdown else ""
     notes = [
-        f"Exact, in granules of 64 KiB: {known.recorded:,} of {count(known.launches, 'launch', 'launches')} were "
-        f"recorded in a second run{slower}; {known.alike:,} others are taken to use what those like them always did. "
-        f"{count(known.outside, 'access', 'accesses')} outside all blocks."
+        f"Exact, in granules of 64 KiB: {kernel_use.recorded:,} of "
+        f"{count(kernel_use.launches, 'launch', 'launches')} were "
+        f"recorded in a second run{slower}; {kernel_use.alike:,} others are taken to use what those like them "
+        "always did. "
+        f"{count(kernel_use.outside, 'access', 'accesses')} outside all blocks."
     ]
-    if known.varying:
+    if kernel_use.varying:
         notes.append(
-            f"Unseen: {count(known.varying, 'launch', 'launches')} of kernels that use now these bytes, now those."
+            f"Unseen: {count(kernel_use.varying, 'launch', 'launches')} of kernels that use now these bytes, now those."
         )
-    if known.opaque:
-        notes.append(f"Unseen: {count(known.opaque, 'launch', 'launches')} that copy where a tensor map says.")
-    if known.graphs:
-        notes.append(f"Unseen: {count(known.graphs, 'launch', 'launches')} in graphs of several kernels.")
-    table.notes = [*notes, *(plain(text, 300) for text in (known.ended, *known.notices) if text)]
+    if kernel_use.opaque:
+        notes.append(f"Unseen: {count(kernel_use.opaque, 'launch', 'launches')} that copy where a tensor map says.")
+    if kernel_use.graphs:
+        notes.append(f"Unseen: {count(kernel_use.graphs, 'launch', 'launches')} in graphs of several kernels.")
+    table.notes = [*notes, *(plain(text, 300) for text in (kernel_use.ended, *kernel_use.notices) if text)]
     table.rows = [
         [plain(row.kernel, 120), plain(where(row.place), 80), size(row.bytes), f"{row.launches:,}", size(row.used),
          f"{format_number(100 * row.used / row.bytes)} %", size(row.read) if row.read else DASH,
          size(row.written) if row.written else DASH]
-        for row in known.kernels[:MOST_ROWS]
+        for row in kernel_use.kernels[:MOST_ROWS]
     ]  # fmt: skip
     return table
 

@@ -45,18 +45,18 @@ def render(profiles: Mapping[str, Profile]) -> str:
         tables = [*ported.tables, *tables]
     return environment().from_string(packaged("profile.html.j2")).render(
         **assets(),
-        title=plain(headline(only) if only else _compared(summaries), 300),
+        title=plain(headline(only) if only else _comparison_title(summaries), 300),
         about=_about(only) if only else "",
         answer=[*([ported.answer] if ported is not None else []), *(words.answer(only) if only else [])],
         drawing=drawing,
         svg=to_svgs([drawing.spec])[0],
         tables=tables,
-        unseen=_unseen(summaries, ported.unseen if ported else ()),
+        unseen=_unseen_by_profile(summaries, ported.unseen if ported else ()),
         costs=[("" if only else plain(name), words.cost(s)) for name, s in summaries.items()],
     )  # fmt: skip
 
 
-def _unseen(
+def _unseen_by_profile(
     summaries: Mapping[str, ProfileSummary], of_program: Sequence[str]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """What could not be seen: for the names of the profiles to which the same applies, '' for all, the sentences.
@@ -64,8 +64,8 @@ def _unseen(
     """
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for name, summary in summaries.items():
-        said = [*words.unseen(summary), *((plain(text, 300), "") for text in of_program)]
-        groups.setdefault(tuple(said), []).append(plain(name))
+        unseen = [*words.unseen(summary), *((plain(text, 300), "") for text in of_program)]
+        groups.setdefault(tuple(unseen), []).append(plain(name))
     return [("" if len(groups) == 1 else "; ".join(names), [*sentences]) for sentences, names in groups.items()]
 
 
@@ -94,19 +94,20 @@ def _about(summary: ProfileSummary) -> str:
     )
 
 
-def _compared(summaries: Mapping[str, ProfileSummary]) -> str:
+def _comparison_title(summaries: Mapping[str, ProfileSummary]) -> str:
     """The title of several profiles: the largest and the least peak on the host."""
     peaks = {name: s.host.peak.bytes for name, s in summaries.items() if s.host.peak}
     head = f"{count(len(summaries), 'profile')}"
     commands = {title(s) for s in summaries.values()}
-    of = f" of {commands.pop()}" if len(commands) == 1 else ""
+    of_command = f" of {commands.pop()}" if len(commands) == 1 else ""
     if len(peaks) < 2:
-        return f"{head}{of}"
+        return f"{head}{of_command}"
     most, least = max(peaks, key=peaks.__getitem__), min(peaks, key=peaks.__getitem__)
     if peaks[most] == peaks[least]:
-        return f"{head}{of}: peak {words.size(peaks[most])} on the host in each"
+        return f"{head}{of_command}: peak {words.size(peaks[most])} on the host in each"
     return (
-        f"{head}{of}: host peak from {words.size(peaks[least])} ({plain(least, 60)}) to {words.size(peaks[most])} "
+        f"{head}{of_command}: host peak from {words.size(peaks[least])} ({plain(least, 60)}) to "
+        f"{words.size(peaks[most])} "
         f"({plain(most, 60)})"
     )
 
@@ -165,7 +166,7 @@ def export_profile(directories: Sequence[Path], form: str, output: Path | None =
     if form == "csv":
         name, data = "curves.csv", encode_text(_curves(profiles))
     elif form == "parquet":
-        heads, readings = _readings(profiles)
+        heads, readings = _reading_table(profiles)
         rows = list(readings)
         columns = {head: [row[i] for row in rows] for i, head in enumerate(heads)}
         name, data = "curves.parquet", parquet(columns)
@@ -187,20 +188,20 @@ def _curves(profiles: Mapping[str, Profile]) -> str:
     """One row for each reading: of, column, t (s), value; of several profiles with their names first."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    heads, rows = _readings(profiles)
+    heads, rows = _reading_table(profiles)
     writer.writerow(heads)
     for row in rows:
         writer.writerow(map(csv_cell, row))
     return text.getvalue()
 
 
-def _readings(profiles: Mapping[str, Profile]) -> tuple[list[str], Iterator[Sequence[Any]]]:
+def _reading_table(profiles: Mapping[str, Profile]) -> tuple[list[str], Iterator[Sequence[Any]]]:
     """The columns of the table of all curves, and its rows."""
     several = len(profiles) > 1
     rows = (
-        [*([name] if several else []), of, column, t, int(value) if value.is_integer() else value]
+        [*([name] if several else []), place, column, t, int(value) if value.is_integer() else value]
         for name, profile in profiles.items()
-        for (of, column), curve in profile.curves.items()
+        for (place, column), curve in profile.curves.items()
         for t, value in curve
     )
     return [*(["profile"] if several else []), "of", "column", "t", "value"], rows

@@ -119,16 +119,16 @@ def _gpus(profile: Profile, summary: ProfileSummary, notes: list[str]) -> list[P
     return [panel for _, panel in panels]
 
 
-def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve | None, own: Curve | None, about: Sequence[str]) -> Panel:
+def _gpu_panel(gpu: schema.ProfiledGpu, rise: Curve | None, program_curve: Curve | None, about: Sequence[str]) -> Panel:
     """rise: that of all programs, None if it is not known."""
     before = f", over the {format_size(gpu.before.used, 3)} used before" if gpu.before.used is not None else ""
     series = []
     if rise is not None:
         of_all = rise.thinned(MOST_READINGS)
         series.append(Series("all programs", of_all, COLOURS[1], width=2.0, peak=rise.peak, about=about))
-    if own is not None:
-        peak, about = (own.peak, about) if rise is None else (None, ())
-        series.append(Series("this program", own.thinned(MOST_READINGS), COLOURS[2], peak=peak, about=about))
+    if program_curve is not None:
+        peak, about = (program_curve.peak, about) if rise is None else (None, ())
+        series.append(Series("this program", program_curve.thinned(MOST_READINGS), COLOURS[2], peak=peak, about=about))
     model = f" ({gpu.model})" if gpu.model else ""
     return Panel(key(gpu.name), f"{gpu.name}{model}: memory{before}", series, height=120)
 

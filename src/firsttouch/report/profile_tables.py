@@ -76,13 +76,13 @@ def answer(summary: ProfileSummary) -> list[str]:
     peak, pss = summary.host.peak, summary.host.pss
     if peak is not None:
         number = summary.host.processes
-        of = f" in {number} processes" if number is not None and number > 1 else ""
-        sentence = f"At the peak {size(peak.bytes)} were resident{of}"
-        if of and pss is not None:
+        in_processes = f" in {number} processes" if number is not None and number > 1 else ""
+        sentence = f"At the peak {size(peak.bytes)} were resident{in_processes}"
+        if in_processes and pss is not None:
             beside = summary.host.pss_resident
             sentence += f"; by PSS, which counts shared pages once, at most {size(pss.bytes)} when it was read, at "
             sentence += when(pss.t) + ("" if beside is None else f" with {size(beside)} resident")
-        elif of:
+        elif in_processes:
             sentence += ", in which a page that they share counts for each of them"
         sentences.append(f"{sentence}.")
     risen = [gpu for gpu in summary.gpus if gpu.rise and gpu.rise.bytes > 0]
@@ -222,7 +222,9 @@ def mappings(summary: ProfileSummary) -> list[ProfileTable]:
         for row in rows:
             name = "others" if row is mapped.others else plain(row.name, 120) or "(no name)"
             table.rows.append([name, whole(row.count), size(row.size), size(row.resident), size(row.huge)])
-        peaks = join_names([f"{when(peak.t)} ({of})" for of in mapped.of if (peak := _peak(summary, of))])
+        peaks = join_names(
+            [f"{when(peak.t)} ({place})" for place in mapped.of if (peak := _peak_of_place(summary, place))]
+        )
         table.notes.append(f"Read at {when(mapped.t)}, the nearest reading to the peak at {peaks}.")
         table.short, table.folded = "" if i else "Mappings near the peaks", i > 1
         tables.append(table)
@@ -230,17 +232,19 @@ def mappings(summary: ProfileSummary) -> list[ProfileTable]:
 
 
 def _mapped_title(mapped: MappedProcess) -> str:
-    return f"Mappings of {plain(mapped.name, 40) or 'process'} {mapped.pid} near the peak of {_places(mapped.of)}"
+    return (
+        f"Mappings of {plain(mapped.name, 40) or 'process'} {mapped.pid} near the peak of {_places_in_words(mapped.of)}"
+    )
 
 
-def _places(of: Sequence[str]) -> str:
-    return join_names(["the host" if place == "host" else place for place in of])
+def _places_in_words(places: Sequence[str]) -> str:
+    return join_names(["the host" if place == "host" else place for place in places])
 
 
-def _peak(summary: ProfileSummary, of: str) -> Peak | None:
-    if of == "host":
+def _peak_of_place(summary: ProfileSummary, place: str) -> Peak | None:
+    if place == "host":
         return summary.host.peak
-    return next((gpu.rise for gpu in summary.gpus if gpu.name == of), None)
+    return next((gpu.rise for gpu in summary.gpus if gpu.name == place), None)
 
 
 def pages(summary: ProfileSummary) -> ProfileTable:
@@ -333,19 +337,25 @@ def trace_tables(trace: TraceSummary) -> list[ProfileTable]:
     )
     copies = ProfileTable("copies", "Copies that the program asked for, and kernels")
     copies.heads = ["direction", "copies", "bytes", "smallest", "largest", "time"]
-    for of in trace.copies:
-        cells = [of.direction, whole(of.records), size(of.bytes), size(of.smallest), size(of.largest)]
-        copies.rows.append([*cells, format_seconds(of.seconds)])
+    for copies_of_direction in trace.copies:
+        cells = [
+            copies_of_direction.direction,
+            whole(copies_of_direction.records),
+            size(copies_of_direction.bytes),
+            size(copies_of_direction.smallest),
+            size(copies_of_direction.largest),
+        ]
+        copies.rows.append([*cells, format_seconds(copies_of_direction.seconds)])
     copies.notes.append(f"{count(trace.kernels, 'kernel')} ran for {format_seconds(trace.kernel_seconds)} altogether.")
-    return [moved, copies, *_of_parts(trace), *_alive(trace)]
+    return [moved, copies, *_moves_by_part(trace), *_alive_tables(trace)]
 
 
-def _of_parts(trace: TraceSummary) -> Iterator[ProfileTable]:
+def _moves_by_part(trace: TraceSummary) -> Iterator[ProfileTable]:
     heads = ["to device", "to host", "groups of GPU faults", "CPU faults", "by cause"]
     phases = ProfileTable("moves-by-phase", "What the driver moved in each phase", ["phase", "copied", *heads])
-    for of in trace.phases:
-        copied = size(sum(copies.bytes for copies in of.copies))
-        phases.rows.append([plain(of.name, 60), copied, *_moved(of.unified)])
+    for phase in trace.phases:
+        copied = size(sum(copies.bytes for copies in phase.copies))
+        phases.rows.append([plain(phase.name, 60), copied, *_moved(phase.unified)])
     sites = ProfileTable("moves-by-allocation", "What the driver moved, by the call that allocated the memory")
     sites.heads = ["allocated by", "kind", "bytes", *heads]
     for row in trace.sites:
@@ -359,14 +369,15 @@ def _of_parts(trace: TraceSummary) -> Iterator[ProfileTable]:
     yield from (table for table in (phases, sites, kernels) if table.rows)
 
 
-def _alive(trace: TraceSummary) -> Iterator[ProfileTable]:
-    for of in trace.alive:
-        table = ProfileTable(f"alive-{of.device}", f"What was allocated at the peak of {plain(of.gpu)}")
+def _alive_tables(trace: TraceSummary) -> Iterator[ProfileTable]:
+    for at_peak in trace.alive:
+        table = ProfileTable(f"alive-{at_peak.device}", f"What was allocated at the peak of {plain(at_peak.gpu)}")
         table.heads = ["allocated by", "kind", "allocations", "bytes"]
-        for row in of.rows:
+        for row in at_peak.rows:
             table.rows.append([_allocated(row), row.kind, whole(row.allocations), size(row.bytes)])
         table.notes.append(
-            f"At {when(of.t)}, through device {of.device} of the program. How much of managed memory was on the GPU is "
+            f"At {when(at_peak.t)}, through device {at_peak.device} of the program. How much of managed memory "
+            "was on the GPU is "
             "not known."
         )
         if table.rows:
@@ -382,8 +393,8 @@ def _moved(unified: UnifiedMemory) -> list[str]:
 def causes(*moves: Moves) -> str:
     """Bytes by cause, the most first."""
     sums: Counter[str] = Counter()
-    for of in moves:
-        sums.update(of.by_cause)
+    for some_moves in moves:
+        sums.update(some_moves.by_cause)
     return ", ".join(f"{cause or 'unknown'} {size(number)}" for cause, number in sums.most_common()) or DASH
 
 

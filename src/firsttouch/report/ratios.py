@@ -151,9 +151,9 @@ def _points(
                 conditions[d.column], d.verdict]  # fmt: skip
         rows.append(_row(name, ratio, d.verdict, WHOLE, ids.get(d.column), text, _WIDEST_POINT))
     side = short_names(comparison)[comparison.names[points[0].side]]
-    what = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
+    which_points = "that differ most" if any(d.differs for d in points) else "that are furthest apart"
     more = [f"{len(points)} of {total:,} points."] if total > len(points) else []
-    title = f"How many times as fast {side} is, in the points {what}"
+    title = f"How many times as fast {side} is, in the points {which_points}"
     return Drawing(title, _chart(rows, 46, inside=True), notes=more)
 
 

@@ -34,12 +34,12 @@ def known_names(results: Iterable[Results], experiments: Mapping[str, Experiment
 
 
 def check_replacement(
-    path: Path, directories: Sequence[Path], results: Iterable[Results], known: Iterable[str]
+    path: Path, directories: Sequence[Path], results: Iterable[Results], known_names: Iterable[str]
 ) -> None:
     """Raises UsageError if the page at `path` has sections of what these records hold and this call does not know."""
     results = list(results)
-    held = {name for result in results for r in result.records for name in (r.experiment, r.factors.get("app"))}
-    if not (lost := sorted((_listed(path) & {str(name) for name in held}) - set(known))):
+    held_names = {name for result in results for r in result.records for name in (r.experiment, r.factors.get("app"))}
+    if not (lost := sorted((_section_names_in(path) & {str(name) for name in held_names}) - set(known_names))):
         return
     modules = [name for result in results if result.request for name in result.request.modules]
     words = [f"--module {shlex.quote(name)}" for name in dict.fromkeys(modules)] or ["--module FILE"]
@@ -50,7 +50,7 @@ def check_replacement(
     )
 
 
-def _listed(path: Path) -> set[str]:
+def _section_names_in(path: Path) -> set[str]:
     """What the page at `path` lists; nothing if there is no page."""
     try:
         with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:

@@ -74,9 +74,9 @@ def assign(
 
 def labels(records: Sequence[Record], name: str) -> list[str]:
     """What a legend lists for a name: its values, and a dash where it means nothing."""
-    known = {v for r in records if (v := meant(r, name)) is not None}
-    others = [label(name, None)] if any(meant(r, name) is None for r in records) else []
-    return [*others, *(label(name, v) for v in distinct(records, name) if v in known)]
+    meant_values = {v for r in records if (v := meant(r, name)) is not None}
+    dash_label = [label(name, None)] if any(meant(r, name) is None for r in records) else []
+    return [*dash_label, *(label(name, v) for v in distinct(records, name) if v in meant_values)]
 
 
 def condition(record: Record, figure: Figure, roles: Roles) -> Spec:

@@ -142,11 +142,11 @@ class PageSection:
 
 
 def section_of(
-    part: AnsweredSection, experiment: Experiment | None, known: Mapping[str, DeviceInfo], most_rows: int
+    part: AnsweredSection, experiment: Experiment | None, devices_by_name: Mapping[str, DeviceInfo], most_rows: int
 ) -> PageSection:
     shown = part.section
     records = list(shown.records)
-    infos = [known[name] for name in part.devices if name in known]
+    infos = [devices_by_name[name] for name in part.devices if name in devices_by_name]
     section = PageSection(
         anchor="",
         experiment=part.experiment,
@@ -167,7 +167,7 @@ def section_of(
     )
     if shown.overview:
         return section
-    section.facts = _facts(measured(records))
+    section.facts = _sampling_facts(measured(records))
     timed = [r for r in records if r.summary is not None]
     section.columns, section.rows = _table(_thinned(timed, most_rows))
     section.left_out = len(timed) - len(section.rows)
@@ -176,8 +176,8 @@ def section_of(
     section.counters = counter_table(records)
     section.without_counters = _by_message(records, why_lacking)
     section.skipped = _by_message(records, lambda r: r.reason if r.status == "skipped" else None)
-    section.failed = _each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
-    section.wrong = _each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
+    section.failed = _list_each(records, lambda r: f"{r.status}: {r.reason}" if r.status in FAILURES else None)
+    section.wrong = _list_each(records, lambda r: (r.verified_why or "the data were wrong") if _is_wrong(r) else None)
     section.suspect = _by_message(records, lambda r: explain(r.suspect) if _is_suspect(r) else None)
     section.unverified = _by_message(records, lambda r: r.verified_why if _is_unverified(r) else None)
     section.processes = _by_message(records, processes)
@@ -214,7 +214,7 @@ def half_width(record: Record) -> float:
     return (s.ci_high - s.ci_low) / 2 / abs(s.median) if s and s.median else 0.0
 
 
-def _facts(good: Sequence[Record]) -> list[str]:
+def _sampling_facts(good: Sequence[Record]) -> list[str]:
     """How the points were sampled: spread, numbers of samples, and what ended the sampling."""
     if not good:
         return []
@@ -234,7 +234,7 @@ def _facts(good: Sequence[Record]) -> list[str]:
         f"samples per point: {min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"samples: {counts[0]}",
     ]
     if stops:
-        facts.append("sampling ended by " + ", ".join(f"{why} ({n})" for why, n in stops.most_common()))
+        facts.append("sampling ended by " + ", ".join(f"{stop_reason} ({n})" for stop_reason, n in stops.most_common()))
     if seconds:
         facts.append(f"measured in {format_seconds(seconds)}")
     return facts
@@ -252,7 +252,7 @@ def _by_message(records: Sequence[Record], text: Callable[[Record], str | None])
     return sorted(same, key=lambda points: -points.count)
 
 
-def _each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[MessageGroup]:
+def _list_each(records: Sequence[Record], text: Callable[[Record], str | None]) -> list[MessageGroup]:
     """One block per point, up to MOST_LISTED, then one for the rest."""
     names = varying(records)
     messages = [(message, r) for r in records if (message := text(r)) is not None]
@@ -332,14 +332,14 @@ def lead_drawings(section: PageSection, palette: Palette, picture: Figure | None
     figure of the first screen, which is not drawn again.
     """
     if any(figure is picture for figure in section.figures):
-        others = [figure for figure in section.figures if figure is not picture]
-        return drawings(replace(section, figures=others or section.figures), palette)
+        other_figures = [figure for figure in section.figures if figure is not picture]
+        return drawings(replace(section, figures=other_figures or section.figures), palette)
     every = drawings(section, palette)
     if not section.figures:
         return every
     ok = [r for r in section.records if r.status == "ok" and r.summary is not None]
     try:
-        usual_ok = without_broken(ok, lambda some: usual(section.figures[0], some)).value
+        usual_ok = without_broken(ok, lambda records: usual(section.figures[0], records)).value
     except (Exception, SystemExit):
         return every
     first = _drawn(section.figures[0], usual_ok, _context(section, palette))

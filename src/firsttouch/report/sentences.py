@@ -30,10 +30,10 @@ def sentences(findings: Iterable[Finding]) -> list[str]:
     about predictions say for which machine.
     """
     texts_of_all = []
-    for (_, head, said), group in groupby(findings, key=lambda f: (f.claim.id, _head(f), predicted(f))):
+    for (_, head, prediction), group in groupby(findings, key=lambda f: (f.claim.id, _head(f), predicted(f))):
         texts = [_text(f) for f in group]
         whole = [f"{head} {'; '.join(texts)}"] if head else texts
-        texts_of_all += [f"{caption(f'{said}: {text}' if said else text)}." for text in whole]
+        texts_of_all += [f"{caption(f'{prediction}: {text}' if prediction else text)}." for text in whole]
     return [_PLURAL_OF_ONE.sub(r"1 \1", sentence) for sentence in texts_of_all]
 
 

@@ -87,9 +87,9 @@ def block_use(run: TracedRun) -> ProgramUse:
 
     def settle() -> None:
         for uses, number in latest.items():
-            for of in uses:
-                last = use.blocks[of.block].last
-                life = lives[of.block] - 1
+            for traced_use in uses:
+                last = use.blocks[traced_use.block].last
+                life = lives[traced_use.block] - 1
                 last[life] = max(number, last.get(life, -1))
         latest.clear()
 
@@ -106,35 +106,35 @@ def block_use(run: TracedRun) -> ProgramUse:
             for side in (step.source, step.target):
                 use.blocks[side.block].last[lives[side.block] - 1] = number
             if step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
-                _count(use, run, step)
+                _count_copy(use, run, step)
         elif isinstance(step, TracedFill):
             use.blocks[step.target.block].last[lives[step.target.block] - 1] = number
     settle()
     for uses, count in sets.items():
-        for of in uses:
-            block = use.blocks[of.block]
+        for traced in uses:
+            block = use.blocks[traced.block]
             block.launches += count
-            block.may_write |= of.may_write
-    _find_idle(use, run)
+            block.may_write |= traced.may_write
+    _mark_idle(use, run)
     return use
 
 
-def _find_idle(use: ProgramUse, run: TracedRun) -> None:
+def _mark_idle(use: ProgramUse, run: TracedRun) -> None:
     """Marks the blocks that were alive when all blocks held most, and not used from then on."""
-    held = most = at = 0
+    held_bytes = most = at = 0
     for number, step in enumerate(run.steps):
         if isinstance(step, TracedAllocation) and not run.blocks[step.block].on_host:
-            held += run.blocks[step.block].nbytes * (1 if step.begins else -1)
-            if held > most:
-                most, at = held, number
+            held_bytes += run.blocks[step.block].nbytes * (1 if step.begins else -1)
+            if held_bytes > most:
+                most, at = held_bytes, number
     for block in run.blocks:
-        for life, of in enumerate(block.lives):
+        for life, block_life in enumerate(block.lives):
             last = use.blocks[block.number].last.get(life)
-            if of.first < at < of.last and last is not None and last < at:
+            if block_life.first < at < block_life.last and last is not None and last < at:
                 use.blocks[block.number].idle = True
 
 
-def _count(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
+def _count_copy(use: ProgramUse, run: TracedRun, copy: TracedCopy) -> None:
     block = use.blocks[copy.device.block]
     way, nbytes = block.into if copy.way == "h2d" else block.out, copy.device.total
     way.copies += 1
@@ -151,7 +151,7 @@ def port_blocks(
 ) -> list[PortBlock]:
     """The blocks of the device, those that save most first."""
     of_cpu = cpu_use(run) if any(isinstance(step, HostUse) for step in run.steps) else None
-    by_address = {(of.block, of.start): of.touches for of in touched}
+    by_address = {(touched_range.block, touched_range.start): touched_range.touches for touched_range in touched}
     blocks = [_block(run, block, partners[block.number], use.blocks[block.number], places, by_address,
                      None if of_cpu is None else of_cpu.get(block.number, CpuUse()))
               for block in run.blocks if not block.on_host]  # fmt: skip
@@ -168,7 +168,7 @@ def _block(
     of_cpu: CpuUse | None,
 ) -> PortBlock:
     most = max(lives, key=lambda life: life.saves, default=LifePartners())
-    partners = _partners(block.number, most, touches)
+    partners = _host_partners(block.number, most, touches)
     return PortBlock(
         number=block.number,
         name=_core.demangle(block.name) if block.name else "",
@@ -185,35 +185,39 @@ def _block(
         may_write=use.may_write,
         unread=of_cpu.unread if of_cpu else None,
         read_again=of_cpu.read_again if of_cpu else None,
-        unused=_unused(run, block, use, of_cpu),
+        unused=_unneeded_parts(run, block, use, of_cpu),
     )
 
 
-def _partners(number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]) -> list[HostPartner]:
-    """Of one life, whose ranges are those of the others too, in all likelihood, if at other addresses."""
+def _host_partners(
+    number: int, life: LifePartners, touches: Mapping[tuple[int, int], RangeTouches]
+) -> list[HostPartner]:
+    """The host partners of one life of a block; other lives most likely have the same ranges at other addresses."""
     rows = []
     for start, end, place in life.spans_with_places():
-        of = touches.get((number, start), RangeTouches())
+        touch = touches.get((number, start), RangeTouches())
         for ranges, window in ((life.host, False), (life.windows, True)):
             if nbytes := ranges.bytes_in(start, end):
-                row = HostPartner(bytes=nbytes, place=place, window=window, touched=touched_by(of), threads=of.threads)
+                row = HostPartner(
+                    bytes=nbytes, place=place, window=window, touched=touched_by(touch), threads=touch.threads
+                )
                 rows.append(row)
     return sorted(rows, key=lambda row: -row.bytes)
 
 
-def _unused(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
+def _unneeded_parts(run: TracedRun, block: TracedBlock, use: BlockUse, of_cpu: CpuUse | None) -> list[str]:
     """What of a block is not needed, as far as the trace tells."""
     if block.name or is_of_vendor(block.site):
         return []
-    said = []
+    sentences = []
     if not use.launches and not run.unknown:
         copied = use.into.copies or use.out.copies
-        said.append("no launch names it" if copied else "nothing names it")
+        sentences.append("no launch names it" if copied else "nothing names it")
     elif use.may_write and not use.out.copies and use.into.copies:
-        said.append("perhaps written, never copied back")
+        sentences.append("perhaps written, never copied back")
     if use.idle:
-        said.append("not used any more when blocks held most")
+        sentences.append("not used any more when blocks held most")
     if of_cpu and of_cpu.unread:
         part = "" if of_cpu.unread >= use.out.bytes.total() else f"{format_size(of_cpu.unread, 3)} "
-        said.append(f"{part}copied back and not read")
-    return said
+        sentences.append(f"{part}copied back and not read")
+    return sentences

@@ -56,10 +56,10 @@ class ConcurrentAccess(Rule):
             if launch.call.t > use.since or block not in self.state.alive:
                 continue
             pages = _whole_pages(use.writes, self._partners(block, number))
-            for start, end in self._copied_back(number):
+            for start, end in self._spans_copied_back(number):
                 pages.remove(start // PAGE_BYTES * PAGE_BYTES, -(-end // PAGE_BYTES) * PAGE_BYTES)
             if pages:
-                again = self._copied_again(number, block, pages)
+                again = self._bytes_copied_again(number, block, pages)
                 found = self.findings.of("concurrent", "seen" if again else "possible", _WRITES, apart=block)
                 found.add(number, again or pages.total(), self.state.places.of(launch.call.site), block)
 
@@ -73,12 +73,12 @@ class ConcurrentAccess(Rule):
         used = Ranges()
         for start, end in life.host:
             used.add(start, end)
-        for start, end in self._shown(block, number):
+        for start, end in self._host_bytes_shown(block, number):
             for first, last in life.windows.common(start, end):
                 used.add(first, last)
         return used
 
-    def _shown(self, block: int, number: int) -> Iterator[tuple[int, int]]:
+    def _host_bytes_shown(self, block: int, number: int) -> Iterator[tuple[int, int]]:
         """What of the host a block has the bytes of, for the launches since the last wait; and where the next copy back
         puts them.
         """
@@ -97,13 +97,13 @@ class ConcurrentAccess(Rule):
         for step in islice(back, 1):
             yield from _host_side(step)
 
-    def _copied_back(self, number: int) -> Iterable[tuple[int, int]]:
+    def _spans_copied_back(self, number: int) -> Iterable[tuple[int, int]]:
         """What copies to the host write from the last launch to the next one."""
-        for step in (*self._from(number, -1), *self._from(number, 1)):
+        for step in (*self._steps_to_launch(number, -1), *self._steps_to_launch(number, 1)):
             if isinstance(step, TracedCopy) and step.way == "d2h":
                 yield from _host_side(step)
 
-    def _from(self, number: int, by: int) -> Iterable[TracedStep]:
+    def _steps_to_launch(self, number: int, by: int) -> Iterable[TracedStep]:
         """The steps from one on to a launch."""
         steps = self.state.run.steps
         while 0 <= number < len(steps) and not isinstance(steps[number], TracedLaunch):
@@ -112,7 +112,7 @@ class ConcurrentAccess(Rule):
 
     @cached_property
     def _last_copies(self) -> dict[int, RangeMap[int]]:
-        """By block, the last step that copies each byte of the host from or to it."""
+        """For each block, the last step that copies each byte of the host from or to it."""
         last: dict[int, RangeMap[int]] = {}
         for number, step in enumerate(self.state.run.steps):
             if isinstance(step, TracedCopy) and step.way in ("h2d", "d2h"):
@@ -121,7 +121,7 @@ class ConcurrentAccess(Rule):
                     of_block.assign(address, address + end - start, number)
         return last
 
-    def _copied_again(self, number: int, block: int, pages: Ranges) -> int:
+    def _bytes_copied_again(self, number: int, block: int, pages: Ranges) -> int:
         """How many bytes of some pages a later step copies from or to the block."""
         again = Ranges()
         for first, last in pages:

@@ -26,7 +26,7 @@ class CpuUse:
 
 
 def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
-    """By block, of the bytes of which it is known."""
+    """How the CPU uses the copied bytes of each block, as far as it is known."""
     uses: defaultdict[int, CpuUse] = defaultdict(CpuUse)
     if not any(isinstance(step, HostUse) for step in run.steps):
         return uses
@@ -42,14 +42,14 @@ def cpu_use(run: TracedRun) -> dict[int, CpuUse]:
         elif isinstance(step, TracedCopy) and step.way in ("h2d", "d2h") and step.device.block != NO_BLOCK:
             for part in joined(step):
                 last = part.host + part.end - part.start
-                _settle(copied, left_alone, part.host, last, uses)
+                _count_unused(copied, left_alone, part.host, last, uses)
                 copied.assign(part.host, last, (step.way, step.device.block))
     for first, last, _ in list(left_alone):
-        _settle(copied, left_alone, first, last, uses)
+        _count_unused(copied, left_alone, first, last, uses)
     return uses
 
 
-def _settle(
+def _count_unused(
     copied: RangeMap[tuple[str, int]],
     left_alone: RangeMap[bool],
     start: int,

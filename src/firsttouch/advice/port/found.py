@@ -58,14 +58,14 @@ def found(
     places, joined, use = Places(names), partners(run), block_use(run)
     touched = touched_ranges(run, joined, touches) if touches else []
     blocks = port_blocks(run, joined, use, places, touched)
-    pooled = [number for number, of in use.blocks.items() if of.is_pooled]
+    pooled = [number for number, block_use_ in use.blocks.items() if block_use_.is_pooled]
     repeated = RepeatedBytes(run, use, places)
 
     def record(number: int) -> StepRecord:
         return StepRecord(step=number, t=round(max(0.0, time_of(run.steps[number]) - clock), 6))
 
     findings = sorted(
-        [*repeated.restoring(record), *_hazards(run, joined, places, pooled, touched, record)],
+        [*repeated.restoring(record), *_hazard_findings(run, joined, places, pooled, touched, record)],
         key=lambda finding: (_ORDER.index(finding.certainty), finding.kind != "restoring"),
     )
     most = most_saved(run, joined)
@@ -89,8 +89,8 @@ def found(
         blocks=blocks,
         needless=repeated.needless(record),
         findings=findings,
-        searched=_searched(run, joined, touched),
-        unseen=list(_unseen(run, blocks, pooled, repeated.not_compared, kernels.told if kernels else 0)),
+        searched=_searched_hazards(run, joined, touched),
+        unseen=list(_unseen_sentences(run, blocks, pooled, repeated.not_compared, kernels.told if kernels else 0)),
         incomplete=list(run.incomplete),
         kernels=kernels,
     )
@@ -113,7 +113,7 @@ def headline(name: str, saved: SavedBytes, use: ProgramUse, findings: Sequence[P
     return f"A unified {name} holds {less} and {without} {copied}; {first}."
 
 
-def _hazards(
+def _hazard_findings(
     run: TracedRun,
     joined: Partners,
     places: Places,
@@ -129,7 +129,7 @@ def _hazards(
         for kind in rule.kinds:
             takers[kind].append(rule.take)
     for number, step in enumerate(run.steps):
-        if (takes := takers.get(type(step))) and not _is_theirs(run, step):
+        if (takes := takers.get(type(step))) and not _is_of_vendor_memory(run, step):
             for take in takes:
                 take(number, step)
         state.advance(step)
@@ -138,7 +138,7 @@ def _hazards(
     return findings.all()
 
 
-def _is_theirs(run: TracedRun, step: TracedStep) -> bool:
+def _is_of_vendor_memory(run: TracedRun, step: TracedStep) -> bool:
     """Whether a step copies or fills what a library of the vendor allocates, or a static variable for it."""
     if not isinstance(step, TracedCopy | TracedFill):
         return False
@@ -146,7 +146,7 @@ def _is_theirs(run: TracedRun, step: TracedStep) -> bool:
     return is_of_vendor(step.call.site if block.kind in STATIC_KINDS else block.site)
 
 
-def _searched(run: TracedRun, joined: Partners, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:
+def _searched_hazards(run: TracedRun, joined: Partners, touched: Sequence[TouchedRange]) -> list[SearchedHazard]:
     """What was looked for, and what that leaves out."""
     concurrent = "as far as copies tell, without --host"
     if any(isinstance(step, HostUse) for step in run.steps):
@@ -155,16 +155,16 @@ def _searched(run: TracedRun, joined: Partners, touched: Sequence[TouchedRange])
         if not watched:
             concurrent = "as far as copies tell, since no range of the host was watched while kernels ran"
         concurrent = concurrent if watched < ranges and run.launches else ""
-    unknown = sum(not of.touches.samples for of in touched)
+    unknown = sum(not touched_range.touches.samples for touched_range in touched)
     hidden = f"{unknown} of {counted(len(touched), 'range')} of the host have no sampled first touch"
     if not touched or unknown == len(touched):
         hidden = "no first touches of the copied buffers were sampled (--faults)"
-    said: dict[HazardKind, tuple[bool, str]] = {
+    searches: dict[HazardKind, tuple[bool, str]] = {
         "concurrent": (True, concurrent),
         "hidden": (unknown < len(touched), hidden if unknown or not touched else ""),
     }
     return [SearchedHazard(kind=kind, searched=searched, text=text)
-            for kind, (searched, text) in ((kind, said.get(kind, (True, ""))) for kind in HAZARDS)]  # fmt: skip
+            for kind, (searched, text) in ((kind, searches.get(kind, (True, ""))) for kind in HAZARDS)]  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- what is not seen
@@ -175,7 +175,7 @@ def _stays_static(block: PortBlock) -> bool:
     return block.kind in STATIC_KINDS and not block.into.copies and not block.out.copies
 
 
-def _unseen(
+def _unseen_sentences(
     run: TracedRun, blocks: Sequence[PortBlock], pooled: Sequence[int], not_compared: int, told: int
 ) -> Iterator[str]:
     if pooled:

@@ -99,7 +99,7 @@ class Findings:
         return self._rows[key]
 
     def all(self) -> list[PortFinding]:
-        """Those that were added to, in the order in which they came up first."""
+        """The findings that have occurrences, in the order of the first ones."""
         return [row.finding(self._record) for row in self._rows.values() if row.count]
 
 
@@ -123,7 +123,7 @@ class ProgramState:
         self._uses: object = None
 
     def partners(self, block: int) -> LifePartners:
-        """Those of a living block."""
+        """The partners of a living block."""
         return self._partners[block][self.alive[block]]
 
     def advance(self, step: TracedStep) -> None:

@@ -53,20 +53,20 @@ def touched_ranges(run: TracedRun, partners: Partners, touches: TouchIndex) -> l
     for block, lives in enumerate(partners):
         life = max(lives, key=lambda life: life.all_host().total(), default=None)
         for start, end in life.spans if life is not None else ():
-            ranges.append(TouchedRange(block, first[block], start, end, _inside(touches, start, end)))
+            ranges.append(TouchedRange(block, first[block], start, end, _touches_inside(touches, start, end)))
     return ranges
 
 
-def _inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
-    """Those of the whole granules of a range: others hold other data too."""
+def _touches_inside(touches: TouchIndex, start: int, end: int) -> RangeTouches:
+    """The touches of granules that lie wholly in a range: other granules hold other data too."""
     first, last = -(-start // TOUCH_GRANULE) * TOUCH_GRANULE, end // TOUCH_GRANULE * TOUCH_GRANULE
     return touches.of(first, last) if first < last else RangeTouches()
 
 
 def touched_by(touches: RangeTouches) -> CallLocation | None:
     """The place of most first touches that are neither of CUDA nor of an unknown caller of the C library."""
-    own = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
-    place = next(own, None)
+    program_places = (p for p in touches.places if not (is_of_cuda(p.file, p.function) or is_of_the_c_library(p.file)))
+    place = next(program_places, None)
     return place_of_touch(place) if place is not None else None
 
 
@@ -76,29 +76,34 @@ def place_of_touch(place: TouchPlace) -> CallLocation:
 
 def find_hidden(run: TracedRun, ranges: Sequence[TouchedRange], places: Places, findings: Findings) -> None:
     """Adds ranges of whose sampled first touches half are in the C++ library's code or in a library."""
-    own = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
-    for of in ranges:
-        for place, word in _hidden(of.touches, own):
+    program_files = {places.of(block.site).file.partition(OFFSET)[0] for block in run.blocks if block.site}
+    for touched_range in ranges:
+        for place, word in _hidden_place(touched_range.touches, program_files):
             text = f"the first touches are in {word}"
             reading = "that memory was given back and is used anew, or comes from an allocator of the program"
-            found = findings.of("hidden", "likely", text, reading, apart=(of.block, of.start))
-            found.add(of.number, of.end - of.start, place_of_touch(place), of.block)
+            found = findings.of("hidden", "likely", text, reading, apart=(touched_range.block, touched_range.start))
+            found.add(
+                touched_range.number,
+                touched_range.end - touched_range.start,
+                place_of_touch(place),
+                touched_range.block,
+            )
 
 
-def _hidden(touches: RangeTouches, own: set[str]) -> Iterator[tuple[TouchPlace, str]]:
+def _hidden_place(touches: RangeTouches, program_files: set[str]) -> Iterator[tuple[TouchPlace, str]]:
     """The place with most touches and a word for what hides there, if half of them are there."""
     places = [place for place in touches.places if not is_of_cuda(place.file, place.function)]
-    hidden = [(place, word) for place in places if (word := _word(place, own))]
+    hidden = [(place, word) for place in places if (word := _word_for_place(place, program_files))]
     samples = sum(place.samples for place in places)
     share = sum(place.samples for place, _ in hidden) / max(1, samples)
-    if hidden and share + HALF / sqrt(samples) >= HALF:  # less the standard error of a sampled half
+    if hidden and share + HALF / sqrt(samples) >= HALF:  # allows for the standard error of a sampled half
         yield hidden[0]
 
 
-def _word(place: TouchPlace, own: set[str]) -> str:
+def _word_for_place(place: TouchPlace, program_files: set[str]) -> str:
     name = _core.demangle(place.function) if place.function else ""
     if is_of_the_c_library(place.file):  # which also reads numbers and text into the program's memory
         return _CONTAINER if _STRING.match(name) else ""
     if _FUNCTION.match(name) or _HEADERS.search(place.source):
         return _CONTAINER
-    return "a library" if place.file.startswith("/") and place.file not in own else ""
+    return "a library" if place.file.startswith("/") and place.file not in program_files else ""

@@ -44,10 +44,10 @@ def lines_of(site: CallSite, names: CallerTable) -> Hashable:
     """What tells a call apart from others: the lines that lead to it, of which a template may have several copies; or
     the place in the file where the line is unknown.
     """
-    known = (names.get((frame.file, frame.offset)) for frame in site)
+    lines = (names.get((frame.file, frame.offset)) for frame in site)
     return tuple(
-        (of.source, of.number) if of is not None and of.source else (frame.file, frame.offset)
-        for frame, of in zip(site, known, strict=True)
+        (line.source, line.number) if line is not None and line.source else (frame.file, frame.offset)
+        for frame, line in zip(site, lines, strict=True)
     )
 
 

@@ -46,20 +46,15 @@ def traced_run(profile: Profile, process: int | None = None) -> TracedRun:
     """
     directory = profile.directory
     if not any(journal.traced for journal in profile.journals):
-        raise _untraced(profile)
+        raise _untraced_error(profile)
     processes = [calls for calls in read_calls(directory, profile.callers) if _uses_memory(calls)]
     calls = traced_process(processes, process)
     if calls is None:
-        raise _none(profile, processes, process)
+        raise _no_process_error(profile, processes, process)
     run = trace(calls, lambda site: lines_of(site, profile.callers))
     run.others = tuple(sorted({other.pid for other in processes if other is not calls}))
     exact = match(run, read_exact(directory))
     return told(run, exact) if exact else run
-
-
-def port_findings(profile: Profile, process: int | None = None) -> PortFindings:
-    """The findings of a profile. Raises UsageError as `traced_run` does."""
-    return findings_of(profile, traced_run(profile, process))
 
 
 def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFindings:
@@ -75,7 +70,7 @@ def findings_of(profile: Profile, run: TracedRun, unwritten: str = "") -> PortFi
         touches=TouchIndex(profile, run.pid),
         kernels=kernel_use(profile, run),
     )
-    # Of what port asks for: --trace is there, or nothing would be.
+    # Of the layers that port asks for; without the third, --trace, there is no profile to read.
     missing = [state for state in profile.header.layers if state.layer in ("host", "faults") and not state.active]
     sentences = [f"{state.why}{f': {state.mend}' if state.mend else ''}" for state in missing]
     ended = (
@@ -102,39 +97,39 @@ def program_of(profile: Profile, run: TracedRun) -> Program:
 
 
 def _command(profile: Profile, pid: int) -> Sequence[str]:
-    known = next((process for process in profile.processes.values() if process.pid == pid), None)
-    return known.command if known else profile.header.command
+    traced_process = next((process for process in profile.processes.values() if process.pid == pid), None)
+    return traced_process.command if traced_process else profile.header.command
 
 
 def _uses_memory(calls: TracedCalls) -> bool:
     return any(isinstance(call, CudaLaunch | CudaMove) for call in calls.calls)
 
 
-def _untraced(profile: Profile) -> UsageError:
+def _untraced_error(profile: Profile) -> UsageError:
     parent = profile.directory.absolute().parent
     if profile.directory.name == FOLDER and is_profile(parent):
         return UsageError(f"{profile.directory} is the second run of {parent}; name that")
-    asked = next((state for state in profile.header.layers if state.layer == "trace"), None)
-    if asked is None:
-        why = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
-    elif not asked.active:
-        why = f"{asked.why}{f': {asked.mend}' if asked.mend else ''}"
+    trace_layer = next((state for state in profile.header.layers if state.layer == "trace"), None)
+    if trace_layer is None:
+        reason = "it was profiled without --trace; firsttouch port -- COMMAND traces a program"
+    elif not trace_layer.active:
+        reason = f"{trace_layer.why}{f': {trace_layer.mend}' if trace_layer.mend else ''}"
     else:
         left_out = sum(journal.left_out for journal in profile.journals)
         room = f"{count(left_out, 'record')} did not fit: the disk is full, or files may not be larger"
         notices = [notice.text for journal in profile.journals for notice in journal.notices if notice.layer == "trace"]
-        if said := [*([room] if left_out else []), *notices]:
-            return UsageError(f"{profile.directory} has no trace: {said[0]}")
-        why = "nothing in it used CUDA; name a program that does, as in port -- COMMAND"
-    return UsageError(f"{profile.directory} has no trace: {why}")
+        if problems := [*([room] if left_out else []), *notices]:
+            return UsageError(f"{profile.directory} has no trace: {problems[0]}")
+        reason = "nothing in it used CUDA; name a program that does, as in port -- COMMAND"
+    return UsageError(f"{profile.directory} has no trace: {reason}")
 
 
-def _none(profile: Profile, processes: Sequence[TracedCalls], process: int | None) -> UsageError:
+def _no_process_error(profile: Profile, processes: Sequence[TracedCalls], process: int | None) -> UsageError:
     directory = profile.directory
     if process is None:
         return UsageError(f"the program of {directory} copied nothing by CUDA and launched nothing")
-    known = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
-    return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known}")
+    known_pids = ", ".join(map(str, sorted({calls.pid for calls in processes}))) or "none"
+    return UsageError(f"process {process} of {directory} copied and launched nothing; those that did: {known_pids}")
 
 
 def write_program(profile: Profile, run: TracedRun) -> str:

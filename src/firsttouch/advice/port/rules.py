@@ -80,19 +80,19 @@ class PartialTransfer(Rule):
                 found = self.findings.of("partial", "seen", text, apart=(block.number, place))
                 found.add(number, step.device.total, place, block.number)
         elif step.way == "h2d" and may_pair(block, step) and step.host.rows == 1:
-            self._adjacent(number, step, block)
+            self._find_adjacent(number, step, block)
 
-    def _adjacent(self, number: int, copy: TracedCopy, block: TracedBlock) -> None:
+    def _find_adjacent(self, number: int, copy: TracedCopy, block: TracedBlock) -> None:
         start, nbytes = copy.call.source, copy.host.total
-        for known, edge in ((self._ends, start), (self._begins, start + nbytes)):
-            other, life = known.get(edge, (block.number, 0))
-            pair = frozenset((other, block.number))
-            if len(pair) == 2 and self.state.alive.get(other) == life and pair not in self._joined:
+        for block_edges, edge in ((self._ends, start), (self._begins, start + nbytes)):
+            neighbour, life = block_edges.get(edge, (block.number, 0))
+            pair = frozenset((neighbour, block.number))
+            if len(pair) == 2 and self.state.alive.get(neighbour) == life and pair not in self._joined:
                 self._joined.add(pair)
                 text = "two blocks are filled from adjacent bytes of the host, parts of one array"
                 reading = "two arrays lie side by side"
                 found = self.findings.of("partial", "likely", text, reading, apart=pair)
-                found.add(number, nbytes, self.state.places.of(copy.call.site), other, block.number)
+                found.add(number, nbytes, self.state.places.of(copy.call.site), neighbour, block.number)
         self._begins[start] = self._ends[start + nbytes] = block.number, self.state.alive[block.number]
 
 
@@ -110,7 +110,7 @@ class StackVariable(Rule):
     def take(self, number: int, step: TracedStep) -> None:
         if isinstance(step, TracedCopy) and step.call.host == "stack" and step.way in ("h2d", "d2h"):
             if step.call.blocking:
-                self._add(number, step, "harmless as long as its copies block")
+                self._add_finding(number, step, "harmless as long as its copies block")
             else:
                 self._waiting.append((number, step))
         elif isinstance(step, CudaWait) and self._waiting:
@@ -120,20 +120,20 @@ class StackVariable(Rule):
 
     def finish(self) -> None:
         for number, copy in self._waiting:
-            self._judge(number, copy, 0)
+            self._judge_copy(number, copy, 0)
 
     def _waited(self, thread: int, stack: int) -> None:
         """stack: the thread's stack pointer; 0: unknown."""
         for earlier, copy in [row for row in self._waiting if row[1].call.thread == thread]:
-            self._judge(earlier, copy, stack)
+            self._judge_copy(earlier, copy, stack)
         self._waiting = [row for row in self._waiting if row[1].call.thread != thread]
 
-    def _judge(self, number: int, copy: TracedCopy, stack: int) -> None:
+    def _judge_copy(self, number: int, copy: TracedCopy, stack: int) -> None:
         address = copy.call.target if copy.way == "d2h" else copy.call.source
         ended = "and its function has ended before the wait" if address < stack else "and used until a wait"
-        self._add(number, copy, f"copied without blocking, {ended}")
+        self._add_finding(number, copy, f"copied without blocking, {ended}")
 
-    def _add(self, number: int, copy: TracedCopy, text: str) -> None:
+    def _add_finding(self, number: int, copy: TracedCopy, text: str) -> None:
         place = self.state.places.of(copy.call.site)
         found = self.findings.of("stack", "seen", text, apart=place)
         found.add(number, copy.device.total, place, copy.device.block)

@@ -46,7 +46,7 @@ class _Cover:
 
 def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
     """The savings after each step at which a block begins or ends."""
-    lives = [life for of in partners for life in of]
+    lives = [life for block_lives in partners for life in block_lives]
     saved = _Cover(pair for life in lives for pair in life.host)
     host = _Cover(pair for life in lives for pair in (*life.host, *life.windows))
     number, device, windows = Counter[int](), 0, 0
@@ -68,4 +68,6 @@ def moments(run: TracedRun, partners: Partners) -> Iterator[SavingMoment]:
 def most_saved(run: TracedRun, partners: Partners) -> SavingMoment:
     """The moment at which a unified version saves most; of several, the first of those with most bytes in all."""
     sizes = moments(run, partners)
-    return max(sizes, key=lambda of: (of.saved, of.device + of.host), default=SavingMoment(0.0, 0, 0, 0))
+    return max(
+        sizes, key=lambda moment: (moment.saved, moment.device + moment.host), default=SavingMoment(0.0, 0, 0, 0)
+    )

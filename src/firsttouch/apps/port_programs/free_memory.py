@@ -61,9 +61,11 @@ class BatchOfFreeMemory(PortProgram):
         if not parts.info.capabilities.reports_free_memory:
             raise Unsupported(f"the driver of {parts.info.name} has no counter of free memory")
         run = _unified(parts, size, lambda: parts.device.memory()[1], lambda: -parts.device.memory()[1])
-        seen = as_number(run.counters["seen_bytes"]) or 0
-        said = f"the driver's counter of free memory fell by {format_size(seen)} for {format_size(size)} in use"
-        return replace(run, hazard=said if seen < MISSED_SHARE * size else "")
+        fallen_bytes = as_number(run.counters["seen_bytes"]) or 0
+        hazard = (
+            f"the driver's counter of free memory fell by {format_size(fallen_bytes)} for {format_size(size)} in use"
+        )
+        return replace(run, hazard=hazard if fallen_bytes < MISSED_SHARE * size else "")
 
     def ported(self, parts: Parts, size: int) -> FormRun:
         return _unified(parts, size, lambda: free_for_both(parts), _host_in_use)

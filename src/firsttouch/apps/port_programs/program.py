@@ -45,8 +45,8 @@ class FormRun:
 def codebook(*more: CounterEntry, **units: str) -> Codebook:
     """The codebook of a program whose counters have these units, besides others that several experiments have."""
     units |= {"hazard": "word", "observed": ""}
-    own = (CounterEntry(name=name, unit=unit) for name, unit in units.items())
-    return Codebook(factors={"form": FORMS, "size": {}}, counters=(*own, *more))
+    own_counters = (CounterEntry(name=name, unit=unit) for name, unit in units.items())
+    return Codebook(factors={"form": FORMS, "size": {}}, counters=(*own_counters, *more))
 
 
 class PortProgram(Experiment):
@@ -106,35 +106,35 @@ class PortProgram(Experiment):
                 seconds.append(time.perf_counter() - start)
                 runs.append(run)
         counters = {name: value for run in runs for name, value in run.counters.items()}
-        milliseconds = [1e3 * each for each in seconds]
+        milliseconds = [1e3 * second for second in seconds]
         observed = [run.hazard for run in runs if run.hazard]
         if name == NAIVE and not observed:
             raise Unsupported(f"not observed in {len(runs)} runs: {self.hazard}")
         if observed:
             counters |= {"observed": len(observed), "hazard": observed[-1]}
         right: bool | None = all([*run.result] == [*self.expected(size)] for run in runs)
-        why = ""
+        reason = ""
         if name == NAIVE and not self.naive_is_right:
-            right, why = None, f"the naive form is not meant to be right: {observed[-1]}"
+            right, reason = None, f"the naive form is not meant to be right: {observed[-1]}"
         buffers = [*runs[-1].buffers]
-        return Measurement(milliseconds, right, why, stopped_by="count", counters=counters, buffers=buffers)
+        return Measurement(milliseconds, right, reason, stopped_by="count", counters=counters, buffers=buffers)
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
         by_form = {form: [r for r in records if r.factors["form"] == form] for form in FORMS}
         discrete = {alike(r): r for r in by_form[DISCRETE]}
-        said = [self._ported(r, discrete.get(alike(r))) for r in by_form[PORTED]]
-        said += [self._naive(r) for r in by_form[NAIVE]]
+        findings = [self._ported(r, discrete.get(alike(r))) for r in by_form[PORTED]]
+        findings += [self._naive(r) for r in by_form[NAIVE]]
         ported = {alike(r) for r in by_form[PORTED]}
         alone = [r for r in by_form[DISCRETE] if alike(r) not in ported]
-        return said + [finding(self._claim(DISCRETE, " takes {value}"), r) for r in alone]
+        return findings + [finding(self._claim(DISCRETE, " takes {value}"), r) for r in alone]
 
     def _claim(self, form: str, text: str) -> Claim:
         return Claim(f"{self.name}.{form}", f"the {form} form{text}", names=("form",))
 
     def _naive(self, record: Record) -> Finding:
-        said = literal(str(record.counters.get("hazard", self.hazard)))
+        hazard = literal(str(record.counters.get("hazard", self.hazard)))
         took = " takes {value}" if self.naive_is_right else ""
-        return finding(self._claim(NAIVE, f"{took}: {said}"), record)
+        return finding(self._claim(NAIVE, f"{took}: {hazard}"), record)
 
     def _ported(self, record: Record, discrete: Record | None) -> Finding:
         does = f", which {self.strategy}, takes {{value}}"

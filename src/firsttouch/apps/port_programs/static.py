@@ -51,14 +51,14 @@ class CoefficientsInSymbol(PortProgram):
         count, has = size // WORD, 0
         with ExitStack() as alive:
             host, out = (alive.enter_context(parts.on_host(size)) for _ in range(2))
-            given, marked = (alive.enter_context(parts.on_device(max(WORD, 64))) for _ in range(2))
+            coefficients, marked = (alive.enter_context(parts.on_device(max(WORD, 64))) for _ in range(2))
             on_device, filtered = (alive.enter_context(parts.on_device(size)) for _ in range(2))
             marked.write(0, bytes(WORD))
-            given.write(0, _coefficients())
+            coefficients.write(0, _coefficients())
             _fill(host)
             parts.copy(on_device, host, size)
-            parts.launch("port_filter_symbol", count, on_device, filtered, count, given, 1, marked)
-            parts.launch("port_filter_symbol", count, on_device, filtered, count, given, 0, marked)
+            parts.launch("port_filter_symbol", count, on_device, filtered, count, coefficients, 1, marked)
+            parts.launch("port_filter_symbol", count, on_device, filtered, count, coefficients, 0, marked)
             parts.copy(out, filtered, size)
             parts.wait()
             has = int.from_bytes(marked.read(0, WORD), "little")
@@ -73,8 +73,8 @@ class CoefficientsInSymbol(PortProgram):
             try:
                 parts.device.compile("port_static", HOST_STATIC + _KERNEL, [("COEFFICIENTS", VARIABLE)])
             except _core.VendorError as error:
-                said = f"the compiler refuses a static variable of the host in a kernel: {_refusal(error)}"
-                return FormRun([], said)
+                refusal = f"the compiler refuses a static variable of the host in a kernel: {_refusal(error)}"
+                return FormRun([], refusal)
         result = [_filtered_by_own_variable(parts, size)]
         same = result == [*self.expected(size)]
         return FormRun(result, "" if same else "the kernel reads a variable of its own, which the host has not set")

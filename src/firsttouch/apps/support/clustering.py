@@ -26,13 +26,13 @@ def assigned(points: Callable[[int, int], F64], centres: F64, labels: Values, sq
     k = len(centres)
 
     def of_some(first: int, last: int) -> tuple[F64, I64, float]:
-        some, label = points(first, last), labels[first:last]
-        own = label.clip(0, k - 1)
-        true = np.stack([((some - centre) ** 2).sum(axis=1) for centre in centres])
-        theirs = np.where(own == label, true[own, np.arange(len(some))], np.inf)
+        part, label = points(first, last), labels[first:last]
+        label_in_range = label.clip(0, k - 1)
+        true = np.stack([((part - centre) ** 2).sum(axis=1) for centre in centres])
+        theirs = np.where(label_in_range == label, true[label_in_range, np.arange(len(part))], np.inf)
         errors = relative(theirs, true.min(axis=0)), relative(squares[first:last], theirs)
-        sums = np.asarray([np.bincount(own, column, k) for column in some.T], float).T
-        return sums, np.bincount(own, minlength=k), float(np.max(errors))
+        sums = np.asarray([np.bincount(label_in_range, column, k) for column in part.T], float).T
+        return sums, np.bincount(label_in_range, minlength=k), float(np.max(errors))
 
     totals, numbers, errors = zip(*in_pieces(of_some, len(labels), CHUNK), strict=True)
     members = sum(numbers)[:, None]
@@ -59,18 +59,18 @@ def cost_error(coord: Values, weight: Values, cost: Values, centres: Values, tri
 
     coord: by dimension. centres: of each point, the number of a point.
     """
-    own = _costs(coord, weight, centres)
-    at_candidate = _costs(coord, weight, np.full_like(centres, tried.candidate)) if tried else own
+    own_costs = _costs(coord, weight, centres)
+    at_candidate = _costs(coord, weight, np.full_like(centres, tried.candidate)) if tried else own_costs
 
     def largest(first: int, last: int) -> float:
-        some = slice(first, last)
-        now, centre = cost[some], centres[some]
-        errors = [relative(now, own[some])]
+        part = slice(first, last)
+        now, centre = cost[part], centres[part]
+        errors = [relative(now, own_costs[part])]
         if tried:
-            then = tried.cost[some]
-            errors.append(relative(then, at_candidate[some]))
-            wrong = _row_errors(now, then, tried.rows[some], tried.columns[centre]) + (
-                tried.moved[some] != (then < now)
+            then = tried.cost[part]
+            errors.append(relative(then, at_candidate[part]))
+            wrong = _row_errors(now, then, tried.rows[part], tried.columns[centre]) + (
+                tried.moved[part] != (then < now)
             )
             errors.append(np.where(centre == tried.candidate, 0, wrong))  # it replaced their costs
         return float(np.max(errors))

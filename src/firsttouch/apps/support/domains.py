@@ -43,7 +43,10 @@ def share_of(items: int, parts: int, index: int) -> tuple[int, int]:
 def extent_of(items: int, rank: int, ranks: int, axes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The first item and the number of items along each axis of a process's block, of `items` along each."""
     blocks = blocks_along(ranks, axes)
-    shares = [share_of(items, *of) for of in zip(blocks, block_of(rank, blocks), strict=True)]
+    shares = [
+        share_of(items, *blocks_and_position)
+        for blocks_and_position in zip(blocks, block_of(rank, blocks), strict=True)
+    ]
     return tuple(first for first, _ in shares), tuple(count for _, count in shares)
 
 

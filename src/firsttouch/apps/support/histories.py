@@ -146,14 +146,14 @@ class Histories:
                 (np.abs(weight * CUTOFF**won - 1) <= near) & (won >= 0),
                 (np.abs(p["age"] / age - 1) <= near) & (p["time"] == 0) & (p["segments"] >= 1) & (p["paths"] >= 0),
             )
-            return [int(np.count_nonzero(~each)) for each in right]
+            return [int(np.count_nonzero(~passes)) for passes in right]
 
         with np.errstate(all="ignore"):
             wrongs = np.sum(in_pieces(wrong, len(census), PIECE), axis=0) if len(census) else []
         names = ("cells", "speeds", "energy groups", "weights", "ages")
-        said = [f"{n} {name} contradict other words" for n, name in zip(wrongs, names, strict=False) if n]
-        same = len(census) - len(np.unique(census[:, 13]))
-        return ", ".join([*said, *([f"{same} ids are not unique"] if same else [])])
+        contradictions = [f"{n} {name} contradict other words" for n, name in zip(wrongs, names, strict=False) if n]
+        repeated_ids = len(census) - len(np.unique(census[:, 13]))
+        return ", ".join([*contradictions, *([f"{repeated_ids} ids are not unique"] if repeated_ids else [])])
 
     @cached_property
     def edges(self) -> F64:
@@ -231,9 +231,9 @@ class Tracks:
         return _join(done)
 
     def _sources(self, step: int, some: slice) -> State:
-        of = self._of
-        first = -(-step * of.count // of.every) * of.every
-        p = of.begun(np.arange(first, (step + 1) * of.count, of.every, dtype=np.uint64)[some])
+        histories = self._of
+        first = -(-step * histories.count // histories.every) * histories.every
+        p = histories.begun(np.arange(first, (step + 1) * histories.count, histories.every, dtype=np.uint64)[some])
         return {**p, "step": np.full(len(p["id"]), step)}
 
     def _control(self, p: State) -> State:

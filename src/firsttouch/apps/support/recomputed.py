@@ -125,9 +125,9 @@ def _of_sums(run: GasBlock, fields: F64) -> str:
         return [float(part.sum()) for part in (*then, *now)]
 
     right = np.sum(in_pieces(sums, height, max(1, (1 << 18) // width)), axis=0)
-    given = [*run.begun[0][:2], *run.ended[0]]
-    off = np.abs(np.array(given) - right) <= ROUNDING / 10 * right + 1e-20
-    return "" if off.all() else f"sums over cells are {given}, not {right.tolist()}"
+    sums_of_run = [*run.begun[0][:2], *run.ended[0]]
+    off = np.abs(np.array(sums_of_run) - right) <= ROUNDING / 10 * right + 1e-20
+    return "" if off.all() else f"sums over cells are {sums_of_run}, not {right.tolist()}"
 
 
 def _from_the_beginning(run: GasBlock) -> tuple[Staggered, list[float]]:
@@ -174,8 +174,10 @@ def _last_step(run: GasBlock, fields: F64) -> tuple[I64, list[float]]:
             slice(0 if a == 0 else a + HALO, b + 2 * HALO + 1 if end else b + HALO)
             for a, b, end in zip(first, last, ends, strict=True)
         ]
-        own = [slice(w.start - o, w.stop - o) for w, (o, _) in zip(window, outer, strict=True)]
-        return _wrong(run, fields[:, window[1], window[0]], grid.values[:, own[1], own[0]], (ends[0], ends[1])), longest
+        inner_part = [slice(w.start - o, w.stop - o) for w, (o, _) in zip(window, outer, strict=True)]
+        return _wrong(
+            run, fields[:, window[1], window[0]], grid.values[:, inner_part[1], inner_part[0]], (ends[0], ends[1])
+        ), longest
 
     parts = in_pieces(recompute, len(tiles), 1)
     longest = min((length for _, length in parts), default=math.inf)

@@ -149,11 +149,11 @@ class Staggered:
         moved = flow * _leaving(of(rho, up), of(rho, donor), of(rho, down), part, part)
         travelled = np.abs(moved) / (of(rho, donor) * of(before, donor))
         heat = moved * _leaving(of(e, up), of(e, donor), of(e, down), part, travelled)
-        own, mass[lines, 2 : n + 3] = slice(2, n + 2), moved
-        had = rho[:, own] * before[:, own]
+        inner, mass[lines, 2 : n + 3] = slice(2, n + 2), moved
+        had = rho[:, inner] * before[:, inner]
         has = had - np.diff(moved)
-        energy[lines, own] = (e[:, own] * had - np.diff(heat)) / has
-        density[lines, own] = has / (before[:, own] - np.diff(flow))
+        energy[lines, inner] = (e[:, inner] * had - np.diff(heat)) / has
+        density[lines, inner] = has / (before[:, inner] - np.diff(flow))
 
     def sweep_nodes(self, axis: int, second: bool) -> None:
         """Move momentum along an axis, between nodes from 2 before the first to 2 behind the last."""
@@ -176,8 +176,8 @@ class Staggered:
             lines = velocity[2 : m + 3]
             before_it, at_it, behind_it = (np.take_along_axis(lines, at, axis=1) for at in (up, donor, down))
             momentum = flow[:, node] * _leaving(before_it, at_it, behind_it, part, part)
-            own = slice(2, n + 3)
-            lines[:, own] = (lines[:, own] * before[:, 1 : n + 2] - np.diff(momentum)) / after[:, own]
+            inner = slice(2, n + 3)
+            lines[:, inner] = (lines[:, inner] * before[:, 1 : n + 2] - np.diff(momentum)) / after[:, inner]
 
     def _turned(self, axis: int, *names: str) -> list[F64]:
         """Volumes along an axis and across it, mass along it, and other fields, with the axis along their rows."""

@@ -104,23 +104,27 @@ def entries(
     """The entry of a row, if one of the points allowed has its value. relative_to: how the other point of a ratio
     differs, which is one of `points`. Of several applications, that of one.
     """
-    values = {key_of(r): value for r in allowed if (value := _value(stated, r)) is not None}
+    values = {key_of(r): value for r in allowed if (value := _stated_value(stated, r)) is not None}
     if relative_to:
-        others = {key_of(r): value for r in points if (value := _value(stated, r)) is not None and value.value > 0}
-        pairs = ((r, others.get(point_key(r.experiment, r.device, {**r.factors, **relative_to}))) for r in allowed)
+        other_values = {
+            key_of(r): value for r in points if (value := _stated_value(stated, r)) is not None and value.value > 0
+        }
+        pairs = (
+            (r, other_values.get(point_key(r.experiment, r.device, {**r.factors, **relative_to}))) for r in allowed
+        )
         values = {key: ratio_of(values[key], o) for r, o in pairs if o is not None and (key := key_of(r)) in values}
-    known = [r for r in allowed if key_of(r) in values]
-    if known:
-        best = _best(stated, known)
-        varied = [name for name in varying(known) if name not in _fixed(stated)]
+    with_value = [r for r in allowed if key_of(r) in values]
+    if with_value:
+        best = _best_point(stated, with_value)
+        varied = [name for name in varying(with_value) if name not in _fixed_factors(stated)]
         names = dict.fromkeys([*(("app", "size") if stated.experiment == APPLICATIONS else ()), *varied])
-        entry = _entry(row, stated, best, values[key_of(best)])
+        entry = _make_entry(row, stated, best, values[key_of(best)])
         over = [f"{named(name, best.factors.get(name))} over {label(name, v)}" for name, v in relative_to.items()]
         left_open = condition(best, [name for name in names if name in best.factors and name not in relative_to])
         yield replace(entry, conditions=", ".join(filter(None, [*over, left_open])))
 
 
-def _fixed(stated: PublishedValue) -> list[str]:
+def _fixed_factors(stated: PublishedValue) -> list[str]:
     """The factors of which the statement has one value."""
     return [name for name, wanted in stated.factors.items() if not isinstance(wanted, list)]
 
@@ -140,8 +144,8 @@ def _is_comparable(row: PaperRow, record: Record, device: DeviceInfo) -> bool:
     return memory.host_memory if agent == "cpu" else memory.device_memory
 
 
-def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
-    """Of several points, that of the value listed first, and the largest."""
+def _best_point(stated: PublishedValue, records: Sequence[Record]) -> Record:
+    """The point whose factor has the value listed first; of several, the largest."""
 
     def order(record: Record) -> tuple[list[int], list[float]]:
         listed = [
@@ -155,14 +159,14 @@ def _best(stated: PublishedValue, records: Sequence[Record]) -> Record:
     return min(records, key=order)
 
 
-def _value(stated: PublishedValue, record: Record) -> Quantity | None:
+def _stated_value(stated: PublishedValue, record: Record) -> Quantity | None:
     if stated.metric == MEDIAN:
         return quantity(record)
     value = counter(record, stated.metric, stated.unit)
     return None if value is None or is_noisy(value) else value
 
 
-def _entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity) -> Beside:
+def _make_entry(row: PaperRow, stated: PublishedValue, record: Record, ours: Quantity) -> Beside:
     return Beside(
         says=row.says,
         experiment=record.experiment,

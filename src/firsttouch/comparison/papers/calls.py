@@ -43,7 +43,10 @@ class PointsCall:
             words += ["--repeat 3"] if self.repeated else []
         else:
             words = ["run", *self.names, *devices, *(["--preset standard"] if self.standard else [])]
-        words += [f"--set {name}={','.join(_argument(name, v) for v in given)}" for name, given in sets.items()]
+        words += [
+            f"--set {name}={','.join(_as_argument(name, v) for v in factor_values)}"
+            for name, factor_values in sets.items()
+        ]
         return " ".join(["firsttouch", *words, *filter(None, [self.options])])
 
 
@@ -57,28 +60,32 @@ def call_of(
     """
     test = claim.test
     assert not isinstance(test, Untestable)
-    known = {a.name for owner in (device, *hosts) for a in owner.allocators}
+    allocator_names = {a.name for owner in (device, *hosts) for a in owner.allocators}
     values: dict[str, list[Scalar]] = {}
     open_factors = set(test.first.keys() ^ test.second.keys()) if isinstance(test, Compare) else set()
     for side in sides_of(test):
-        for name, wanted in side.factors.items():
-            given = values_of(wanted)
-            open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in given) else set()
-            usable = [v for v in given if v is not None and (name != "allocator" or not known or v in known)]
+        for name, accepted in side.factors.items():
+            factor_values = values_of(accepted)
+            open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in factor_values) else set()
+            usable = [
+                v
+                for v in factor_values
+                if v is not None and (name != "allocator" or not allocator_names or v in allocator_names)
+            ]
             listed = values.setdefault(name, [])
             listed += [v for v in usable if v not in listed]
     if isinstance(test, Alike | Trend) and (switch := SWITCHES.get(test.over)) is not None:
         values.setdefault(test.over, [*switch.values])
-    optional = [name for name, wanted in test.where.items() if isinstance(wanted, list) and None in wanted]
+    optional = [name for name, accepted in test.where.items() if isinstance(accepted, list) and None in accepted]
     for name in {*open_factors, *optional, *(CONDITIONS.keys() & values.keys())}:
         del values[name]
     is_application = test.experiment == APPLICATIONS
-    plain = [] if is_application else _owners(values, hosts)
-    own = [gpu.name for gpu in gpus if gpu.kind == device.kind] if PEER in open_factors else [device.name]
+    plain = [] if is_application else _memory_owners(values, hosts)
+    device_names = [gpu.name for gpu in gpus if gpu.kind == device.kind] if PEER in open_factors else [device.name]
     return PointsCall(
         kind="app" if is_application else "run",
         names=[*map(str, values.pop("app", []))] if is_application else [test.experiment],
-        devices=[*dict.fromkeys([*plain, *own])],
+        devices=[*dict.fromkeys([*plain, *device_names])],
         sets=values,
         standard=bool(open_factors),
         exceeds_memory=test.exceeds_memory,
@@ -87,12 +94,12 @@ def call_of(
     )
 
 
-def _owners(values: Mapping[str, Collection[Scalar]], hosts: Sequence[DeviceInfo]) -> list[str]:
+def _memory_owners(values: Mapping[str, Collection[Scalar]], hosts: Sequence[DeviceInfo]) -> list[str]:
     """The hosts whose memory is among that of the points, if a CPU may act."""
     owners = [h.name for h in hosts if any(h.allocator(str(a)) is not None for a in values.get("allocator", []))]
     return owners if "cpu" in values.get("agent", ["cpu"]) else []
 
 
-def _argument(name: str, value: Scalar) -> str:
+def _as_argument(name: str, value: Scalar) -> str:
     """A factor's value as --set takes it."""
     return size_option(value) if is_size(name) and type(value) is int else str(value)

@@ -125,10 +125,10 @@ def _is_complete(test: Check, record: Record) -> bool:
     return unseen.is_complete(record) or not any(name.startswith("um_") for name in test.counters)
 
 
-def _missing(test: Check, *records: Record) -> str:
+def _missing_events(test: Check, *records: Record) -> str:
     """What is missing from the counters of records, to follow what is compared."""
-    said = [f"{r.factors.get('strategy', '')}: {unseen.in_words(r)}" for r in records if not _is_complete(test, r)]
-    return "".join(f"; {words.removeprefix(': ')}" for words in said)
+    sentences = [f"{r.factors.get('strategy', '')}: {unseen.in_words(r)}" for r in records if not _is_complete(test, r)]
+    return "".join(f"; {words.removeprefix(': ')}" for words in sentences)
 
 
 def _deviation(record: Record, counter: str) -> float | None:
@@ -148,30 +148,32 @@ def _unit(counter: str) -> str:
 
 def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     if isinstance(test, Compare):
-        yield from _pairs(test, points)
+        yield from _pair_comparisons(test, points)
         return
     rows = [r for r in points if PointSelection(test.where).matches(r.factors)]
-    names = _naming(rows)
+    names = _naming_factors(rows)
     if isinstance(test, Alike):
-        yield from _extremes(test, rows, names)
+        yield from _extreme_comparisons(test, rows, names)
     elif isinstance(test, Trend):
-        yield from _trends(test, rows, names)
+        yield from _trend_comparisons(test, rows, names)
     elif isinstance(test, Level):
-        yield from (comparison for row in rows if (comparison := _level(test, row, names)))
+        yield from (comparison for row in rows if (comparison := _level_comparison(test, row, names)))
     elif isinstance(test, Word):
-        yield from (_word(test, row, names) for row in rows if row.counters.get(test.metric) is not None)
+        yield from (_word_comparison(test, row, names) for row in rows if row.counters.get(test.metric) is not None)
     elif isinstance(test, Iterations):
-        yield from (comparison for row in rows if repeated(row) and (comparison := _iterations(test, row, names)))
+        yield from (
+            comparison for row in rows if repeated(row) and (comparison := _iteration_comparison(test, row, names))
+        )
 
 
-def _agrees(test: Compare, ratio: Quantity) -> Agreement:
+def _ratio_agreement(test: Compare, ratio: Quantity) -> Agreement:
     low, high = ratio.low, ratio.high
     if low is None or high is None:
         return "unclear"
     if test.relation == "same":
-        return _within(low, high, 1 / ALIKE, ALIKE)
+        return _range_agreement(low, high, 1 / ALIKE, ALIKE)
     if test.relation == "ratio":
-        return _within(low, high, test.low, test.high)
+        return _range_agreement(low, high, test.low, test.high)
     less, more = high < 1 and ratio.value < 1 / LEAST, low > 1 and ratio.value > LEAST
     if test.relation == "no more":
         return "no" if more else "yes" if high <= LEAST else "unclear"
@@ -179,23 +181,23 @@ def _agrees(test: Compare, ratio: Quantity) -> Agreement:
     return "yes" if wanted else "no" if opposite else "unclear"
 
 
-def _within(low: float, high: float, least: float, most: float) -> Agreement:
+def _range_agreement(low: float, high: float, least: float, most: float) -> Agreement:
     """Whether an interval lies within a range, or apart from it."""
     return "yes" if least <= low and high <= most else "no" if high < least or low > most else "unclear"
 
 
-def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
+def _pair_comparisons(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]:
     firsts, seconds = ([r for r in points if side.matches(r.factors)] for side in sides_of(test))
-    names = _naming([*firsts, *seconds])
+    names = _naming_factors([*firsts, *seconds])
     varied = {*test.first, *test.second, *test.ignore, *_of_one_side(firsts, seconds)}
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in seconds:
-        groups.setdefault(_others(record, varied), []).append(record)
-    pairs = [(a, b) for a in firsts for b in groups.get(_others(a, varied), []) if a is not b]
+        groups.setdefault(_shared_conditions(record, varied), []).append(record)
+    pairs = [(a, b) for a in firsts for b in groups.get(_shared_conditions(a, varied), []) if a is not b]
     for name, which in test.at.items():
         best = (max if which == "largest" else min)((number(a, name) for a, _ in pairs), default=0)
         pairs = [(a, b) for a, b in pairs if number(a, name) == best]
-    growths, bases = _growths(test, [*firsts, *seconds])
+    growths, bases = _growth_ratios(test, [*firsts, *seconds])
     for a, b in pairs:
         x, y = (growths.get(id(r)) if test.growth else _value(test, r) for r in (a, b))
         if x is None or y is None or (not y.value and not x.value):
@@ -203,22 +205,22 @@ def _pairs(test: Compare, points: Sequence[Record]) -> Iterator[ClaimComparison]
         of_medians = test.metric == MEDIAN and not test.growth
         ratio = _exact_ratio(x, y) if test.exact else ratio_of_points(a, b) if of_medians else ratio_of(x, y)
         yield ClaimComparison(
-            agrees=_agrees(test, ratio),
-            about=_difference(a, b, names) + bases.get(id(a), "") + _missing(test, a, b),
-            first=_given(x),
-            second=_given(y),
-            ratio=_finite(ratio),
+            agrees=_ratio_agreement(test, ratio),
+            about=_difference_in_words(a, b, names) + bases.get(id(a), "") + _missing_events(test, a, b),
+            first=_as_compared_value(x),
+            second=_as_compared_value(y),
+            ratio=_finite_ratio(ratio),
             points=[identity_of(a), identity_of(b)],
         )
 
 
-def _growths(test: Compare, points: Sequence[Record]) -> tuple[dict[int, Quantity], dict[int, str]]:
+def _growth_ratios(test: Compare, points: Sequence[Record]) -> tuple[dict[int, Quantity], dict[int, str]]:
     """How many times as large the value is at the largest number of a factor as at the smallest, and that in words, by
     the id of the record at the largest.
     """
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in points if test.growth else ():
-        groups.setdefault(_others(record, {test.growth}), []).append(record)
+        groups.setdefault(_shared_conditions(record, {test.growth}), []).append(record)
     growths, bases = {}, {}
     for group in groups.values():
         least, most = (choose(group, key=lambda r: number(r, test.growth)) for choose in (min, max))
@@ -240,7 +242,7 @@ def _exact_ratio(x: Quantity, y: Quantity) -> Quantity:
     return Quantity(ratio, "", low, x_high / y_low if y_low else math.inf)
 
 
-def _others(record: Record, varied: set[str]) -> tuple[str, ...]:
+def _shared_conditions(record: Record, varied: set[str]) -> tuple[str, ...]:
     """What two compared points must share: the definition of their metric, and all factors but the varied ones."""
     factors = sorted(f"{name}={value!r}" for name, value in record.factors.items() if name not in varied)
     return record.unit, str(record.metric_version), *factors
@@ -251,27 +253,27 @@ def _groups(test: Alike | Trend, rows: Sequence[Record]) -> list[list[Record]]:
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in rows:
         if _value(test, record) is not None:
-            groups.setdefault(_others(record, {test.over}), []).append(record)
+            groups.setdefault(_shared_conditions(record, {test.over}), []).append(record)
     return [group for group in groups.values() if len(group_by(group, test.over)) > 1]
 
 
-def _extremes(test: Alike, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
+def _extreme_comparisons(test: Alike, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
     groups = _groups(test, rows)
     for name, which in test.at.items():
         best = (max if which == "largest" else min)((number(g[0], name) for g in groups), default=0)
         groups = [g for g in groups if number(g[0], name) == best]
     for group in groups:
-        values = sorted(((_known(test, r), r) for r in group), key=lambda pair: pair[0].value)
+        values = sorted(((_exact_quantity(test, r), r) for r in group), key=lambda pair: pair[0].value)
         (x, a), (y, b) = values[-1], values[0]
         ratio = ratio_of(x, y)
-        same = _within(ratio.low or 0, math.inf if ratio.high is None else ratio.high, 1 / ALIKE, ALIKE)
+        same = _range_agreement(ratio.low or 0, math.inf if ratio.high is None else ratio.high, 1 / ALIKE, ALIKE)
         agrees = same if test.alike else _NOT[same]
         yield ClaimComparison(
             agrees=agrees,
-            about=_difference(a, b, names),
-            first=_given(x),
-            second=_given(y),
-            ratio=_finite(ratio),
+            about=_difference_in_words(a, b, names),
+            first=_as_compared_value(x),
+            second=_as_compared_value(y),
+            ratio=_finite_ratio(ratio),
             points=[identity_of(r) for _, r in values],
         )
 
@@ -279,38 +281,41 @@ def _extremes(test: Alike, rows: Sequence[Record], names: Sequence[str]) -> Iter
 _NOT: Mapping[Agreement, Agreement] = {"yes": "no", "no": "yes", "unclear": "unclear"}
 
 
-def _known(test: Check, record: Record) -> Quantity:
+def _exact_quantity(test: Check, record: Record) -> Quantity:
     value = _value(test, record)
     assert value is not None
     return value
 
 
-def _trends(test: Trend, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
+def _trend_comparisons(test: Trend, rows: Sequence[Record], names: Sequence[str]) -> Iterator[ClaimComparison]:
     for group in _groups(test, rows):
         ordered = sorted(group, key=lambda r: number(r, test.over))
-        values = [_known(test, r) for r in ordered]
+        values = [_exact_quantity(test, r) for r in ordered]
         if not test.rises:
             values.reverse()
-        whole, against = _rise(values[0], values[-1]), any(_rise(a, b) == "no" for a, b in pairwise(values))
+        whole, against = (
+            _rise_agreement(values[0], values[-1]),
+            any(_rise_agreement(a, b) == "no" for a, b in pairwise(values)),
+        )
         first, last = (ordered[0], ordered[-1]) if test.rises else (ordered[-1], ordered[0])
         yield ClaimComparison(
             agrees="no" if against else whole,
-            about=_difference(last, first, names),
-            first=_given(values[-1]),
-            second=_given(values[0]),
-            ratio=_finite(ratio_of(values[-1], values[0])),
+            about=_difference_in_words(last, first, names),
+            first=_as_compared_value(values[-1]),
+            second=_as_compared_value(values[0]),
+            ratio=_finite_ratio(ratio_of(values[-1], values[0])),
             points=[identity_of(r) for r in ordered],
         )
 
 
-def _rise(a: Quantity, b: Quantity) -> Agreement:
+def _rise_agreement(a: Quantity, b: Quantity) -> Agreement:
     """Whether b is clearly more than a; "no" if it is clearly less."""
     if not are_apart(a, b) or max(a.value, b.value) < LEAST * min(a.value, b.value):
         return "unclear"
     return "yes" if b.value > a.value else "no"
 
 
-def _level(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison | None:
+def _level_comparison(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison | None:
     value = _value(test, record)
     divisor = number(record, test.per) if test.per else 1.0
     if value is None or value.low is None or value.high is None or divisor <= 0:
@@ -320,9 +325,9 @@ def _level(test: Level, record: Record, names: Sequence[str]) -> ClaimComparison
     assert share.low is not None
     assert share.high is not None
     return ClaimComparison(
-        agrees=_within(share.low, share.high, test.low, test.high),
-        about=f"{_measure(test)}, {_where(record, names)}{_missing(test, record)}",
-        first=_given(share),
+        agrees=_range_agreement(share.low, share.high, test.low, test.high),
+        about=f"{_measure(test)}, {_conditions_in_words(record, names)}{_missing_events(test, record)}",
+        first=_as_compared_value(share),
         points=[identity_of(record)],
     )
 
@@ -332,18 +337,18 @@ def _measure(test: Level) -> str:
     return " / ".join(filter(None, [test.metric, test.per]))
 
 
-def _word(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
+def _word_comparison(test: Word, record: Record, names: Sequence[str]) -> ClaimComparison:
     stated = record.counters[test.metric]
-    given = {True: "yes", False: "no"}.get(stated, stated) if isinstance(stated, bool) else stated
+    value_word = {True: "yes", False: "no"}.get(stated, stated) if isinstance(stated, bool) else stated
     return ClaimComparison(
         agrees="yes" if stated == test.word else "no",
-        about=f"{_where(record, names)}: {given}",
+        about=f"{_conditions_in_words(record, names)}: {value_word}",
         first=ComparedValue(value=float(stated == test.word), unit="", low=None, high=None),
         points=[identity_of(record)],
     )
 
 
-def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> ClaimComparison | None:
+def _iteration_comparison(test: Iterations, record: Record, names: Sequence[str]) -> ClaimComparison | None:
     """The first iteration against the slowest later one; the later ones are its interval."""
     times = {n: float(v) for n, v in series(record, ITERATION_TIME).items() if isinstance(v, int | float)}
     later = [v for n, v in times.items() if n != 0]
@@ -356,7 +361,7 @@ def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> Claim
         agrees = "no" if longer else "yes" if first <= ALIKE * slowest else "unclear"
     return ClaimComparison(
         agrees=agrees,
-        about=f"the first iteration against the slowest later one, {_where(record, names)}",
+        about=f"the first iteration against the slowest later one, {_conditions_in_words(record, names)}",
         first=ComparedValue(value=first, unit="ms"),
         second=ComparedValue(value=slowest, unit="ms"),
         ratio=ComparedValue(value=first / slowest, unit=""),
@@ -364,17 +369,17 @@ def _iterations(test: Iterations, record: Record, names: Sequence[str]) -> Claim
     )
 
 
-def _finite(ratio: Quantity) -> ComparedValue | None:
+def _finite_ratio(ratio: Quantity) -> ComparedValue | None:
     """A ratio; None if the divisor was zero."""
-    return _given(ratio) if math.isfinite(ratio.value) else None
+    return _as_compared_value(ratio) if math.isfinite(ratio.value) else None
 
 
-def _given(q: Quantity) -> ComparedValue:
+def _as_compared_value(q: Quantity) -> ComparedValue:
     bounds = (bound if bound is not None and math.isfinite(bound) else None for bound in (q.low, q.high))
     return ComparedValue(q.value, q.unit, *bounds)
 
 
-def _naming(records: Sequence[Record]) -> list[str]:
+def _naming_factors(records: Sequence[Record]) -> list[str]:
     """The factors that name one of these points: what tells points apart best, and all in which these differ."""
     best = ("app", "strategy", "allocator", "operation", "toucher", "type", "elements", "advice", "prefetch")
     sized = any(number(r, "size") > 0 for r in records)
@@ -382,12 +387,12 @@ def _naming(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys([*best, *(["size"] if sized else []), *differing]))
 
 
-def _where(record: Record, names: Sequence[str]) -> str:
+def _conditions_in_words(record: Record, names: Sequence[str]) -> str:
     return condition(record, [name for name in names if record.factors.get(name) is not None])
 
 
-def _difference(a: Record, b: Record, names: Sequence[str]) -> str:
+def _difference_in_words(a: Record, b: Record, names: Sequence[str]) -> str:
     """What differs between two points, and which others they share: 'allocator device against pinned; size 4 KiB'."""
     apart = [n for n in dict.fromkeys([*a.factors, *b.factors]) if a.factors.get(n) != b.factors.get(n)]
-    shared = _where(a, [n for n in names if n not in apart])
+    shared = _conditions_in_words(a, [n for n in names if n not in apart])
     return f"{condition(a, apart)} against {condition(b, apart)}{'; ' + shared if shared else ''}"

@@ -94,14 +94,14 @@ def of_results(results: Results, tested: Sequence[PaperClaim] | None = None) -> 
     """As `claims`, of results that are loaded. tested: all claims if None."""
     run = _ClaimTests(results)
     verdicts = [run.verdict(claim) for claim in (all_claims() if tested is None else tested)]
-    if said := predicted_for(device.name for device in results.machine.devices):
-        verdicts = [_predicted(verdict, said) for verdict in verdicts]
-    return Claims(summary=_summary(verdicts, said), claims=verdicts)
+    if prediction := predicted_for(device.name for device in results.machine.devices):
+        verdicts = [_mark_predicted(verdict, prediction) for verdict in verdicts]
+    return Claims(summary=_summary(verdicts, prediction), claims=verdicts)
 
 
-def _predicted(verdict: Verdict, said: str) -> Verdict:
+def _mark_predicted(verdict: Verdict, prediction: str) -> Verdict:
     """A verdict on predictions, which says so in its sentence."""
-    return replace(verdict, why=f"{caption(said)}: {of_prediction(verdict.why)}", predicted=said)
+    return replace(verdict, why=f"{caption(prediction)}: {of_prediction(verdict.why)}", predicted=prediction)
 
 
 _VERBS: Sequence[tuple[ClaimOutcome, str, str]] = (
@@ -124,38 +124,38 @@ def _summary_here(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
+def _why_without_property(has: Callable[[DeviceInfo], bool], sentence: str) -> Callable[[DeviceInfo, Machine], str]:
     """The sentence about a device that lacks a property, otherwise ''."""
     return lambda device, machine: "" if has(device) else sentence.format(device=device.name)
 
 
 def _moves_by_itself(device: DeviceInfo, machine: Machine) -> str:
-    why = why_plain_memory_moves(machine.facts, device)
+    reason = why_plain_memory_moves(machine.facts, device)
     return (
-        f"the driver migrates memory of malloc by itself, which the study had switched off ({why}; set it to 0)"
-        if why
+        f"the driver migrates memory of malloc by itself, which the study had switched off ({reason}; set it to 0)"
+        if reason
         else ""
     )
 
 
 NEEDS: Mapping[Need, Callable[[DeviceInfo, Machine], str]] = {
-    "one memory": _property(
+    "one memory": _why_without_property(
         lambda device: device.capabilities.shares_host_memory,
         "CPU and GPU here have separate memories (shares_host_memory of {device} is false)",
     ),
-    "separate memories": _property(
+    "separate memories": _why_without_property(
         lambda device: not device.capabilities.shares_host_memory,
         "CPU and GPU here share one memory (shares_host_memory of {device} is true)",
     ),
-    "host reaches device memory": _property(
+    "host reaches device memory": _why_without_property(
         lambda device: bool(device.facts.get("directManagedMemAccessFromHost")),
         "the CPU here cannot use the memory of {device} in place (directManagedMemAccessFromHost is false)",
     ),
-    "migration": _property(
+    "migration": _why_without_property(
         lambda device: device.capabilities.page_migration,
         "pages of {device} do not migrate (page_migration is false)",
     ),
-    "another device": _property(
+    "another device": _why_without_property(
         lambda device: device.capabilities.runs_kernels and any(peer.same_driver for peer in device.peers),
         "the driver of {device} has no other device here",
     ),
@@ -209,37 +209,37 @@ class _ClaimTests:
                     verdict.why, verdict.command, verdict.device = reason.why, reason.command, device.name
                 continue
             verdict.device, verdict.command = device.name, ""
-            _judge(verdict, claim, comparisons)
+            _judge_claim(verdict, claim, comparisons)
             return verdict
         verdict.why = verdict.why or "these results have no GPU"
         return verdict
 
     def _comparisons(self, claim: PaperClaim, test: Check, device: DeviceInfo) -> list[ClaimComparison]:
         for need in claim.needs:
-            if why := NEEDS[need](device, self.machine):
-                raise _NotTestable(why)
-        pool = self._pool(test, device)
+            if reason := NEEDS[need](device, self.machine):
+                raise _NotTestable(reason)
+        pool = self._records_to_test(test, device)
         sides = list(sides_of(test))
         points = [record for record in pool if id(record) in self.usable]
-        if why := _lacking_runs(sides, points):
-            raise _NotTestable(why, self.command(claim, device))
+        if reason := _lacking_runs(sides, points):
+            raise _NotTestable(reason, self.command(claim, device))
         if lacking := [side for side in sides if not any(side.matches(r.factors) for r in points)]:
-            whys = filter(None, (self._why_not(test, side, device) for side in lacking))
-            if why := next(whys, ""):
-                raise _NotTestable(why)
+            reasons = filter(None, (self._why_not(test, side, device) for side in lacking))
+            if reason := next(reasons, ""):
+                raise _NotTestable(reason)
             raise _NotTestable("not measured in this run", self.command(claim, device))
         comparisons = list(compared(test, points))
         if not comparisons:
             selected = [r for r in points if any(side.matches(r.factors) for side in sides)]
             raise _NotTestable(_why_nothing(test, selected), self.command(claim, device))
-        asked = test.where.get("app")
+        asked_applications = test.where.get("app")
         applications = {c.points[0].factors.get("app") for c in comparisons}
-        if isinstance(asked, list) and 2 * len(applications) < len(asked):
-            why = f"only {len(applications)} of {count(len(asked), 'application')} could be compared"
-            raise _NotTestable(why, self.command(claim, device))
+        if isinstance(asked_applications, list) and 2 * len(applications) < len(asked_applications):
+            reason = f"only {len(applications)} of {count(len(asked_applications), 'application')} could be compared"
+            raise _NotTestable(reason, self.command(claim, device))
         return comparisons
 
-    def _pool(self, test: Check, device: DeviceInfo) -> list[Record]:
+    def _records_to_test(self, test: Check, device: DeviceInfo) -> list[Record]:
         """The records of a device, and those of the host about memory, since plain host memory is measured there. Those
         of applications at a size for tests are left out, and those whose data exceed the device's memory unless the
         claim is about them.
@@ -256,17 +256,17 @@ class _ClaimTests:
         """Why no point of a side can be measured on a device: the reason in the records, or a property of the hardware;
         '' if nobody tried.
         """
-        pool = self._pool(test, device)
+        pool = self._records_to_test(test, device)
         for record in pool:
             if side.matches(record.factors):
-                return _reason(record)
-        if why := _impossible(side, device, self.hosts):
-            return why
+                return _why_unused(record)
+        if reason := _why_impossible(side, device, self.hosts):
+            return reason
         if "allocator" in side.factors:
             of_memory = PointSelection({"allocator": side.factors["allocator"]})
-            same = [r for r in pool if r.device == device.name and of_memory.matches(r.factors)]
-            if same and all(record.status == "skipped" for record in same):
-                return _reason(same[0])
+            memory_records = [r for r in pool if r.device == device.name and of_memory.matches(r.factors)]
+            if memory_records and all(record.status == "skipped" for record in memory_records):
+                return _why_unused(memory_records[0])
         return ""
 
     def command(self, claim: PaperClaim, device: DeviceInfo) -> str:
@@ -300,7 +300,7 @@ def _lacking_runs(sides: Sequence[PointSelection], points: Sequence[Record]) -> 
     return ""
 
 
-def _reason(record: Record) -> str:
+def _why_unused(record: Record) -> str:
     """Why a record is not used."""
     if record.status == "ok":
         return "the result of the point is wrong" if record.verified is False else "the point is suspect"
@@ -308,20 +308,20 @@ def _reason(record: Record) -> str:
     return f"{words[record.status]}{record.reason}".rstrip(". ") or record.status
 
 
-def _impossible(side: PointSelection, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
+def _why_impossible(side: PointSelection, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
     """A property of the hardware for which no point of a side is possible, or ''."""
     for name in side.factors:
         if name in SWITCHES and name not in switches_of(device):
             return f"the runtime of {device.name} does not read {SWITCHES[name].variable}"
-    names, agent = [str(v) for v in values_of(side.factors.get("allocator", []))], _agent(side.factors)
+    names, agent = [str(v) for v in values_of(side.factors.get("allocator", []))], _required_agent(side.factors)
     for strategy in values_of(side.factors.get("strategy", [])):
-        if (known := STRATEGIES.get(str(strategy))) is not None and not known.duplicated:
-            names, agent = [known.allocator], "both"
-    reasons = [_unusable(name, agent, device, hosts) for name in names]
+        if (known_strategy := STRATEGIES.get(str(strategy))) is not None and not known_strategy.duplicated:
+            names, agent = [known_strategy.allocator], "both"
+    reasons = [_why_unusable(name, agent, device, hosts) for name in names]
     return reasons[0] if reasons and all(reasons) else ""
 
 
-def _agent(factors: Mapping[str, FactorValues]) -> str:
+def _required_agent(factors: Mapping[str, FactorValues]) -> str:
     """Who must be able to use the memory of a point: "cpu", "gpu", "both", or '' if that is not said."""
     acting = {
         str(v) for name in ("agent", "toucher", "first_touch", "streamed_by") for v in values_of(factors.get(name, []))
@@ -332,7 +332,7 @@ def _agent(factors: Mapping[str, FactorValues]) -> str:
     return "gpu" if "gpu" in acting else "cpu" if "cpu" in acting else ""
 
 
-def _unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
+def _why_unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceInfo]) -> str:
     """Why an agent cannot use an allocator's memory, or ''."""
     info: AllocatorInfo | None = device.allocator(name)
     if info is None:
@@ -347,7 +347,7 @@ def _unusable(name: str, agent: str, device: DeviceInfo, hosts: Sequence[DeviceI
     return ""
 
 
-def _judge(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
+def _judge_claim(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimComparison]) -> None:
     """Fills in what follows from the comparisons: the verdict, and the sentence about those that decide."""
     by = {agrees: [c for c in comparisons if c.agrees == agrees] for agrees in ("yes", "no", "unclear")}
     total, yes, no = len(comparisons), len(by["yes"]), len(by["no"])
@@ -362,34 +362,34 @@ def _judge(verdict: Verdict, claim: PaperClaim, comparisons: Sequence[ClaimCompa
     alike = isinstance(claim.test, Alike) or (isinstance(claim.test, Compare) and claim.test.relation == "same")
     extreme_first = alike or outcome == "does not hold"
     kinds = [decisive, *(kind for kind in by.values() if kind is not decisive)]
-    ordered = [sorted(kind, key=_strength, reverse=extreme_first)[:MOST_LISTED] for kind in kinds]
+    ordered = [sorted(kind, key=_distance_from_equal, reverse=extreme_first)[:MOST_LISTED] for kind in kinds]
     counts = f"{yes} of {total} comparisons agree, {no} contradict" if total > 1 else ""
-    verdict.verdict, verdict.why = outcome, "; ".join(filter(None, [_words(ordered[0][0]), counts]))
+    verdict.verdict, verdict.why = outcome, "; ".join(filter(None, [_comparison_in_words(ordered[0][0]), counts]))
     verdict.agree, verdict.contradict, verdict.unclear = yes, no, len(by["unclear"])
     verdict.comparisons = [comparison for kind in ordered for comparison in kind]
 
 
-def _strength(comparison: ClaimComparison) -> float:
+def _distance_from_equal(comparison: ClaimComparison) -> float:
     """How far a ratio is from 1."""
     ratio = comparison.ratio
     return abs(math.log(ratio.value)) if ratio is not None and ratio.value > 0 else math.inf
 
 
-def _words(comparison: ClaimComparison) -> str:
+def _comparison_in_words(comparison: ClaimComparison) -> str:
     """A comparison in words: '4,330 GB/s against 73.3 GB/s (59 times, 58 to 60): allocator device against pinned'."""
     if comparison.second is None:
         bare = comparison.first.low is None
-        return comparison.about if bare else f"{_amount(comparison.first)}: {comparison.about}"
+        return comparison.about if bare else f"{_format_amount(comparison.first)}: {comparison.about}"
     ratio = comparison.ratio
-    times = f" ({_ratio(ratio)})" if ratio is not None else ""
-    return f"{_amount(comparison.first)} against {_amount(comparison.second)}{times}: {comparison.about}"
+    times = f" ({_format_ratio(ratio)})" if ratio is not None else ""
+    return f"{_format_amount(comparison.first)} against {_format_amount(comparison.second)}{times}: {comparison.about}"
 
 
-def _amount(value: ComparedValue) -> str:
+def _format_amount(value: ComparedValue) -> str:
     return in_words(value.value, value.unit)
 
 
-def _ratio(ratio: ComparedValue) -> str:
+def _format_ratio(ratio: ComparedValue) -> str:
     text = f"{format_number(ratio.value)} times"
     if ratio.low is None or ratio.high is None or ratio.low == ratio.high:
         return text

@@ -32,9 +32,11 @@ class PaperFigures(Output, frozen=True, kw_only=True, tag="firsttouch-published-
 
 @cache
 def all_figures() -> dict[str, list[PaperFigure]]:
-    """By paper, in the order of the paper."""
+    """The figures of each paper, in the order of the paper."""
     listed: dict[str, list[PaperFigure]] = read("figures.json", dict[str, list[PaperFigure]])
-    return {paper: [replace(figure, paper=paper) for figure in own] for paper, own in listed.items()}
+    return {
+        paper: [replace(figure, paper=paper) for figure in paper_figures] for paper, paper_figures in listed.items()
+    }
 
 
 def figures(search: str | None = None) -> PaperFigures:
@@ -46,8 +48,8 @@ def figures(search: str | None = None) -> PaperFigures:
     words = (search or "").casefold().split()
     chosen = [
         figure
-        for own in all_figures().values()
-        for figure in own
+        for paper_figures in all_figures().values()
+        for figure in paper_figures
         if all(word in f"{figure.paper} {figure.id} {figure.shows}".casefold() for word in words)
     ]
     if not chosen:

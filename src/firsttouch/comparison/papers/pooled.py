@@ -35,41 +35,48 @@ def pooled(runs: Mapping[str, Results]) -> Results:
     Raises:
         UsageError: the runs are of different machines.
     """
-    (first_name, first), *others = runs.items()
-    for name, results in others:
+    (first_name, first), *other_runs = runs.items()
+    for name, results in other_runs:
         if _is_predicted(first) != _is_predicted(results):
             raise UsageError(
                 f"of {first_name} and {name} one was measured and the other predicted; name either kind, or compare "
                 "two with `firsttouch compare`"
             )
-        if what := _unlike(first.machine, results.machine):
+        if difference := _describe_mismatch(first.machine, results.machine):
             raise UsageError(
-                f"{first_name} and {name} are of different machines ({what}); name runs of one machine, or compare two "
+                f"{first_name} and {name} are of different machines ({difference}); name runs of one machine, "
+                "or compare two "
                 "with `firsttouch compare`"
             )
-    differing = [name for name in CONDITIONS if len({_condition(name, r.machine) for r in runs.values()}) > 1]
+    differing = [
+        name for name in CONDITIONS if len({_condition_of_machine(name, r.machine) for r in runs.values()}) > 1
+    ]
     inputs = _differing_inputs([record for results in runs.values() for record in results.records])
     points: dict[str, list[Record]] = {}
     for results in runs.values():
-        conditions = {name: _condition(name, results.machine) for name in differing}
+        conditions = {name: _condition_of_machine(name, results.machine) for name in differing}
         for record in results.records:
-            own = {name: v for name, v in record.parameters.items() if name in inputs.get(_problem(record), ())}
-            record = replace(record, factors=type(record.factors)({**own, **record.factors, **conditions}))
+            differing_parameters = {
+                name: v for name, v in record.parameters.items() if name in inputs.get(_problem_key(record), ())
+            }
+            record = replace(
+                record, factors=type(record.factors)({**differing_parameters, **record.factors, **conditions})
+            )
             points.setdefault(key_of(record), []).append(record)
     devices = {device.name: device for results in reversed([*runs.values()]) for device in results.machine.devices}
     machine = replace(first.machine, devices=list(devices.values()))
     warnings = [warning for results in runs.values() for warning in results.warnings]
-    return Results(machine, first.request, [_joined(records) for records in points.values()], warnings)
+    return Results(machine, first.request, [_join_records(records) for records in points.values()], warnings)
 
 
 def _is_predicted(results: Results) -> bool:
     return any(device.modelled for device in results.machine.devices)
 
 
-def _problem(record: Record) -> tuple[object, ...]:
+def _problem_key(record: Record) -> tuple[object, ...]:
     """What an application was asked to solve: its parameters follow from that in one version of it."""
-    given = frozenset((name, v) for name, v in record.factors.items() if name in record.parameters)
-    return record.experiment, record.factors.get("app"), record.factors.get("size"), given
+    requested_factors = frozenset((name, v) for name, v in record.factors.items() if name in record.parameters)
+    return record.experiment, record.factors.get("app"), record.factors.get("size"), requested_factors
 
 
 def _differing_inputs(records: Sequence[Record]) -> dict[tuple[object, ...], set[str]]:
@@ -77,26 +84,31 @@ def _differing_inputs(records: Sequence[Record]) -> dict[tuple[object, ...], set
     ran: dict[tuple[object, ...], list[dict[str, Scalar]]] = {}
     for record in records:
         if inputs := record.parameters:
-            ran.setdefault(_problem(record), []).append(inputs)
+            ran.setdefault(_problem_key(record), []).append(inputs)
     return {
-        problem: {name for one in some for name in one if len({other.get(name) for other in some}) > 1}
-        for problem, some in ran.items()
+        problem: {
+            name
+            for inputs_of_run in inputs_of_runs
+            for name in inputs_of_run
+            if len({other_inputs.get(name) for other_inputs in inputs_of_runs}) > 1
+        }
+        for problem, inputs_of_runs in ran.items()
     }
 
 
-def _condition(name: str, machine: Machine) -> Scalar:
+def _condition_of_machine(name: str, machine: Machine) -> Scalar:
     topic, fact = CONDITIONS[name]
     return machine.facts.get(topic, {}).get(fact)
 
 
-def _unlike(first: Machine, second: Machine) -> str:
+def _describe_mismatch(first: Machine, second: Machine) -> str:
     """What shows that two runs are of machines that are not alike, or ''. Nodes of a cluster may be. What runs kernels
     on the processor is software, and may be another.
     """
     for topic, name in _ALIKE:
-        one, other = (machine.facts.get(topic, {}).get(name) for machine in (first, second))
-        if one != other:
-            return f"{topic}.{name} is {one} and {other}"
+        first_fact, second_fact = (machine.facts.get(topic, {}).get(name) for machine in (first, second))
+        if first_fact != second_fact:
+            return f"{topic}.{name} is {first_fact} and {second_fact}"
     titles = {device.name: device.title for device in first.devices if device.available}
     for device in second.devices:
         if device.available and device.role != "processor" and titles.get(device.name, device.title) != device.title:
@@ -104,7 +116,7 @@ def _unlike(first: Machine, second: Machine) -> str:
     return ""
 
 
-def _joined(records: Sequence[Record]) -> Record:
+def _join_records(records: Sequence[Record]) -> Record:
     """One point of several runs. The counters are those of the run in the middle."""
     usable = sorted((r for r in records if r.is_measured), key=lambda r: r.summary.median if r.summary else 0.0)
     summaries = [r.summary for r in usable if r.summary is not None]

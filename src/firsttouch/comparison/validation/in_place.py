@@ -74,12 +74,14 @@ def judged_in_place() -> JudgedInPlace:
 
 
 def _run(app: type[App], profiles: KernelProfiles, point: KernelPoint, machine: Platform) -> RunInPlace | None:
-    """None if nothing was measured at another size in another visit."""
-    known = profiles.applications[app.name]
-    others = tuple(p for p in known.points if p.source != point.source and not _alike(p, point))
-    held = msgspec.structs.replace(profiles, applications={app.name: KernelProfile(known.digest, others)})
+    """Predicts a point from the others; None if nothing was measured at another size in another visit."""
+    profile = profiles.applications[app.name]
+    other_points = tuple(p for p in profile.points if p.source != point.source and not _alike(p, point))
+    held_profiles = msgspec.structs.replace(
+        profiles, applications={app.name: KernelProfile(profile.digest, other_points)}
+    )
     try:
-        kernels = kernels_at(app, point.footprint, machine, held)
+        kernels = kernels_at(app, point.footprint, machine, held_profiles)
         link = PlatformPrices(machine).remote("h2d", common_allocator("page-locked"))
         predicted = kernels.in_place(point.kernel_bytes, point.link_bytes, link)
     except NoProfile:

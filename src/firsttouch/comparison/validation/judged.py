@@ -94,8 +94,8 @@ class Case:
         """The least and the greatest difference of a strategy to the baseline, in ms, that the prices allow. What both
         have in common does not differ.
         """
-        own, base = (Counter(map(_amount, self.terms[strategy])) for strategy in (name, BASELINE))
-        (low, high), (less, more) = _bounds(own - base), _bounds(base - own)
+        strategy_terms, base = (Counter(map(_term_amount, self.terms[strategy])) for strategy in (name, BASELINE))
+        (low, high), (less, more) = _sum_of_bounds(strategy_terms - base), _sum_of_bounds(base - strategy_terms)
         return low - more, high - less
 
     def pairs(self) -> list[tuple[str, str, bool]]:
@@ -108,11 +108,11 @@ class Case:
         return pairs
 
 
-def _amount(term: Term) -> tuple[str, float, float, float]:
+def _term_amount(term: Term) -> tuple[str, float, float, float]:
     return term.what, term.ms, term.low, term.high
 
 
-def _bounds(amounts: Mapping[tuple[str, float, float, float], int]) -> tuple[float, float]:
+def _sum_of_bounds(amounts: Mapping[tuple[str, float, float, float], int]) -> tuple[float, float]:
     return sum(n * low for (*_, low, _), n in amounts.items()), sum(n * high for (*_, high), n in amounts.items())
 
 
@@ -154,8 +154,8 @@ def cases(estimator: Estimator, applications: Results) -> list[Case]:
         programs: dict[tuple[object, tuple[tuple[str, int], ...]], dict[str, Summary]] = {}
         for r in measured_runs(applications.records, name, estimator.device, app.sizes["default"]):
             assert r.summary is not None
-            given = {n.removeprefix("param_"): v for n, v in r.counters.items() if n.startswith("param_")}
-            params = tuple((n, v) for n, v in given.items() if isinstance(v, int))
+            parameters = {n.removeprefix("param_"): v for n, v in r.counters.items() if n.startswith("param_")}
+            params = tuple((n, v) for n, v in parameters.items() if isinstance(v, int))
             programs.setdefault((r.factors["size"], params), {})[str(r.factors["strategy"])] = r.summary
         for (size, params), measured in programs.items():
             if len(measured) < 2:
@@ -222,7 +222,7 @@ class Judgement:
 
     @property
     def repeated(self) -> Judgement:
-        """The same of the cases that were measured several times."""
+        """The judgement of the cases that were measured several times."""
         return Judgement([case for case in self.cases if case.repetitions >= REPETITIONS])
 
     @property

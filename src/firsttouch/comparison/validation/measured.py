@@ -40,9 +40,10 @@ def judged_by_runs(names: Sequence[str], directories: Sequence[Path]) -> list[Me
             f"{join_names([*titles]) or 'no GPU'}"
         )
     if not matching:
-        known = ", ".join(platform.name for platform in platforms)
+        known_names = ", ".join(platform.name for platform in platforms)
         raise UsageError(
-            f"no platform describes {join_names([*titles]) or 'a device'} of these results; name one of {known}, or "
+            f"no platform describes {join_names([*titles]) or 'a device'} of these results; name one of "
+            f"{known_names}, or "
             "fit a file to micro-measurements with `firsttouch fit`"
         )
     return [judged_by_results(platform, runs) for platform in matching]
@@ -56,36 +57,36 @@ def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> Measur
     """A platform, judged by applications in runs, which are given by name. Raises UsageError if there are none."""
     prices = PlatformPrices(platform)
     estimator = cache(partial(Estimator, prices))
-    used, found, visits = [], list[Case](), dict[str, list[Case]]()
+    used, all_cases, visits = [], list[Case](), dict[str, list[Case]]()
     for name, results in runs.items():
         for device in _devices(results):
-            if device.title == platform.device.title and (own := cases(estimator(device.name), results)):
+            if device.title == platform.device.title and (device_cases := cases(estimator(device.name), results)):
                 used.append(name)
-                found += own
-                visits[name] = own
-    judgement = Judgement(found)
+                all_cases += device_cases
+                visits[name] = device_cases
+    judgement = Judgement(all_cases)
     if not judgement.errors:
         raise UsageError(
             f"no application was measured on {platform.device.title} under {BASELINE} and another strategy in "
             f"{join_names([*runs])}"
         )
-    strategies = sorted((s for case in found for s in _strategies(case)), key=lambda strategy: -strategy.error)
+    strategies = sorted((s for case in all_cases for s in _strategies(case)), key=lambda strategy: -strategy.error)
     errors, pairs = judgement.errors, judgement.pairs
     inside = [s.low_ms <= s.measured_ms <= s.high_ms for s in strategies]
     widths = [(s.high_ms - s.low_ms) / 2 / s.whole_ms for s in strategies]
-    repeated = list(_repeated([*visits.values()]))
+    repeated = list(_repetition_errors([*visits.values()]))
     judged = MeasuredJudgement(
         platform=platform.name,
         directories=list(dict.fromkeys(used)),
-        cases=len(found),
+        cases=len(all_cases),
         points=len(errors),
         median_error=median(errors),
-        most_error=_most(errors),
+        most_error=_nine_tenths(errors),
         inside=fmean(inside),
         half_width=median(widths),
         repeated=len(repeated),
         repeated_median=median(repeated) if repeated else None,
-        repeated_most=_most(repeated) if repeated else None,
+        repeated_most=_nine_tenths(repeated) if repeated else None,
         pairs=len(pairs),
         in_order=in_order(pairs) if pairs else None,
         not_estimated=exceptions(judgement),
@@ -96,23 +97,23 @@ def judged_by_results(platform: Platform, runs: Mapping[str, Results]) -> Measur
     return judged
 
 
-def _most(errors: Sequence[float]) -> float:
+def _nine_tenths(errors: Sequence[float]) -> float:
     """What nine tenths of errors are at most."""
     return sorted(errors)[math.ceil(0.9 * len(errors)) - 1]
 
 
-def _repeated(visits: Sequence[Sequence[Case]]) -> Iterator[float]:
+def _repetition_errors(visits: Sequence[Sequence[Case]]) -> Iterator[float]:
     """The errors of measurements in one directory as predictions of those of the same points in another."""
     points: dict[tuple[object, ...], list[tuple[int, float, float]]] = {}
-    for visit, found in enumerate(visits):
-        for case in found:
+    for visit, visit_cases in enumerate(visits):
+        for case in visit_cases:
             for name in case.measured.keys() - {BASELINE} if BASELINE in case.measured else ():
                 whole = case.measured[name].median
                 key = (case.application, case.parameters, name)
                 points.setdefault(key, []).append((visit, whole - case.measured[BASELINE].median, whole))
-    for same in points.values():
-        for (one, predicted, _), (other, difference, whole) in permutations(same, 2):
-            if one != other:
+    for repeated_points in points.values():
+        for (first_visit, predicted, _), (second_visit, difference, whole) in permutations(repeated_points, 2):
+            if first_visit != second_visit:
                 yield abs(predicted - difference) / whole
 
 

@@ -69,8 +69,8 @@ class PlatformPoints:
 
     def _plan(self, call: PointsCall) -> list[Planned]:
         work = KINDS[call.kind]
-        sets: dict[str, list[Scalar]] = {name: [_word(v) for v in values] for name, values in call.sets.items()}
-        sets = {**_options(call.options), **sets}
+        sets: dict[str, list[Scalar]] = {name: [_as_set_value(v) for v in values] for name, values in call.sets.items()}
+        sets = {**_factors_in_options(call.options), **sets}
         if call.exceeds_memory:
             sets.setdefault("size", ["oversubscribed"])
         experiments = work.experiments(sets)
@@ -78,7 +78,7 @@ class PlatformPoints:
             if type(experiments[name]).predict is Experiment.predict:
                 raise UsageError(str(NotModelled(f"what {name} measures")))
         hosts, gpus = ([d.name for d in some if d.name in call.devices] for some in (self.hosts, self.gpus))
-        if len(gpus) > 1:  # the first of equal devices, with each of its peers
+        if len(gpus) > 1:  # measure the first of equal devices with each of its peers
             sets[PEER] = [SELF, *(peer.name for peer in self.gpus[0].peers)]
         sets = {**self._switches([experiments[name] for name in call.names], call.devices), **sets}
         request = Request(
@@ -124,12 +124,12 @@ def _experiment(job: Job) -> Experiment:
     return work.find(job.planned.point.experiment, job.planned.point.factors)
 
 
-def _word(value: Scalar) -> Scalar:
+def _as_set_value(value: Scalar) -> Scalar:
     """A factor's value as --set takes it."""
     return str(value) if not isinstance(value, int) or isinstance(value, bool) else value
 
 
-def _options(text: str) -> dict[str, list[Scalar]]:
+def _factors_in_options(text: str) -> dict[str, list[Scalar]]:
     """The factors among the options of a call, such as "--size 8GiB --set peak=measured"."""
     words, sets = iter(shlex.split(text)), list[str]()
     for word in words:

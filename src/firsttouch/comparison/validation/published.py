@@ -68,10 +68,10 @@ def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> Val
     """The prediction of a row."""
     stated = stated_value(row)
     if stated is None or row.here is None:
-        why = "it says under 'here' of no measurement" if row.here is None else "it states no number"
+        reason = "it says under 'here' of no measurement" if row.here is None else "it states no number"
         role = role_of([row.name], roles)
         return ValidatedRow(
-            row=row.name, says=row.says, role=role, outcome="not predicted", low=0, high=0, unit="", why=why
+            row=row.name, says=row.says, role=role, outcome="not predicted", low=0, high=0, unit="", why=reason
         )
     result = ValidatedRow(
         row=row.name,
@@ -97,7 +97,7 @@ def validated_row(row: PaperRow, points: PlatformPoints, roles: RowRoles) -> Val
     if not predicted:
         result.why = _why_not(corresponding or records, stated)
         return result
-    _judge(result, [entry.value for entry in predicted])
+    _judge_prediction(result, [entry.value for entry in predicted])
     best = min(predicted, key=lambda entry: abs(entry.value - (result.predicted or 0)))
     result.predicted_low, result.predicted_high, result.point = best.low, best.high, best.point
     return result
@@ -107,8 +107,8 @@ def _is_of_row(here: Correspondence | None, factors: Factors) -> bool:
     """Whether a point has a row's value, or is what its ratio is to."""
     if here is None:
         return False
-    others = {name: value for name, value in here.factors.items() if name not in here.relative_to}
-    return here.matches(factors) or are_met({**others, **here.relative_to}, factors)
+    shared_factors = {name: value for name, value in here.factors.items() if name not in here.relative_to}
+    return here.matches(factors) or are_met({**shared_factors, **here.relative_to}, factors)
 
 
 def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) -> PointsCall:
@@ -116,11 +116,11 @@ def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) 
     assert row.here is not None
     values: dict[str, list[Scalar]] = {}
     open_factors = set()
-    for name, wanted in row.here.factors.items():
-        given = values_of(wanted)
-        open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in given) else set()
-        other = [row.here.relative_to[name]] if name in row.here.relative_to else []
-        values[name] = [*dict.fromkeys(v for v in (*given, *other) if v is not None)]
+    for name, accepted in row.here.factors.items():
+        factor_values = values_of(accepted)
+        open_factors |= {name} if any(is_bound(v) or is_exception(v) for v in factor_values) else set()
+        relative_values = [row.here.relative_to[name]] if name in row.here.relative_to else []
+        values[name] = [*dict.fromkeys(v for v in (*factor_values, *relative_values) if v is not None)]
     for name, value in row.here.relative_to.items():
         values.setdefault(name, [value])
     for name in open_factors:
@@ -139,7 +139,7 @@ def _call_of_row(row: PaperRow, stated: PublishedValue, points: PlatformPoints) 
     )
 
 
-def _judge(result: ValidatedRow, values: Sequence[float]) -> None:
+def _judge_prediction(result: ValidatedRow, values: Sequence[float]) -> None:
     """Fills in how far a prediction is off; of several applications that a row covers, the one that is furthest off."""
     by_ratio = {round(ratio_to(result, value), _DIGITS): value for value in values}
     result.ratio = max(by_ratio, key=lambda ratio: max(ratio, 1 / ratio) if ratio > 0 else float("inf"))
@@ -199,16 +199,16 @@ def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:
     if "no automatic migration" in claim.needs and points.platform.has(COUNTERS):
         points = points.changed({COUNTERS: "off"})
     if not conditions:
-        return _run(claim, points)
+        return _results_of_claim(claim, points)
     if len(conditions) > 1:
         raise UsageError(f"{count(len(conditions), 'condition')} of the machine differ")
     ((name, values),) = conditions.items()
-    runs = {str(v): _run(claim, under_condition(points, name, v)) for v in values}
+    runs = {str(v): _results_of_claim(claim, under_condition(points, name, v)) for v in values}
     first = next(iter(runs.values()))
     names = {
-        d.name: own.name
+        d.name: first_device.name
         for run in runs.values()
-        for d, own in zip(run.machine.devices, first.machine.devices, strict=True)
+        for d, first_device in zip(run.machine.devices, first.machine.devices, strict=True)
     }
     for run in runs.values():
         run.records = [replace(r, device=names[r.device]) for r in run.records]
@@ -216,7 +216,7 @@ def _results_of(claim: PaperClaim, points: PlatformPoints) -> Results:
     return pooled(runs)
 
 
-def _run(claim: PaperClaim, points: PlatformPoints) -> Results:
+def _results_of_claim(claim: PaperClaim, points: PlatformPoints) -> Results:
     assert not isinstance(claim.test, Untestable)
     gpus = points.gpus if claim.on == "gpu" else points.hosts
     if not gpus:
@@ -225,20 +225,20 @@ def _run(claim: PaperClaim, points: PlatformPoints) -> Results:
     sides = [{n: v for n, v in side.factors.items() if n not in CONDITIONS} for side in sides_of(claim.test)]
     records = points.of(call, lambda factors: any(are_met(side, factors) for side in sides))
     metric = claim.test.metric if not isinstance(claim.test, Iterations) else MEDIAN
-    records = [_by_value(_with_kernels(record, metric)) for record in records]
+    records = [_without_interval(_with_kernels(record, metric)) for record in records]
     return Results(points.platform.machine(), None, records)
 
 
 def _with_kernels(record: Record, metric: str) -> Record:
     """A record of an application. One without the times of its kernels has no time that contains them."""
     timed = metric == MEDIAN or any(name.startswith(_TIMES_OF_KERNELS) for name in metric.split("+"))
-    known = record.experiment != APPLICATIONS or GPU_TIME in record.counters
-    if known or not timed or record.status != "ok":
+    has_kernel_times = record.experiment != APPLICATIONS or GPU_TIME in record.counters
+    if has_kernel_times or not timed or record.status != "ok":
         return record
     return replace(record, status="skipped", reason=str(NotModelled(f"the kernels of {record.factors['app']}")))
 
 
-def _by_value(record: Record) -> Record:
+def _without_interval(record: Record) -> Record:
     """A record that is compared by its value alone."""
     s = record.summary
     if s is None:

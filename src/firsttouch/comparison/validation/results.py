@@ -178,13 +178,13 @@ class Judged:
 
     @cached_property
     def numbers(self) -> dict[str, ErrorSummary]:
-        known = [row for row in self.rows if row.ratio is not None]
-        held = [row for row in known if row.role == "held"]
+        predicted_rows = [row for row in self.rows if row.ratio is not None]
+        held_rows = [row for row in predicted_rows if row.role == "held"]
         return {
-            "inputs": error_summary(row.factor for row in known if row.role == "input"),
-            "fitted": error_summary(row.factor for row in known if row.role == "fitted"),
-            "micro-measurements": error_summary(row.factor for row in held if not row.application),
-            "applications": error_summary(row.factor for row in held if row.application),
+            "inputs": error_summary(row.factor for row in predicted_rows if row.role == "input"),
+            "fitted": error_summary(row.factor for row in predicted_rows if row.role == "fitted"),
+            "micro-measurements": error_summary(row.factor for row in held_rows if not row.application),
+            "applications": error_summary(row.factor for row in held_rows if row.application),
         }
 
     def names(self, *roles: RowRole) -> set[str]:

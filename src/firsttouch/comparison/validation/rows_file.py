@@ -30,15 +30,15 @@ class RowsFile:
             self.paper = msgspec.convert(file.value, Paper)
         except msgspec.ValidationError as error:
             file.fail(*place_of(error))
-        self.name, known = path.stem, set[str]()
+        self.name, row_ids = path.stem, set[str]()
         for i, row in enumerate(self.paper.rows):
             if row.platform not in self.paper.platforms:
                 file.fail(("rows", i, "platform"), f"'{row.platform}' is none of the file's platforms")
-            if row.id in known:
+            if row.id in row_ids:
                 file.fail(("rows", i, "id"), f"'{row.id}' stands twice")
-            known.add(row.id)
+            row_ids.add(row.id)
             if row.here is not None:
-                _check(file, ("rows", i, "here"), row.here)
+                _check_correspondence(file, ("rows", i, "here"), row.here)
         for name, platform in self.paper.platforms.items():
             if unknown := [member for member in platform.members if member not in self.paper.platforms]:
                 file.fail(("platforms", name, "members"), f"'{unknown[0]}' is none of the file's platforms")
@@ -60,11 +60,13 @@ class RowsFile:
         ]
 
 
-def _check(file: JsonFile, place: JsonPath, here: Correspondence) -> None:
-    """That there is such a measurement, with such factors and counters."""
+def _check_correspondence(file: JsonFile, place: JsonPath, here: Correspondence) -> None:
+    """Checks that there is such a measurement, with such factors and counters."""
     experiment, book = here.experiment, codebook_of(here.experiment)
-    if experiment not in (known := [APPLICATIONS, *all_experiments()]):
-        file.fail((*place, "experiment"), f"there is no experiment '{experiment}'{did_you_mean(experiment, known)}")
+    if experiment not in (experiment_names := [APPLICATIONS, *all_experiments()]):
+        file.fail(
+            (*place, "experiment"), f"there is no experiment '{experiment}'{did_you_mean(experiment, experiment_names)}"
+        )
     if experiment == APPLICATIONS:
         named = values_of(here.factors.get("app", []))
         if unknown := [str(app) for app in named if app not in all_apps()] or ([] if named else [""]):
@@ -81,7 +83,7 @@ def _check(file: JsonFile, place: JsonPath, here: Correspondence) -> None:
 
 def _take_models(name: str, paper: Paper) -> None:
     """A further file of a known paper is about the same machines."""
-    known = papers()[name].platforms if name in papers() else {}
+    known_platforms = papers()[name].platforms if name in papers() else {}
     for key, platform in paper.platforms.items():
-        if not platform.model and key in known:
-            platform.model = known[key].model
+        if not platform.model and key in known_platforms:
+            platform.model = known_platforms[key].model

@@ -25,32 +25,33 @@ def _sentences(validated: Collection[ValidatedPlatform]) -> Iterator[str]:
 
     fitted = error_summary(errors("fitted", False, True))
     if fitted.mean is not None:
-        yield f"Fitted numbers: mean error {_off(fitted.mean, FITTED_MEAN)}."
+        yield f"Fitted numbers: mean error {_off_in_words(fitted.mean, FITTED_MEAN)}."
     micro = error_summary(errors("held", False))
     if micro.median is not None and micro.within is not None:
         yield (
-            f"Held micro-measurements: median error {_off(micro.median, MICRO_MEDIAN)}, "
-            f"{_part(micro.within, MICRO_WITHIN)} within {FAR_OFF}."
+            f"Held micro-measurements: median error {_off_in_words(micro.median, MICRO_MEDIAN)}, "
+            f"{_part_in_words(micro.within, MICRO_WITHIN)} within {FAR_OFF}."
         )
     applications = error_summary(errors("held", True))
     if applications.worst is not None and applications.within is not None:
         worst = f"{format_number(applications.worst, 3)} times, target {APPLICATIONS_WORST:g}"
         yield (
-            f"Held numbers of applications: {_part(applications.within, APPLICATIONS_WITHIN)} within {FAR_OFF}, the "
-            f"worst off by {worst}{_missed(applications.worst > APPLICATIONS_WORST)}."
+            f"Held numbers of applications: {_part_in_words(applications.within, APPLICATIONS_WITHIN)} within "
+            f"{FAR_OFF}, the "
+            f"worst off by {worst}{_missed_in_words(applications.worst > APPLICATIONS_WORST)}."
         )
     right, wrong = sum(p.right for p in validated), sum(p.wrong for p in validated)
     if right + wrong:
-        yield f"Held claims: {_part(right / (right + wrong), CLAIMS_RIGHT)} right, {right} of {right + wrong}."
+        yield f"Held claims: {_part_in_words(right / (right + wrong), CLAIMS_RIGHT)} right, {right} of {right + wrong}."
 
 
-def _off(factor: float, target: float) -> str:
-    return f"{percent(factor - 1)}, target {percent(target - 1)}{_missed(factor > target)}"
+def _off_in_words(factor: float, target: float) -> str:
+    return f"{percent(factor - 1)}, target {percent(target - 1)}{_missed_in_words(factor > target)}"
 
 
-def _part(part: float, target: float) -> str:
-    return f"{percent(part)} (target {percent(target)}{_missed(part < target)})"
+def _part_in_words(part: float, target: float) -> str:
+    return f"{percent(part)} (target {percent(target)}{_missed_in_words(part < target)})"
 
 
-def _missed(missed: bool) -> str:
+def _missed_in_words(missed: bool) -> str:
     return ": missed" if missed else ""

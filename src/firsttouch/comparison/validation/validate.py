@@ -49,41 +49,41 @@ def validated_platforms(names: Sequence[str], rows_file: Path | None = None) -> 
         UsageError: there is no such platform, the file is wrong, or nothing is published about a platform.
     """
     platforms = [platform_of(name) for name in dict.fromkeys(names or platform_names())]
-    given = RowsFile(rows_file) if rows_file is not None else None
+    file = RowsFile(rows_file) if rows_file is not None else None
     validated = []
     for platform in platforms:
-        rows, claims = _of_file(given, platform, bool(names)) if given else _of_papers(platform)
+        rows, claims = _rows_of_file(file, platform, bool(names)) if file else _rows_of_papers(platform)
         if rows or claims:
             validated.append(validated_platform(platform, rows, claims))
         elif names:
-            raise UsageError(_nothing(platform, given))
+            raise UsageError(_nothing_to_validate(platform, file))
     if not validated:
-        raise UsageError(_nothing(None, given))
+        raise UsageError(_nothing_to_validate(None, file))
     return validated
 
 
-def _of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim]]:
+def _rows_of_papers(platform: Platform) -> tuple[list[PaperRow], list[PaperClaim]]:
     """What the papers state about a platform."""
     about = {row.name for row in all_rows() if platform.name in models_of(papers()[row.paper], row.platform)}
     rows = [row for row in all_rows() if row.name in about and stated_value(row) is not None]
     return rows, [claim for claim in all_claims() if about.intersection(claim.rows)]
 
 
-def _of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:
+def _rows_of_file(file: RowsFile, platform: Platform, named: bool) -> tuple[list[PaperRow], list[PaperClaim]]:
     """The rows of a file about a platform; those about its only machine, if the call names the platform."""
     only = named and len(file.paper.platforms) == 1
     return [row for row in file.rows if only or platform.name in models_of(file.paper, row.platform)], []
 
 
-def _nothing(platform: Platform | None, file: RowsFile | None) -> str:
+def _nothing_to_validate(platform: Platform | None, file: RowsFile | None) -> str:
     """Why there is nothing to validate."""
     name = platform.name if platform else "any platform"
     if file is not None:
-        return f"no row of {file.name} is about {name}; its rows are about {join_names(_models([file.paper]))}"
-    return f"the papers state nothing about {name}; they do about {join_names(_models(papers().values()))}"
+        return f"no row of {file.name} is about {name}; its rows are about {join_names(_model_names([file.paper]))}"
+    return f"the papers state nothing about {name}; they do about {join_names(_model_names(papers().values()))}"
 
 
-def _models(some: Iterable[Paper]) -> list[str]:
+def _model_names(some: Iterable[Paper]) -> list[str]:
     return sorted({m for paper in some for row in paper.rows if row.here for m in models_of(paper, row.platform)})
 
 
@@ -144,14 +144,14 @@ _TITLES = {"inputs": "Numbers that are inputs", "fitted": "Fitted numbers"}
 
 def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
     """What the judgement is, the most important first."""
-    free, held = count(judged.free, "value"), count(judged.held, "held row")
+    free, held_rows = count(judged.free, "value"), count(judged.held, "held row")
     if judged.free > judged.held:
-        yield f"More values of {judged.platform} are free than rows are held: {free} and {held}."
+        yield f"More values of {judged.platform} are free than rows are held: {free} and {held_rows}."
     else:
-        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held} judge it."
-    for what, errors in judged.numbers.items():
+        yield f"{free} of {judged.platform} {'is' if judged.free == 1 else 'are'} free, and {held_rows} judge it."
+    for number_kind, errors in judged.numbers.items():
         if errors.numbers:
-            yield _errors(what, errors)
+            yield _error_sentence(number_kind, errors)
     decided = judged.right + judged.wrong
     if decided or judged.open:
         yield (
@@ -160,12 +160,12 @@ def _sentences(judged: ValidatedPlatform) -> Iterator[str]:
             f"{'is' if judged.open == 1 else 'are'} open."
         )
     if missing := len(judged.entries("not predicted")):
-        of = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
-        yield f"{missing} of {of} {'is' if missing == 1 else 'are'} not predicted."
+        total = count(len(judged.rows) + len(judged.claims), "row and claim", "rows and claims")
+        yield f"{missing} of {total} {'is' if missing == 1 else 'are'} not predicted."
 
 
-def _errors(what: str, errors: ErrorSummary) -> str:
-    title = _TITLES.get(what, f"Held numbers of {what}")
+def _error_sentence(number_kind: str, errors: ErrorSummary) -> str:
+    title = _TITLES.get(number_kind, f"Held numbers of {number_kind}")
     assert errors.median is not None
     assert errors.worst is not None
     assert errors.within is not None
@@ -188,8 +188,8 @@ def validation(names: Sequence[str], rows_file: Path | None, directories: Sequen
         if rows_file is not None:
             raise UsageError("--rows and --measured were given; judge by one of them")
         measured = judged_by_runs(names, directories)
-        said = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
-        return Validation(summary=said, platforms=[], measured=measured)
+        summary = " ".join(f"{judged.platform}: {judged.sentences[0]}" for judged in measured)
+        return Validation(summary=summary, platforms=[], measured=measured)
     platforms = validated_platforms(names, rows_file)
     return Validation(summary=summary_of(platforms), platforms=platforms)
 

@@ -14,9 +14,9 @@ def neighbours(starts: Ints, degrees: Ints, edges: Ints) -> tuple[Ints, Ints]:
 
     starts: the index of each node's first edge.
     """
-    of = np.repeat(np.arange(len(starts)), degrees)
+    node_of_edge = np.repeat(np.arange(len(starts)), degrees)
     before = np.cumsum(degrees) - degrees
-    return of, edges[np.arange(len(of)) + (starts - before)[of]]
+    return node_of_edge, edges[np.arange(len(node_of_edge)) + (starts - before)[node_of_edge]]
 
 
 def wrong_levels(at: Ints, starts: Ints, degrees: Ints, edges: Ints, level: Ints, root: int) -> str:
@@ -25,13 +25,17 @@ def wrong_levels(at: Ints, starts: Ints, degrees: Ints, edges: Ints, level: Ints
     The edges must be stored at both ends. The levels are right if only the root has level 0, no edge spans two levels
     or connects a reached to an unreached node, and every other reached node has a neighbour one level up.
     """
-    of, ends = neighbours(starts, degrees, edges)
+    node_of_edge, ends = neighbours(starts, degrees, edges)
     level_from, level_to = level[at], level[ends]
     if level[root] != 0 or np.any((level_from == 0) != (at == root)):
         return f"the root has level {level[root]}, and {np.count_nonzero(level_from == 0)} of {len(at)} nodes level 0"
-    wide = int(np.count_nonzero((np.abs(level_to - level_from[of]) > 1) | ((level_to < 0) != (level_from[of] < 0))))
+    wide = int(
+        np.count_nonzero(
+            (np.abs(level_to - level_from[node_of_edge]) > 1) | ((level_to < 0) != (level_from[node_of_edge] < 0))
+        )
+    )
     has_one_up = np.zeros(len(at), bool)
-    has_one_up[of[level_to == level_from[of] - 1]] = True
+    has_one_up[node_of_edge[level_to == level_from[node_of_edge] - 1]] = True
     lost = int(np.count_nonzero((level_from > 0) & ~has_one_up))
     return f"{wide} edges span more than a level, {lost} nodes have no neighbour one level up" if wide + lost else ""
 

@@ -129,26 +129,32 @@ def interfaces(records: Iterable[Record]) -> Interfaces:
     conditions: dict[tuple[int, int, str], Mapping[str, Scalar]] = {}
     order: dict[str, int] = {}
     for record in records:
-        if (of := _PLACES.get(record.experiment)) is None or not counts(record) or number(record, SIZE) < 1:
+        if (
+            (experiment_kind := _PLACES.get(record.experiment)) is None
+            or not counts(record)
+            or number(record, SIZE) < 1
+        ):
             continue
-        kind = KINDS[of]
-        name, others = kind.describe(record)
+        kind = KINDS[experiment_kind]
+        name, other_conditions = kind.describe(record)
         for i, read in enumerate(kind.measures.values()):
             value = read(record)
             if value is None or not 0 < value.value < inf:
                 continue
-            same = point_key(kind.name, "", others)
-            curve = (of, i, same)
-            order.setdefault(same, len(order))
-            conditions[curve] = others
+            condition_key = point_key(kind.name, "", other_conditions)
+            curve = (experiment_kind, i, condition_key)
+            order.setdefault(condition_key, len(order))
+            conditions[curve] = other_conditions
             at_size = values.setdefault(curve, {}).setdefault(int(number(record, SIZE)), {})
             at_size.setdefault(name, InterfaceValue(name, value, identity_of(record)))
     rows, crossovers = [], []
-    for of, i, same in sorted(values, key=lambda c: (c[0], c[1], order[c[2]])):
-        measure = list(KINDS[of].measures)[i]
-        sizes = sorted(values[of, i, same].items())
-        held = conditions[of, i, same]
-        curve_rows = [_row(KINDS[of].name, measure, held, size, list(by.values())) for size, by in sizes]
+    for experiment_kind, i, condition_key in sorted(values, key=lambda c: (c[0], c[1], order[c[2]])):
+        measure = list(KINDS[experiment_kind].measures)[i]
+        sizes = sorted(values[experiment_kind, i, condition_key].items())
+        curve_conditions = conditions[experiment_kind, i, condition_key]
+        curve_rows = [
+            _row(KINDS[experiment_kind].name, measure, curve_conditions, size, list(by.values())) for size, by in sizes
+        ]
         rows += curve_rows
         crossovers += _crossovers(curve_rows)
     return Interfaces(rows, crossovers)
@@ -183,19 +189,19 @@ def _row(
 ) -> MovementRow:
     is_time = measure == "blocking"
     ranked = sorted(values, key=lambda value: value.value.value if is_time else -value.value.value)
-    best, others = ranked[0], ranked[1:]
-    level = [value for value in others if not are_apart(best.value, value.value) or _is_close(best, value)]
+    best, slower = ranked[0], ranked[1:]
+    not_slower = [value for value in slower if not are_apart(best.value, value.value) or _is_close(best, value)]
     verdict: InterfaceVerdict = "fastest"
-    if not others:
+    if not slower:
         verdict = "one interface"
-    elif level:
-        unknown = any(value.value.low is None and not _is_close(best, value) for value in level)
-        unknown |= best.value.low is None and not all(_is_close(best, value) for value in level)
+    elif not_slower:
+        unknown = any(value.value.low is None and not _is_close(best, value) for value in not_slower)
+        unknown |= best.value.low is None and not all(_is_close(best, value) for value in not_slower)
         verdict = "no interval" if unknown else "tie"
     ratio = None
     if verdict == "fastest":
-        ratio = ratio_of(others[0].value, best.value) if is_time else ratio_of(best.value, others[0].value)
-    names = tuple(value.interface for value in [best, *level])
+        ratio = ratio_of(slower[0].value, best.value) if is_time else ratio_of(best.value, slower[0].value)
+    names = tuple(value.interface for value in [best, *not_slower])
     return MovementRow(kind, measure, conditions, size, verdict, names, ratio, tuple(ranked))
 
 
@@ -234,7 +240,7 @@ _USUAL: Mapping[str, Scalar] = {"threads": 0, "route": "default", "sdma": "unset
 HOSTS = "hosts"
 
 
-def _named_by(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
+def _describe_by_factor(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
     """For experiments in which a factor names the interface. derived: conditions that are no factors. If several hosts
     took part, their number is one too.
     """
@@ -242,12 +248,12 @@ def _named_by(factor: str, **derived: Callable[[Record], Scalar]) -> Describe:
     def describe(record: Record) -> tuple[str, dict[str, Scalar]]:
         factors = record.factors
         unusual = [f"{name} {factors[name]}" for name, usual in _USUAL.items() if factors.get(name, usual) != usual]
-        others = {n: v for n, v in factors.items() if n not in (factor, SIZE, *_USUAL)}
+        other_factors = {n: v for n, v in factors.items() if n not in (factor, SIZE, *_USUAL)}
         more = {name: derive(record) for name, derive in derived.items()}
         if (hosts := len({party.host for party in record.parties})) > 1:
             more[HOSTS] = hosts
         name = f"{factors.get(factor)} ({', '.join(unusual)})" if unusual else str(factors.get(factor))
-        return name, {"device": record.device, **others, **more}
+        return name, {"device": record.device, **other_factors, **more}
 
     return describe
 
@@ -264,31 +270,27 @@ A stream is produced by one kernel and consumed by another, without being copied
 """
 
 
-def _in_place(record: Record) -> tuple[str, dict[str, Scalar]]:
+def _describe_direct_access(record: Record) -> tuple[str, dict[str, Scalar]]:
     """Direct access: data get from one memory to another by a kernel of the one that has them, or of the one that needs
     them. In memory of its own, and where both arrays are the peer's, there is no choice.
     """
     acting = record.factors.get(NODE, record.device)
     owner = acting if record.factors.get(PEER) == SELF else record.factors.get(PEER)
     kernel = record.factors.get("kernel")
-    others = {n: v for n, v in record.factors.items() if n not in (NODE, PEER, "kernel", SIZE)}
+    other_factors = {n: v for n, v in record.factors.items() if n not in (NODE, PEER, "kernel", SIZE)}
     movement, way = _CROSSING.get(kernel, (kernel, KERNEL)) if owner != acting else (kernel, KERNEL)
     source, target = (owner, acting) if way == PULL else (acting, owner)
     on = {"device": record.device} if NODE in record.factors else {}
-    return way, {**on, "movement": movement, "from": source, "to": target, **others}
+    return way, {**on, "movement": movement, "from": source, "to": target, **other_factors}
 
 
-def _median(record: Record) -> Quantity:
-    return quantity(record)
-
-
-def _crossed(record: Record) -> Quantity | None:
+def _kernel_rate(record: Record) -> Quantity | None:
     """The rate of a kernel. One above the peak of the link moves nothing: most of it comes from the kernel's caches."""
     of_peak = _counter(record, "of_peak")
     return None if of_peak is not None and of_peak > 1 else quantity(record)
 
 
-def _time(name: str) -> Read:
+def _read_time(name: str) -> Read:
     """Reads the counters NAME_us, NAME_low_us and NAME_high_us. Records of older versions may lack the interval."""
 
     def read(record: Record) -> Quantity | None:
@@ -298,14 +300,18 @@ def _time(name: str) -> Read:
     return read
 
 
-def _rate(rates: Sequence[str], time: Read) -> Read:
+def _read_rate(rates: Sequence[str], time: Read) -> Read:
     """Reads the first of these counters, in GB/s, which follow from a time and have the bounds that follow from it."""
 
     def read(record: Record) -> Quantity | None:
-        rate, of = next((v for name in rates if (v := _counter(record, name))), None), time(record)
-        if rate is None or of is None:
+        rate, seconds = next((v for name in rates if (v := _counter(record, name))), None), time(record)
+        if rate is None or seconds is None:
             return None
-        bounds = (rate * of.value / of.high, rate * of.value / of.low) if of.low and of.high else ()
+        bounds = (
+            (rate * seconds.value / seconds.high, rate * seconds.value / seconds.low)
+            if seconds.low and seconds.high
+            else ()
+        )
         return Quantity(rate, "GB/s", *bounds)
 
     return read
@@ -316,19 +322,24 @@ def _counter(record: Record, name: str) -> float | None:
 
 
 KINDS: Sequence[MovementKind] = (
-    MovementKind("direct", "p2p-direct", _in_place, {"bandwidth": _crossed}),
-    MovementKind("copy", "p2p-copy", _named_by("engine"), {"blocking": _time("latency"), "bandwidth": _median}),
+    MovementKind("direct", "p2p-direct", _describe_direct_access, {"bandwidth": _kernel_rate}),
+    MovementKind(
+        "copy",
+        "p2p-copy",
+        _describe_by_factor("engine"),
+        {"blocking": _read_time("latency"), "bandwidth": quantity},
+    ),
     MovementKind(
         "message",
         "p2p-message",
-        _named_by("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
-        {"blocking": _time("latency"), "bandwidth": _median},
+        _describe_by_factor("interface", **{RANKS: lambda r: max(1, len(r.parties))}),
+        {"blocking": _read_time("latency"), "bandwidth": quantity},
     ),
     MovementKind(
         "collective",
         "collective",
-        _named_by("interface"),
-        {"blocking": _median, "bandwidth": _rate(("bus_gbs", "algorithm_gbs"), _time("interval"))},
+        _describe_by_factor("interface"),
+        {"blocking": quantity, "bandwidth": _read_rate(("bus_gbs", "algorithm_gbs"), _read_time("interval"))},
     ),
 )
 """The kinds of movement. An experiment with another one is a row here."""

@@ -36,14 +36,16 @@ def levels(curve: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
     findings, largest = [], rows[-1]
     for i, (name, plateau) in enumerate(named):
         following = named[i + 1][1].value if i + 1 < len(named) else median_of(largest)
-        findings.append(_finding(name, plateau, following, rows, stated))
+        findings.append(_level_finding(name, plateau, following, rows, stated))
     beyond = len(stated) > 1 and number(largest, "size") > OVERSHOOT * max(stated.values())
     if beyond and not any(name.startswith("memory") for name, _ in named):
         findings.append(finding(RISING, largest, level="memory"))
     return findings
 
 
-def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Record], stated: dict[str, int]) -> Finding:
+def _level_finding(
+    name: str, plateau: Plateau, following: float, rows: Sequence[Record], stated: dict[str, int]
+) -> Finding:
     """One level and its end: the last size whose loads take less than LEVEL_FACTOR times as long as those of the level,
     and less than the geometric mean of this level and the next.
     """
@@ -51,17 +53,17 @@ def _finding(name: str, plateau: Plateau, following: float, rows: Sequence[Recor
     after = [r for r in rows if number(r, "size") > plateau.high]
     most = min(sqrt(plateau.value * max(following, plateau.value)), LEVEL_FACTOR * plateau.value)
     end = next((i for i, r in enumerate(after) if median_of(r) >= most), len(after))
-    value = _value(on_it, plateau)
+    value = _level_value(on_it, plateau)
     if end == len(after):
         return finding(LAST, on_it, value, level=name)
     last = number((after[end - 1] if end else on_it[-1]), "size")
     details = {"reach": Quantity(last, "B", last, number(after[end], "size"))}
-    if size := next((size for cache, size in stated.items() if cache in name), None):  # "L2" of "near L2"
+    if size := next((size for cache, size in stated.items() if cache in name), None):  # "L2" is in "near L2"
         return finding(STATED, on_it, value, details=details, level=name, stated_bytes=size)
     return finding(ENDS, on_it, value, details=details, level=name)
 
 
-def _value(rows: Sequence[Record], plateau: Plateau) -> Quantity:
+def _level_value(rows: Sequence[Record], plateau: Plateau) -> Quantity:
     """The level's median, with the range of its points except outliers."""
     near = [m for m in map(median_of, rows) if abs(m / plateau.value - 1) < SAME]
     return Quantity(plateau.value, rows[0].unit, min(near, default=None), max(near, default=None))

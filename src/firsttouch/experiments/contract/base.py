@@ -105,11 +105,11 @@ class Factor:
         if self.kind == "extent":
             return ", ".join((*self.known, "or a size"))
         as_word = format_size if self.kind == "size" else str
-        what = "a size" if self.kind == "size" else "a whole number"
+        noun = "a size" if self.kind == "size" else "a whole number"
         least = f" of at least {as_word(self.least)}" if self.most is None and self.least else ""
         between = f" from {as_word(self.least)} to {as_word(self.most)}" if self.most is not None else ""
         multiple = f", a multiple of {as_word(self.multiple)}" if self.multiple > 1 else ""
-        return ", or ".join((*self.known, f"{what}{least}{between}{multiple}"))
+        return ", or ".join((*self.known, f"{noun}{least}{between}{multiple}"))
 
 
 def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:
@@ -118,12 +118,12 @@ def describe_factors(factors: Iterable[Factor]) -> dict[str, dict[str, str]]:
     for factor in factors:
         by_name.setdefault(factor.name, []).append(factor)
     return {
-        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _merged(same)))}
+        name: {"doc": same[0].doc, "accepts": "; ".join(dict.fromkeys(f.accepted() for f in _merge_factors(same)))}
         for name, same in by_name.items()
     }
 
 
-def _merged(same: Sequence[Factor]) -> Sequence[Factor]:
+def _merge_factors(same: Sequence[Factor]) -> Sequence[Factor]:
     """Merges factors of one name into one with all of their choices, if they are of the kind "choice"."""
     if any(factor.kind != "choice" for factor in same):
         return same
@@ -184,13 +184,13 @@ class Measurement:
 
         keep: names of the probe's counters to record; None records all. counters: additional counters.
         """
-        own = {name: value for name, value in outcome.counters.items() if keep is None or name in keep}
+        kept_counters = {name: value for name, value in outcome.counters.items() if keep is None or name in keep}
         return cls(
             samples=outcome.samples,
             verified=outcome.errors == 0 and not any(check.errors for check in checked),
             verified_why=verified_why,
             stopped_by=outcome.stopped_by,
-            counters={**own, **(counters or {})},
+            counters={**kept_counters, **(counters or {})},
             buffers=list(buffers),
         )
 

@@ -69,11 +69,11 @@ def peer(device: DeviceInfo, *, itself: bool = False) -> Factor:
     Without `--set peer=`, the planner takes those of them that the call chose.
     """
     names = [peer.name for peer in device.peers if peer.same_driver]
-    own = [SELF] if itself else []
+    itself_name = [SELF] if itself else []
     return Factor(
         PEER,
-        [*own, *names],
-        choices=[*own, *(peer.name for peer in device.peers)],
+        [*itself_name, *names],
+        choices=[*itself_name, *(peer.name for peer in device.peers)],
         doc="the other device that takes part",
         names_devices=True,
     )
@@ -115,20 +115,20 @@ def switch(device: DeviceInfo, name: str, values: Sequence[str]) -> list[Factor]
     """The factor of a switch of the device's runtime, for an experiment whose preset has several values of it. The list
     is empty if the runtime has no such switch.
     """
-    known = switches_of(device).get(name)
-    return [] if known is None else [_factor(name, known, values)]
+    runtime_switch = switches_of(device).get(name)
+    return [] if runtime_switch is None else [_switch_factor(name, runtime_switch, values)]
 
 
 def switch_factors(device: DeviceInfo, parts: Sequence[Part]) -> list[Factor]:
     """The factors of the switches that change one of the parts. The value is that in the environment, which the points
     then record.
     """
-    known = switches_of(device).items()
-    return [_factor(name, switch, (switch.current,)) for name, switch in known if switch.part in parts]
+    switches = switches_of(device).items()
+    return [_switch_factor(name, switch, (switch.current,)) for name, switch in switches if switch.part in parts]
 
 
-def _factor(name: str, known: Switch, values: Sequence[str]) -> Factor:
-    return Factor(name, values, choices=(*known.values, known.current), doc=known.doc)
+def _switch_factor(name: str, state: Switch, values: Sequence[str]) -> Factor:
+    return Factor(name, values, choices=(*state.values, state.current), doc=state.doc)
 
 
 def size_fact(device: DeviceInfo, *names: str) -> int:

@@ -65,7 +65,7 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
     """
     factors = experiment.factors(device, preset)
     if not isinstance(factors, (list, tuple)) or not all(isinstance(each, Factor) for each in factors):
-        raise _wrong(experiment, "factors", factors, "a list of Factor")
+        raise _wrong_type_error(experiment, "factors", factors, "a list of Factor")
     names = [factor.name for factor in factors]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"the experiment {experiment.name}: factors() gave the factor '{twice[0]}' twice")
@@ -76,13 +76,13 @@ def factors_of(experiment: Experiment, device: DeviceInfo, preset: Preset) -> li
 
 def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
     """Returns which factor or value is not in the experiment's codebook, or ''. A codebook may have no factors."""
-    known = experiment.codebook.factors
-    if not known or experiment.codebook.open:
+    codebook_factors = experiment.codebook.factors
+    if not codebook_factors or experiment.codebook.open:
         return ""
     for factor in factors:
-        if factor.name not in known and factor.name not in switches.SWITCHES:
-            return f"it has the factor '{factor.name}', which its codebook lacks; it has {', '.join(known)}"
-        if words := known.get(factor.name):
+        if factor.name not in codebook_factors and factor.name not in switches.SWITCHES:
+            return f"it has the factor '{factor.name}', which its codebook lacks; it has {', '.join(codebook_factors)}"
+        if words := codebook_factors.get(factor.name):
             strange = [word for word in (*factor.words(), *factor.known) if word not in words]
             if strange:
                 return f"the factor '{factor.name}' has the value '{strange[0]}', which its codebook lacks"
@@ -90,36 +90,36 @@ def strange_factor(experiment: Experiment, factors: Sequence[Factor]) -> str:
 
 
 def why_unsupported(experiment: Experiment, device: DeviceInfo) -> str:
-    return _reason(experiment, "supports", experiment.supports(device))
+    return _checked_reason(experiment, "supports", experiment.supports(device))
 
 
 def why_meaningless(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
+    return _checked_reason(experiment, "why_meaningless", experiment.why_meaningless(factors, device))
 
 
 def why_skipped(experiment: Experiment, factors: Factors, device: DeviceInfo) -> str:
-    return _reason(experiment, "skip", experiment.skip(factors, device))
+    return _checked_reason(experiment, "skip", experiment.skip(factors, device))
 
 
 def places_of(experiment: Experiment, factors: Factors, device: DeviceInfo) -> tuple[str, ...]:
     """Returns the device of each rank of a point; an empty tuple if one process carries it out."""
     if not experiment.ranked:
         return ()
-    given = experiment.places(factors, device)
-    if not (isinstance(given, (list, tuple)) and all(isinstance(name, str) for name in given)):
-        raise _wrong(experiment, "places", given, "the names of devices")
-    return tuple(given)
+    device_names = experiment.places(factors, device)
+    if not (isinstance(device_names, (list, tuple)) and all(isinstance(name, str) for name in device_names)):
+        raise _wrong_type_error(experiment, "places", device_names, "the names of devices")
+    return tuple(device_names)
 
 
 def is_sampled(experiment: Experiment, factors: Factors) -> bool:
-    given = experiment.sampled(factors)
-    if not isinstance(given, bool):
-        raise _wrong(experiment, "sampled", given, "True or False")
-    return given
+    answer = experiment.sampled(factors)
+    if not isinstance(answer, bool):
+        raise _wrong_type_error(experiment, "sampled", answer, "True or False")
+    return answer
 
 
 def why_not_counted(experiment: Experiment, factors: Factors) -> str:
-    return _reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
+    return _checked_reason(experiment, "why_not_counted", experiment.why_not_counted(factors))
 
 
 def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str]:
@@ -127,20 +127,20 @@ def environment_of(experiment: Experiment, factors: Factors) -> Mapping[str, str
 
     Raises UsageError if no process can be started with it.
     """
-    given = experiment.environment(factors)
-    if not isinstance(given, Mapping) or not all(
+    variables = experiment.environment(factors)
+    if not isinstance(variables, Mapping) or not all(
         isinstance(name, str) and isinstance(value, str) and name and not {"=", "\0"} & {*name} and "\0" not in value
-        for name, value in given.items()
+        for name, value in variables.items()
     ):
-        raise _wrong(experiment, "environment", given, "a mapping of texts to texts")
-    return {**switches.environment(factors), **given}
+        raise _wrong_type_error(experiment, "environment", variables, "a mapping of texts to texts")
+    return {**switches.environment(factors), **variables}
 
 
-def _reason(experiment: Experiment, method: str, given: object) -> str:
-    if given and not isinstance(given, str):
-        raise _wrong(experiment, method, given, "a sentence or None")
-    return given if isinstance(given, str) else ""
+def _checked_reason(experiment: Experiment, method: str, answer: object) -> str:
+    if answer and not isinstance(answer, str):
+        raise _wrong_type_error(experiment, method, answer, "a sentence or None")
+    return answer if isinstance(answer, str) else ""
 
 
-def _wrong(experiment: Experiment, method: str, given: object, wanted: str) -> UsageError:
-    return UsageError(f"the experiment {experiment.name}: {method}() gave {given!r:.60}, not {wanted}")
+def _wrong_type_error(experiment: Experiment, method: str, result: object, expected: str) -> UsageError:
+    return UsageError(f"the experiment {experiment.name}: {method}() gave {result!r:.60}, not {expected}")

@@ -30,8 +30,8 @@ def interface_factor(device: DeviceInfo) -> Factor:
 
 def devices_of(device: DeviceInfo) -> list[str]:
     """The devices among which ranks are assigned in turn: those of the driver."""
-    others = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
-    return sorted([device.name, *others], key=lambda name: (len(name), name))
+    peers = [peer.name for peer in device.peers if peer.same_driver] if device.capabilities.runs_kernels else []
+    return sorted([device.name, *peers], key=lambda name: (len(name), name))
 
 
 def dealt_out(device: DeviceInfo, ranks: int) -> list[str]:

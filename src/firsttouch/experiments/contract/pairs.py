@@ -151,7 +151,7 @@ class PairExperiment(Experiment):
         """Adds `owner`, whose memory is used, and `by`, who uses it: with them, pairs are a matrix. Adds `memory`, the
         allocators of both sides.
         """
-        return [msgspec.structs.replace(r, counters={**r.counters, **_sides(r)}) for r in records]
+        return [msgspec.structs.replace(r, counters={**r.counters, **_side_columns(r)}) for r in records]
 
     def sections(self, records: Sequence[Record], device: DeviceInfo | None) -> list[ReportSection]:
         return [self._section(kind, rows) for kind, rows in by_kind(records).items()]
@@ -163,7 +163,7 @@ class PairExperiment(Experiment):
         return ReportSection(question, ordered, figures, title=title, counted=self.counted, source=self.source)
 
 
-def _sides(record: Record) -> dict[str, Scalar]:
+def _side_columns(record: Record) -> dict[str, Scalar]:
     return {OWNER: owner_of(record), BY: actor_of(record), BETWEEN: memory_of(record.factors)}
 
 

@@ -115,28 +115,28 @@ def holds(condition: RuleCondition, value: PropertyValue) -> bool:
 # ------------------------------------------------------------------------------------------------------------ rules
 
 
-def leave_out(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def leave_out(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions."""
-    return PresetRule(why, presets, of, None)
+    return PresetRule(reason, presets, conditions, None)
 
 
-def exclude(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def exclude(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Leaves out the points that meet the conditions, before any other rule, and also if --set names one of their
     values. The property `chosen` has the factors that --set names.
     """
-    return PresetRule(why, presets, of, None, strict=True)
+    return PresetRule(reason, presets, conditions, None, strict=True)
 
 
-def take(why: str, presets: Sequence[Preset] = PRESETS, **of: RuleCondition) -> PresetRule:
+def take(reason: str, presets: Sequence[Preset] = PRESETS, **conditions: RuleCondition) -> PresetRule:
     """Measures the points that meet the conditions, regardless of later rules."""
-    return PresetRule(why, presets, of, {})
+    return PresetRule(reason, presets, conditions, {})
 
 
 def take_only(
-    why: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
+    reason: str, presets: Sequence[Preset] = PRESETS, *, of: Mapping[str, RuleCondition], **measured: RuleCondition
 ) -> PresetRule:
     """Of the points that meet `of`, measures those that meet `measured` and leaves out the others."""
-    return PresetRule(why, presets, of, measured)
+    return PresetRule(reason, presets, of, measured)
 
 
 # ------------------------------------------------------------------------------------------------------- properties
@@ -152,12 +152,12 @@ def _of_allocator(ask: Callable[[str], PropertyValue]) -> Property:
     return lambda candidate: ask(candidate.factors.text("allocator"))
 
 
-def _reachable(candidate: Candidate) -> bool:
+def _is_reachable(candidate: Candidate) -> bool:
     factors = candidate.factors
     return common.unreachable(candidate.device, factors.text("allocator"), factors.text("agent")) is None
 
 
-def _coherent(candidate: Candidate) -> bool:
+def _is_coherent(candidate: Candidate) -> bool:
     return candidate.allocator is not None and candidate.allocator.concurrent is True
 
 
@@ -167,11 +167,11 @@ def _sdma_as_here(candidate: Candidate) -> bool:
     return candidate.factors.get("sdma") in (None, current, "0" if current == "0" else "1")
 
 
-def _main(candidate: Candidate) -> bool:
+def _is_main_allocator(candidate: Candidate) -> bool:
     return candidate.factors["allocator"] == allocators.main_allocator(candidate.device)
 
 
-def _first_agent(candidate: Candidate) -> bool:
+def _is_first_agent(candidate: Candidate) -> bool:
     return candidate.factors["agent"] == common.agents(candidate.device)[0]
 
 
@@ -183,7 +183,7 @@ def _measured_on_cpu(candidate: Candidate) -> bool:
     return common.measured_on_cpu(device, allocator, factors.text("agent"))
 
 
-def _same_memory(candidate: Candidate) -> bool:
+def _uses_same_memory(candidate: Candidate) -> bool:
     factors = candidate.factors
     return common.measured_under_another_name(candidate.device, factors.text("allocator"), factors.text("agent"))
 
@@ -194,7 +194,7 @@ def _is_largest(candidate: Candidate) -> bool:
     return candidate.factors["size"] == next(max(f.values) for f in factors if f.name == "size")  # type: ignore[type-var]
 
 
-def _skipped(candidate: Candidate) -> bool:
+def _is_skipped(candidate: Candidate) -> bool:
     return candidate.experiment.skip(candidate.factors, candidate.device) is not None
 
 
@@ -203,23 +203,23 @@ PROPERTIES: Mapping[str, Property] = {
     "runs_kernels": lambda candidate: candidate.device.capabilities.runs_kernels,
     "varied": varied,
     "chosen": lambda candidate: candidate.chosen,  # the factors given with --set
-    "skipped": _skipped,  # it cannot be measured here; its record says why
+    "skipped": _is_skipped,  # it cannot be measured here; its record says why
     "sdma_as_here": _sdma_as_here,
     "largest": _is_largest,  # its size is the largest of the preset
     # Properties of the factor `allocator`:
-    "main": _main,  # the main allocator of the device
+    "main": _is_main_allocator,  # the main allocator of the device
     "role": _of_allocator(allocators.role),
     "plain_host": _of_allocator(allocators.is_plain_host),
     "common": _of_allocator(allocators.is_common),
     "variant": _of_allocator(allocators.variant),
     "migrating": lambda candidate: candidate.allocator is not None and candidate.allocator.managed,
-    "coherent": _coherent,  # each agent sees the other's stores while a kernel runs
+    "coherent": _is_coherent,  # each agent sees the other's stores while a kernel runs
     # Properties of the factors `agent` and `allocator`:
-    "reachable": _reachable,
-    "first_agent": _first_agent,
-    "main_curve": lambda candidate: _main(candidate) and _first_agent(candidate),
+    "reachable": _is_reachable,
+    "first_agent": _is_first_agent,
+    "main_curve": lambda candidate: _is_main_allocator(candidate) and _is_first_agent(candidate),
     "measured_on_cpu": _measured_on_cpu,
-    "same_memory": _same_memory,
+    "same_memory": _uses_same_memory,
 }
 """Properties of points that any rule may use in addition to factors."""
 
@@ -250,15 +250,15 @@ def meets(candidate: Candidate, conditions: Mapping[str, RuleCondition]) -> bool
 def _first_reason(candidate: Candidate, *, strict: bool) -> str:
     """Returns why the first rule that applies leaves out the candidate, or '' if it does not."""
     matcher = _Matcher(candidate)
-    for rule in _rules(tuple(candidate.experiment.rules), candidate.preset, strict):
+    for rule in _rules_of_preset(tuple(candidate.experiment.rules), candidate.preset, strict):
         if matcher.meets(rule.of):
             return "" if rule.measured is not None and matcher.meets(rule.measured) else rule.why
     return ""
 
 
 @cache
-def _rules(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
-    """Those of a preset that are strict, or not."""
+def _rules_of_preset(rules: tuple[PresetRule, ...], preset: Preset, strict: bool) -> Sequence[PresetRule]:
+    """The strict rules of a preset, or those that are not strict."""
     return [rule for rule in rules if rule.strict is strict and preset in rule.presets]
 
 
@@ -270,11 +270,11 @@ class _Matcher:
         self._known: dict[str, PropertyValue] = {**candidate.factors}
 
     def meets(self, conditions: Mapping[str, RuleCondition]) -> bool:
-        known = self._known
+        known_values = self._known
         for name, condition in conditions.items():
-            if name not in known:
-                own = self._candidate.experiment.properties
-                known[name] = (own[name] if name in own else PROPERTIES[name])(self._candidate)
-            if not holds(condition, known[name]):
+            if name not in known_values:
+                properties = self._candidate.experiment.properties
+                known_values[name] = (properties[name] if name in properties else PROPERTIES[name])(self._candidate)
+            if not holds(condition, known_values[name]):
                 return False
         return True

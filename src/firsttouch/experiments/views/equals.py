@@ -49,7 +49,7 @@ def compare_equals(
             return Comparing(literal(held), {}, {})
         only = f", the one {noun} measured of {every}" if lacking else ""
         return Comparing(f"{{{prefix}only}}{only}", {}, {f"{prefix}only": name(rows[0])})
-    worst, best = _ends(rows)
+    worst, best = _worst_and_best(rows)
     details = {f"{prefix}worst": quantity(worst), f"{prefix}best": quantity(best)}
     names = {f"{prefix}worst_name": name(worst), f"{prefix}best_name": name(best)}
     measured = f"{n} measured {noun}s of {every} (not {literal(some(lacking))})" if lacking else f"{n} {noun}s"
@@ -60,7 +60,7 @@ def compare_equals(
     if not found.apart:
         every_one = f"{'both' if n == 2 else f'all {n}'} {noun}s"
         return Comparing(f"{measured if lacking else every_one} {alike}", details, {})
-    text, more_details, names = _apart(found, name, f"{prefix}apart_")
+    text, more_details, names = _describe_apart(found, name, f"{prefix}apart_")
     return Comparing(f"{len(found.alike)} of {measured} {alike}, but {text}", details | more_details, names)
 
 
@@ -70,18 +70,18 @@ def are_alike_but_few(found: Alikeness) -> bool:
     return found.percent <= WIDEST and not (few and found.percent > 100 * ALIKE)
 
 
-def _ends(rows: Sequence[Record]) -> tuple[Record, Record]:
+def _worst_and_best(rows: Sequence[Record]) -> tuple[Record, Record]:
     """The worst and the best."""
     ordered = sorted(rows, key=median_of, reverse=rows[0].better == "lower")
     return ordered[0], ordered[-1]
 
 
-def _apart(
+def _describe_apart(
     found: Alikeness, name: Callable[[Record], str], prefix: str
 ) -> tuple[str, dict[str, Quantity], dict[str, str]]:
-    """Those that are apart, each with its value; several pairs of one GPU together."""
-    if common := _common(found):
-        ends = dict(zip((f"{prefix}worst", f"{prefix}best"), map(quantity, _ends(found.apart)), strict=True))
+    """The outliers, each with its value; several pairs of one GPU together."""
+    if common := _shared_end(found):
+        ends = dict(zip((f"{prefix}worst", f"{prefix}best"), map(quantity, _worst_and_best(found.apart)), strict=True))
         return f"the {len(found.apart)} {common} at {{{prefix}worst}} to {{{prefix}best}}", ends, {}
     named = {f"{prefix}{i}": record for i, record in enumerate(found.apart[:MOST_APART])}
     texts = [f"{{{key}_name}} at {{{key}}}" for key in named]
@@ -90,12 +90,14 @@ def _apart(
     return join_names(texts), {key: quantity(record) for key, record in named.items()}, names
 
 
-def _common(found: Alikeness) -> str:
+def _shared_end(found: Alikeness) -> str:
     """'from cuda:3', 'to cuda:3' or 'with cuda:3' if several pairs that are apart have that in common; otherwise ''."""
     ends = [(r.device, str(r.factors.get(PEER, r.device))) for r in found.apart]
     if len(ends) < FEWEST or any(a == b for a, b in ends):
         return ""
     sources, targets = ({pair[i] for pair in ends} for i in (0, 1))
     of_all = set.intersection(*map(set, ends))
-    of = ((word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1)
-    return " ".join(next(of, ()))
+    shared_ends = (
+        (word, *names) for word, names in (("from", sources), ("to", targets), ("with", of_all)) if len(names) == 1
+    )
+    return " ".join(next(shared_ends, ()))

@@ -59,12 +59,12 @@ def numbers_of_several(records: Sequence[Record], machine: Machine) -> list[Find
     """
     kinds = equal_gpus(records, machine)
     candidates = [
-        *_of_pairs(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
-        *_of_pairs(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
-        *_of_pairs(records, machine, "p2p-latency", LOADS, agent="gpu"),
-        *_of_pairs(records, machine, "p2p-message", MESSAGES),
-        _all_reduce(records, machine),
-        *(_beside(equals, one_kind=len(kinds) == 1) for equals in kinds),
+        *_pair_findings(records, machine, "p2p-copy", ONE_WAY, direction=OUT),
+        *_pair_findings(records, machine, "p2p-copy", BOTH_WAYS, direction=BOTH),
+        *_pair_findings(records, machine, "p2p-latency", LOADS, agent="gpu"),
+        *_pair_findings(records, machine, "p2p-message", MESSAGES),
+        _all_reduce_finding(records, machine),
+        *(_equal_gpus_finding(equals, one_kind=len(kinds) == 1) for equals in kinds),
     ]
     return [f for f in candidates if f is not None]
 
@@ -77,11 +77,11 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
     largest size; of those the best, or the first that are as good, so that runs of one machine have the same. They are
     in groups by kind of link, that with most pairs first.
     """
-    known = list(records)
-    gpus = {d.name: d for d in gpus_of(machine, known)}
+    all_records = list(records)
+    gpus = {d.name: d for d in gpus_of(machine, all_records)}
     rows = [
         r
-        for r in known
+        for r in all_records
         if r.experiment == experiment and r.device in gpus and r.factors.get(PEER) in gpus
         and r.factors.get(PEER) != r.device and kind_of(r) == "gpu" and r.is_measured and median_of(r) > 0
         and all(r.factors.get(n) == v for n, v in factors.items())
@@ -89,30 +89,30 @@ def pairs_by_link(records: Iterable[Record], machine: Machine, experiment: str, 
     if not rows:
         return []
     several = groups_apart_from(rows, *_PAIR)
-    extents = [(len(group_by(some, *_PAIR)), number(some[0], "size")) for some in several]
-    widest = [some for some, extent in zip(several, extents, strict=True) if extent == max(extents)]
-    middles = [median_of(alikeness(some).usual) for some in widest]
+    extents = [(len(group_by(group, *_PAIR)), number(group[0], "size")) for group in several]
+    widest = [group for group, extent in zip(several, extents, strict=True) if extent == max(extents)]
+    middles = [median_of(alikeness(group).usual) for group in widest]
     best = min(middles) if rows[0].better == "lower" else max(middles)
-    usual = next(some for some, m in zip(widest, middles, strict=True) if max(m, best) <= LEAST_WIN * min(m, best))
+    usual = next(group for group, m in zip(widest, middles, strict=True) if max(m, best) <= LEAST_WIN * min(m, best))
     by_link: dict[tuple[object, ...], list[Record]] = {}
-    for (device, peer), same in group_by(usual, *_PAIR).items():
-        by_link.setdefault(_link(gpus, device, peer), []).append(same[0])
+    for (device, peer), pair_records in group_by(usual, *_PAIR).items():
+        by_link.setdefault(_link_facts(gpus, device, peer), []).append(pair_records[0])
     return [
-        PairsOfLink(rows, str(link[0]), _lacking(rows, gpus), _peak(link))
+        PairsOfLink(rows, str(link[0]), _unmeasured_pairs(rows, gpus), _peak(link))
         for link, rows in sorted(by_link.items(), key=lambda entry: -len(entry[1]))
     ]
 
 
-def _link(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple[object, ...]:
+def _link_facts(gpus: Mapping[str, DeviceInfo], device: object, peer: object) -> tuple[object, ...]:
     """What the machine states for the link from a device to its peer."""
     link = gpus[str(device)].peer(str(peer))
     return ("", None, None, "") if link is None else (link.link, link.hops, link.peak_out_gbs, link.access)
 
 
-def _lacking(rows: Sequence[Record], gpus: Mapping[str, DeviceInfo]) -> list[str]:
+def _unmeasured_pairs(rows: Sequence[Record], gpus: Mapping[str, DeviceInfo]) -> list[str]:
     """The pairs over the same kind of link that have no point."""
-    link = _link(gpus, rows[0].device, rows[0].factors[PEER])
-    names = [named_as(rows[0], a, b) for a in gpus for b in gpus if a != b and _link(gpus, a, b) == link]
+    link = _link_facts(gpus, rows[0].device, rows[0].factors[PEER])
+    names = [named_as(rows[0], a, b) for a in gpus for b in gpus if a != b and _link_facts(gpus, a, b) == link]
     measured = {named_as(r, r.device, str(r.factors[PEER])) for r in rows}
     return [name for name in dict.fromkeys(names) if name not in measured]
 
@@ -125,7 +125,7 @@ def _is_both_ways(record: Record) -> bool:
     return record.factors.get("direction") == BOTH
 
 
-def _unordered(pairs: PairsOfLink) -> PairsOfLink:
+def _slower_of_each_pair(pairs: PairsOfLink) -> PairsOfLink:
     """The pairs; of two GPUs that each measured both ways at once, the slower point."""
     if not _is_both_ways(pairs.records[0]):
         return pairs
@@ -136,15 +136,15 @@ def _unordered(pairs: PairsOfLink) -> PairsOfLink:
     return replace(pairs, records=rows)
 
 
-def _of_pairs(
+def _pair_findings(
     records: Sequence[Record], machine: Machine, experiment: str, claim: Claim, **factors: object
 ) -> list[Finding]:
     links = pairs_by_link(records, machine, experiment, **factors)
-    return [_of_link(pairs, claim, several=len(links) > 1) for pairs in links]
+    return [_link_finding(pairs, claim, several=len(links) > 1) for pairs in links]
 
 
-def _of_link(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
-    pairs = _unordered(pairs)
+def _link_finding(pairs: PairsOfLink, claim: Claim, *, several: bool) -> Finding:
+    pairs = _slower_of_each_pair(pairs)
     found = alikeness(pairs.records)
     equals = compare_equals(found, noun_of(pairs.records, pairs.lacking), name_of_pair, pairs.lacking)
     details, share, of_peak = dict(equals.details), "", counter(found.usual, "of_peak", "")
@@ -185,15 +185,18 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
     for words, direction in (("one way", OUT), ("both ways", BOTH)):
         links = pairs_by_link(records, machine, "p2p-copy", direction=direction)
         for pairs in links:
-            shown += [_placed(r) for r in pairs.records]
-            said = _unordered(pairs)
+            shown += [_with_pair_counters(r) for r in pairs.records]
+            unordered = _slower_of_each_pair(pairs)
             equals = compare_equals(
-                alikeness(said.records), noun_of(said.records, said.lacking), name_of_pair, said.lacking
+                alikeness(unordered.records),
+                noun_of(unordered.records, unordered.lacking),
+                name_of_pair,
+                unordered.lacking,
             )
             over = f" over {literal(pairs.link)}" if len(links) > 1 and pairs.link else ""
             conditions: dict[str, Any] = {**equals.conditions}
             claim = Claim("headline.pairs", equals.text, f"copies {words}{over}:", _NAMED)
-            findings.append(finding(claim, said.records, details=dict(equals.details), **conditions))
+            findings.append(finding(claim, unordered.records, details=dict(equals.details), **conditions))
     if len({r.device for r in shown}) < FEWEST:
         return [], []
     if not all(SHARE in r.counters for r in shown):
@@ -206,7 +209,7 @@ def picture_of_pairs(records: Sequence[Record], machine: Machine) -> tuple[list[
 SHARE = "percent_of_peak"
 
 
-def _placed(record: Record) -> Record:
+def _with_pair_counters(record: Record) -> Record:
     share = counter(record, "of_peak", "")
     placed: dict[str, Scalar] = {OWNER: owner_of(record), BY: actor_of(record)}
     placed |= {SHARE: 100 * share.value} if share is not None else {}
@@ -267,41 +270,52 @@ def equal_gpus(records: Sequence[Record], machine: Machine) -> list[EqualGpus]:
     """The GPUs of each model of which there are several, with what was measured of more than one."""
     kinds, made = by_product(gpus_of(machine, records)), list[EqualGpus]()
     for (product, kind), gpus in kinds.items():
-        title = product if sum(product == other for other, _ in kinds) == 1 else f"{product} ({kind})"
+        title = product if sum(product == other_product for other_product, _ in kinds) == 1 else f"{product} ({kind})"
         noun = "partition" if "partitions" in gpus[0].facts else "GPU"
         names = [gpu.name for gpu in gpus]
-        own = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
-        rows = [(measure, _of_measure(measure, own, main_allocator(gpus[0]))) for measure in GPU_MEASURES]
-        if several := [(measure, some) for measure, some in rows if len(some) > 1]:
+        gpu_records = [r for r in records if r.device in names and not r.parties and r.is_measured and median_of(r) > 0]
+        rows = [
+            (measure, _points_of_measure(measure, gpu_records, main_allocator(gpus[0]))) for measure in GPU_MEASURES
+        ]
+        if several := [(measure, gpu_points) for measure, gpu_points in rows if len(gpu_points) > 1]:
             made.append(EqualGpus(title, noun, names, several))
     return made
 
 
-def _of_measure(measure: GpuMeasure, records: Sequence[Record], own: str) -> list[Record]:
+def _points_of_measure(measure: GpuMeasure, records: Sequence[Record], own_allocator: str) -> list[Record]:
     """The points of a measure, one of each GPU, under the conditions that most have."""
-    allocator = own if measure.experiment != "transfer" else common_allocator("page-locked")
-    wanted = {"allocator": allocator, **measure.factors}
+    allocator = own_allocator if measure.experiment != "transfer" else common_allocator("page-locked")
+    wanted_factors = {"allocator": allocator, **measure.factors}
     rows = [
         r for r in records
-        if r.experiment == measure.experiment and all(r.factors.get(n) == v for n, v in wanted.items())
+        if r.experiment == measure.experiment and all(r.factors.get(n) == v for n, v in wanted_factors.items())
     ]  # fmt: skip
-    groups = [list(group_by(some, "device").values()) for some in groups_apart_from(rows, "device")]
-    return [same[0] for same in max(groups, key=lambda some: (len(some), number(some[0][0], "size")), default=[])]
+    groups = [list(group_by(group, "device").values()) for group in groups_apart_from(rows, "device")]
+    return [
+        gpu_points[0]
+        for gpu_points in max(groups, key=lambda group: (len(group), number(group[0][0], "size")), default=[])
+    ]
 
 
-def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
+def _equal_gpus_finding(equals: EqualGpus, *, one_kind: bool) -> Finding:
     values: dict[str, list[str]] = {}
     details, conditions, rows = dict[str, Quantity](), dict[str, Any](), list[Record]()
-    for i, (measure, some) in enumerate(equals.measured):
-        found, lacking = alikeness(some), [n for n in equals.names if n not in {r.device for r in some}]
-        said = compare_equals(found, equals.noun, lambda r: r.device, lacking, f"of_{i}_")
-        own = {"size": label("size", found.usual.factors["size"]), "memory": memory_of(found.usual.factors)}
+    for i, (measure, gpu_points) in enumerate(equals.measured):
+        alikeness_of_gpus, lacking = (
+            alikeness(gpu_points),
+            [n for n in equals.names if n not in {r.device for r in gpu_points}],
+        )
+        comparison = compare_equals(alikeness_of_gpus, equals.noun, lambda r: r.device, lacking, f"of_{i}_")
+        placeholders = {
+            "size": label("size", alikeness_of_gpus.usual.factors["size"]),
+            "memory": memory_of(alikeness_of_gpus.usual.factors),
+        }
         value = "{value}" if i == 0 else f"{{usual_{i}}}"
-        values.setdefault(said.text, []).append(f"{value} {literal(measure.text.format_map(own))}")
-        details |= {**said.details, f"usual_{i}": quantity(found.usual)}
-        conditions |= said.conditions
-        rows += [found.usual, *(r for r in some if r is not found.usual)]
-    text = "; ".join(f"{join_names(alike)}: {said}" for said, alike in values.items())
+        values.setdefault(comparison.text, []).append(f"{value} {literal(measure.text.format_map(placeholders))}")
+        details |= {**comparison.details, f"usual_{i}": quantity(alikeness_of_gpus.usual)}
+        conditions |= comparison.conditions
+        rows += [alikeness_of_gpus.usual, *(r for r in gpu_points if r is not alikeness_of_gpus.usual)]
+    text = "; ".join(f"{join_names(alike)}: {sentence}" for sentence, alike in values.items())
     kind = f"{equals.noun}s" if one_kind else literal(equals.title)
     claim = Claim("headline.gpus", text, f"each of {len(equals.names)} {kind}:", (EVERY,))
     return finding(claim, rows, details=details, **conditions)
@@ -310,7 +324,7 @@ def _beside(equals: EqualGpus, *, one_kind: bool) -> Finding:
 # ------------------------------------------------------------------------------------------------ all together
 
 
-def _all_reduce(records: Sequence[Record], machine: Machine) -> Finding | None:
+def _all_reduce_finding(records: Sequence[Record], machine: Machine) -> Finding | None:
     """The bandwidth of the largest sum over the most GPUs, and the time of the smallest; of operations by a process
     for each GPU, if there are any.
     """

@@ -45,9 +45,9 @@ def headlines(records: Sequence[Record], machine: Machine) -> list[Finding]:
     gpus = [d for d in machine.devices if d.role == "gpu" and d.name in names]
     gpu = next(iter(gpus), None)
     candidates = [f for f in _Numbers(alone, machine, host, gpu).all() if f is not None][:MOST]
-    of_several = numbers_of_several(_usual(records), machine)
+    of_several = numbers_of_several(_with_usual_values(records), machine)
     kinds = list(by_product(gpus).items())
-    single = {product: same[0] for (product, _), same in reversed(kinds) if len(same) == 1}  # the first of a product
+    single = {product: same[0] for (product, _), same in reversed(kinds) if len(same) == 1}  # one GPU of each product
     for other in (d for d in single.values() if gpu is not None and d.product != gpu.product):
         candidates += [f for f in islice(_Numbers(alone, machine, host, other).all(), 1) if f is not None]
     return [*(with_conditions(f, good) for f in of_several), *(with_conditions(f, alone) for f in candidates)]
@@ -59,7 +59,7 @@ class _Numbers:
     def __init__(
         self, good: Sequence[Record], machine: Machine, host: DeviceInfo | None, gpu: DeviceInfo | None
     ) -> None:
-        usual = _usual(good)
+        usual = _with_usual_values(good)
         self.is_one_of_several = sum(d.available and d.role == "gpu" for d in machine.devices) > 1
         self.gpu, self.run = gpu, JudgedRun(list(good), machine)
         self.of_host = [r for r in usual if host is not None and r.device == host.name]
@@ -68,77 +68,88 @@ class _Numbers:
         self.pictured = latencies(usual, machine)
 
     def all(self) -> Iterable[Finding | None]:
-        return self._of_host() if self.gpu is None else self._with_gpu(self.gpu)
+        return self._host_findings() if self.gpu is None else self._gpu_findings(self.gpu)
 
-    def _with_gpu(self, gpu: DeviceInfo) -> Iterable[Finding | None]:
-        own, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
-        one = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
-        in_own, in_locked = (f"{own} memory", f"{locked} memory") if one else ("its own memory", "the host's memory")
-        in_plain, in_gpu = (f"{plain} memory", f"{own} memory") if one else ("the host's memory", "the GPU's memory")
+    def _gpu_findings(self, gpu: DeviceInfo) -> Iterable[Finding | None]:
+        own_allocator, locked, plain = main_allocator(gpu), common_allocator("page-locked"), common_allocator("host")
+        shares_memory = gpu.capabilities.shares_host_memory  # so that only the allocator tells them apart
+        in_own, in_locked = (
+            (f"{own_allocator} memory", f"{locked} memory")
+            if shares_memory
+            else ("its own memory", "the host's memory")
+        )
+        in_plain, in_gpu = (
+            (f"{plain} memory", f"{own_allocator} memory")
+            if shares_memory
+            else ("the host's memory", "the GPU's memory")
+        )
         name = f"GPU {gpu.name}" if self.is_one_of_several else "the GPU"
-        yield self._memory(f"{name}, in {in_own}:", self.of_gpu, "gpu", own)
-        yield self._memory(f"{name}, in {in_locked}:", self.of_gpu, "gpu", locked)
-        yield self._memory(f"the CPU, in {in_plain}:", self.of_host, "cpu", plain)
-        yield self._memory(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own)
-        yield self._copy(f"copy to {name}:", "h2d")
-        yield self._copy("copy to the host:", "d2h")
-        yield _first_touch(self.of_gpu, self.of_host)
-        yield _managed(self.of_gpu, gpu)
-        yield _launch(self.of_gpu)
+        yield self._memory_finding(f"{name}, in {in_own}:", self.of_gpu, "gpu", own_allocator)
+        yield self._memory_finding(f"{name}, in {in_locked}:", self.of_gpu, "gpu", locked)
+        yield self._memory_finding(f"the CPU, in {in_plain}:", self.of_host, "cpu", plain)
+        yield self._memory_finding(f"the CPU, in {in_gpu}:", self.of_gpu, "cpu", own_allocator)
+        yield self._copy_finding(f"copy to {name}:", "h2d")
+        yield self._copy_finding("copy to the host:", "d2h")
+        yield _first_touch_finding(self.of_gpu, self.of_host)
+        yield _managed_finding(self.of_gpu, gpu)
+        yield _launch_finding(self.of_gpu)
 
-    def _of_host(self) -> Iterable[Finding | None]:
+    def _host_findings(self) -> Iterable[Finding | None]:
         plain = common_allocator("host")
-        stream, load = _fastest(_streams(self.of_host, "cpu", plain)), self._load(self.of_host, "cpu", plain)
+        stream, load = _fastest(_streams(self.of_host, "cpu", plain)), self._random_load(self.of_host, "cpu", plain)
         if stream is not None:
-            text = f"{{value}} in a triad over {{size}} of {{allocator}} memory{_how(stream)}{self._held(stream)}"
-            yield self._limited("headline.bandwidth", "streams by the CPU:", text, stream, _STREAM)
+            how = _describe_stream(stream) + self._cached_words(stream)
+            text = f"{{value}} in a triad over {{size}} of {{allocator}} memory{how}"
+            yield self._rate_finding("headline.bandwidth", "streams by the CPU:", text, stream, _STREAM)
         if load is not None:
-            text = f"{{value}} from anywhere in {{size}} of {{allocator}} memory{self._held(load)}"
+            text = f"{{value}} from anywhere in {{size}} of {{allocator}} memory{self._cached_words(load)}"
             yield finding(Claim("headline.latency", text, "loads by the CPU:", _LOAD), load)
-        copies = [r for r in _of(self.of_host, "transfer", direction="h2h") if r.factors.get("allocator") == plain]
-        if (copy := _fastest(at_largest(_whole(copies)))) is not None:
-            text = f"{{value}} over {{size}} of {{allocator}} memory{self._held(copy)}"
-            yield self._limited("headline.copy", "copy within memory:", text, copy, _COPY)
-        yield _first_touch((), self.of_host)
-        yield _first_touch((), self.of_host, pages="huge")
+        copies = [
+            r for r in _records_with(self.of_host, "transfer", direction="h2h") if r.factors.get("allocator") == plain
+        ]
+        if (copy := _fastest(at_largest(_unsplit_copies(copies)))) is not None:
+            text = f"{{value}} over {{size}} of {{allocator}} memory{self._cached_words(copy)}"
+            yield self._rate_finding("headline.copy", "copy within memory:", text, copy, _COPY)
+        yield _first_touch_finding((), self.of_host)
+        yield _first_touch_finding((), self.of_host, pages="huge")
 
-    def _memory(self, head: str, records: Sequence[Record], agent: str, allocator: str) -> Finding | None:
+    def _memory_finding(self, head: str, records: Sequence[Record], agent: str, allocator: str) -> Finding | None:
         """The bandwidth and the latency of a memory for an agent."""
-        stream, load = _fastest(_streams(records, agent, allocator)), self._load(records, agent, allocator)
+        stream, load = _fastest(_streams(records, agent, allocator)), self._random_load(records, agent, allocator)
         if stream is None:
-            text = "{value} for a load from {size}" + (self._held(load) if load is not None else "")
+            text = "{value} for a load from {size}" + (self._cached_words(load) if load is not None else "")
             return finding(Claim("headline.latency", text, head, _LOAD), load) if load is not None else None
-        words, details = self._share(stream)
+        words, details = self._share_of_peak(stream)
         stream_size = _size(stream)
-        text = "{value} in a triad over {stream_size}" + _how(stream) + self._held(stream) + words
+        text = "{value} in a triad over {stream_size}" + _describe_stream(stream) + self._cached_words(stream) + words
         rows, sizes = [stream], {"stream_size": stream_size}
         if load is not None:
-            text += "; {load_and_interval} for a load from {load_size}" + self._held(load)
+            text += "; {load_and_interval} for a load from {load_size}" + self._cached_words(load)
             details["load"], sizes["load_size"] = quantity(load), _size(load)
             rows.append(load)
         named: dict[str, Any] = {**sizes}
         return finding(Claim("headline.memory", text, head, (*_STREAM, *_LOAD)), rows, details=details, **named)
 
-    def _load(self, records: Sequence[Record], agent: str, allocator: str) -> Record | None:
+    def _random_load(self, records: Sequence[Record], agent: str, allocator: str) -> Record | None:
         """The random load that the picture of latencies shows, otherwise that from the largest buffer."""
-        loads = _of(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
+        loads = _records_with(records, "latency", agent=agent, allocator=allocator, order="random", first_touch="self")
         return next((r for r in loads if r in self.pictured), None) or _first(at_largest(loads))
 
-    def _held(self, record: Record) -> str:
+    def _cached_words(self, record: Record) -> str:
         """What is said of a buffer that caches may hold."""
         return ", which a cache may hold" if may_be_cached(record, self.devices) else ""
 
-    def _copy(self, head: str, direction: str) -> Finding | None:
+    def _copy_finding(self, head: str, direction: str) -> Finding | None:
         """The fastest copies, with the memories that are tied, and those of plain host memory: of the largest size at
         which that was measured.
         """
-        copies = _whole(_of(self.of_gpu, "transfer", direction=direction, engine="copy-engine"))
+        copies = _unsplit_copies(_records_with(self.of_gpu, "transfer", direction=direction, engine="copy-engine"))
         side, plain = "from" if direction == "h2d" else "to", common_allocator("host")
         with_plain = {number(r, "size") for r in copies if r.factors.get("allocator") == plain}
         best = _fastest(at_largest([r for r in copies if not with_plain or number(r, "size") in with_plain]))
         if best is None:
             return None
-        words, details = self._share(best)
+        words, details = self._share_of_peak(best)
         alike = next(rows for rows in groups_apart_from(copies, "allocator") if best in rows)
         named = [r for r in tied(alike, best) if r.factors.get("allocator") != plain or r is best]
         text = f"{{value}} {side} {{memories}} over {{size}}{words}"
@@ -156,12 +167,12 @@ class _Numbers:
             allocator=names_in(named, "allocator"),
         )
 
-    def _limited(self, identity: str, head: str, text: str, record: Record, names: tuple[str, ...]) -> Finding:
+    def _rate_finding(self, identity: str, head: str, text: str, record: Record, names: tuple[str, ...]) -> Finding:
         """A rate with its share of the limit, if there is one."""
-        words, details = self._share(record)
+        words, details = self._share_of_peak(record)
         return finding(Claim(identity, text + words, head, names), record, details=details)
 
-    def _share(self, record: Record) -> tuple[str, dict[str, Quantity]]:
+    def _share_of_peak(self, record: Record) -> tuple[str, dict[str, Quantity]]:
         """The words and the quantities for the share of the peak that the machine states for what the record passes
         through; empty if it states none.
         """
@@ -174,7 +185,7 @@ class _Numbers:
         return words, {"share": share, "limit": Quantity(limits.rate / 1e9, "GB/s")}
 
 
-def _usual(records: Sequence[Record]) -> list[Record]:
+def _with_usual_values(records: Sequence[Record]) -> list[Record]:
     """The records, of each experiment only those with the usual values of factors that it does not know."""
     by_experiment: dict[str, list[Record]] = {}
     for record in records:
@@ -183,7 +194,7 @@ def _usual(records: Sequence[Record]) -> list[Record]:
     return [record for rows in usual for record in rows]
 
 
-def _of(records: Iterable[Record], experiment: str, **factors: object) -> list[Record]:
+def _records_with(records: Iterable[Record], experiment: str, **factors: object) -> list[Record]:
     return [r for r in records if r.experiment == experiment and all(r.factors.get(n) == v for n, v in factors.items())]
 
 
@@ -198,11 +209,11 @@ def _fastest(rates: Sequence[Record]) -> Record | None:
 def _streams(records: Sequence[Record], agent: str, allocator: str) -> list[Record]:
     """The triads over the largest arrays, which no cache holds."""
     wanted = {"agent": agent, "allocator": allocator, "arrays": "memory", "kernel": "triad", "first_touch": "self"}
-    return at_largest(_of(records, "bandwidth", **wanted))
+    return at_largest(_records_with(records, "bandwidth", **wanted))
 
 
-def _whole(copies: Sequence[Record]) -> list[Record]:
-    """Those that are neither split nor pipelined, if there are any."""
+def _unsplit_copies(copies: Sequence[Record]) -> list[Record]:
+    """The copies that are neither split nor pipelined, or all if there are none."""
     return [r for r in copies if (r.factors.get("streams"), r.factors.get("chunk")) == (1, 0)] or list(copies)
 
 
@@ -210,7 +221,7 @@ def _size(record: Record) -> str:
     return label("size", record.factors["size"])
 
 
-def _how(stream: Record) -> str:
+def _describe_stream(stream: Record) -> str:
     """How the CPU streams, as far as that is not the usual way."""
     stores, threads = stream.factors.get("stores"), stream.factors.get("threads")
     words = ["non-temporal stores"] if stores == "nontemporal" else []
@@ -218,31 +229,33 @@ def _how(stream: Record) -> str:
     return f" with {join_names(words)}" if words else ""
 
 
-def _first_touch(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str = "base") -> Finding | None:
+def _first_touch_finding(of_gpu: Sequence[Record], of_host: Sequence[Record], pages: str = "base") -> Finding | None:
     """The first store to each of many pages: by the GPU where it was measured, and by one CPU thread, to as many."""
 
     def touched(records: Sequence[Record], **factors: object) -> dict[object, Record]:
-        rows = _of(records, "pagefault", access="store", page_size=pages, **factors)
+        rows = _records_with(records, "pagefault", access="store", page_size=pages, **factors)
         rows = [r for r in rows if r.metric_version == codebook_of(r.experiment).version]
         return {r.factors.get("pages"): r for r in reversed(rows)}
 
     by_toucher = {"gpu": touched(of_gpu, scenario="gpu-major"), "cpu": touched(of_host, scenario="cpu", threads=1)}
-    known = {who: rows for who, rows in by_toucher.items() if rows}
-    shared = set.intersection(*(set(rows) for rows in known.values())) if known else set()
+    by_measured_toucher = {toucher: rows for toucher, rows in by_toucher.items() if rows}
+    shared = set.intersection(*(set(rows) for rows in by_measured_toucher.values())) if by_measured_toucher else set()
     if not shared:
-        known = dict([*known.items()][:1])
-        shared = {count for rows in known.values() for count in rows}
-    if not known:
+        by_measured_toucher = dict([*by_measured_toucher.items()][:1])
+        shared = {count for rows in by_measured_toucher.values() for count in rows}
+    if not by_measured_toucher:
         return None
     most = max(count for count in shared if isinstance(count, int))
-    rows = {who: of[most] for who, of in known.items()}
-    texts = [f"{{{who}_and_interval}} by {_TOUCHERS[who]} in {{{who}_allocator}} memory" for who in rows]
+    rows = {toucher: by_count[most] for toucher, by_count in by_measured_toucher.items()}
+    texts = [
+        f"{{{toucher}_and_interval}} by {_TOUCHERS[toucher]} in {{{toucher}_allocator}} memory" for toucher in rows
+    ]
     first = next(iter(rows.values()))
-    allocators: dict[str, Any] = {f"{who}_allocator": r.factors["allocator"] for who, r in rows.items()}
+    allocators: dict[str, Any] = {f"{toucher}_allocator": r.factors["allocator"] for toucher, r in rows.items()}
     return finding(
         Claim("headline.first_touch", "; ".join(texts), "first touch of a {page_bytes} page, of {count}:", _TOUCH),
         list(rows.values()),
-        details={who: quantity(r) for who, r in rows.items()},
+        details={toucher: quantity(r) for toucher, r in rows.items()},
         page_bytes=first.counters.get("page_bytes"),
         count=label("pages", most),
         **allocators,
@@ -253,13 +266,13 @@ _TOUCHERS = {"gpu": "the GPU", "cpu": "one CPU thread"}
 _TOUCH = ("scenario", "threads", "allocator", "access", "page_size", "pages")
 
 
-def _launch(records: Sequence[Record]) -> Finding | None:
-    rows = _of(records, "context", phase="launch-next")
+def _launch_finding(records: Sequence[Record]) -> Finding | None:
+    rows = _records_with(records, "context", phase="launch-next")
     claim = Claim("headline.launch", "{value} until it has ended", "launch of a kernel:", ("phase",))
     return finding(claim, rows[0]) if rows else None
 
 
-def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
+def _managed_finding(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
     """What passes over data from the CPU cost in memory whose pages move, relative to an explicit copy."""
     base = {"allocator": shared_or_main_allocator(gpu), **codebook_of("migration").base, "events": "off"}
     entry = gpu.allocator(str(base["allocator"]))
@@ -270,14 +283,14 @@ def _managed(records: Sequence[Record], gpu: DeviceInfo) -> Finding | None:
         "copied": base | {"allocator": main_allocator(gpu)},
         "prefetched": base | {"prefetch": "whole"},
     }
-    rows = [r for point in points.values() for r in _of(records, "migration", **point)]
+    rows = [r for point in points.values() for r in _records_with(records, "migration", **point)]
     at = comparable(rows, ("allocator", "prefetch"))
-    by_name = {name: same[0] for name, point in points.items() if (same := _of(at, "migration", **point))}
+    by_name = {name: same[0] for name, point in points.items() if (same := _records_with(at, "migration", **point))}
     if "moved" not in by_name or "copied" not in by_name:
         return None
     details = {name: quantity(r) for name, r in by_name.items()}
     if details["moved"].value == details["copied"].value:
-        return None  # the same by the rules of a platform
+        return None  # a platform's rules predict the same for both
     text = "{value} times as long as a copy ({moved}, not {copied}, for {passes} passes over {size}"
     text += "; {prefetched} with prefetch)" if "prefetched" in by_name else ")"
     head = "{base_allocator} memory written by the CPU:"

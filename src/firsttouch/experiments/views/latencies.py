@@ -20,21 +20,21 @@ def latencies(records: Sequence[Record], machine: Machine) -> list[Record]:
     """The random loads of the first GPU and of the host that differ in agent and memory alone, the GPU's first: at the
     largest size that most memories have beyond the caches of who loads, otherwise at any size.
     """
-    known = {d.name: d for d in machine.devices}
-    own = [d.name for d in machine.devices if d.role == "gpu"][:1]
+    devices = {d.name: d for d in machine.devices}
+    first_gpu = [d.name for d in machine.devices if d.role == "gpu"][:1]
     hosts = [d.name for d in machine.devices if d.role == "host"]
-    wanted = {*own, *hosts} or set(known)
+    device_names = {*first_gpu, *hosts} or set(devices)
     loads = [
         r
         for r in measured(records)
-        if r.experiment == "latency" and r.device in wanted and not r.parties
+        if r.experiment == "latency" and r.device in device_names and not r.parties
         and r.factors.get("order") == "random" and r.factors.get("first_touch") == "self"
     ]  # fmt: skip
-    loads.sort(key=lambda r: (r.device not in own, r.factors.get("agent") != "gpu"))
+    loads.sort(key=lambda r: (r.device not in first_gpu, r.factors.get("agent") != "gpu"))
     if len(group_by(loads, "agent", "allocator")) > MOST_MEMORIES:
         loads = [r for r in loads if is_common(str(r.factors.get("allocator")))]
     by = ("device", "agent", "allocator")
-    beyond = comparable((r for r in loads if not may_be_cached(r, known)), by, min)
+    beyond = comparable((r for r in loads if not may_be_cached(r, devices)), by, min)
     return beyond if len(beyond) > 1 else comparable(loads, by, min)
 
 

@@ -116,12 +116,12 @@ def migration_findings(records: Sequence[Record], *, shares_memory: bool) -> lis
     at = [r for r in plain if r.factors["size"] == smallest]
     base = [r for r in at if r.counters.get("family") in BASE_FAMILIES]
     return [
-        *(_without_migration(base) if shares_memory else _passes(base)),
-        *_speedups(at),
+        *(_pass_time_findings(base) if shares_memory else _pass_findings(base)),
+        *_speedup_findings(at),
         *(finding(BACK, r, value) for r in at if (value := counter(r, "prefetch_back_ms", "ms"))),
-        *_faults_after_prefetch(records),
-        *_bytes_of_touches(records),
-        *_cost_of_events(records),
+        *_fault_findings_after_prefetch(records),
+        *_touch_byte_findings(records),
+        *_event_cost_findings(records),
     ]
 
 
@@ -164,12 +164,12 @@ def times_of(record: Record) -> list[float]:
     return [record.counter(f"iteration_{n}_ms") for n in range(record.count("iterations"))]
 
 
-def _without_migration(rows: Sequence[Record]) -> list[Finding]:
+def _pass_time_findings(rows: Sequence[Record]) -> list[Finding]:
     """The time of a pass over each allocator's memory."""
     return [finding(SHARED, r, Quantity(settled_at(times_of(r)), "ms")) for r in rows]
 
 
-def _passes(rows: Sequence[Record]) -> list[Finding]:
+def _pass_findings(rows: Sequence[Record]) -> list[Finding]:
     """How the passes over each allocator's memory behave, compared with those over device memory."""
     settled = {r.text("allocator"): Quantity(settled_at(times_of(r)), "ms") for r in rows}
     reference = next((settled[name] for name in settled if role(name) == "device"), None)
@@ -190,11 +190,11 @@ def _passes(rows: Sequence[Record]) -> list[Finding]:
     return findings
 
 
-def _speedups(records: Sequence[Record]) -> list[Finding]:
+def _speedup_findings(records: Sequence[Record]) -> list[Finding]:
     """The speedup of the whole by each single advice and prefetch: the best and the worst of those that are clear."""
     base = {r.text("operation"): r for r in records if r.counters.get("family") in ("base", "operation")}
     rows = [r for r in records if r.counters.get("family") in ("advice", "prefetch", "advice, operation")]
-    rows = [r for r in rows if "prefetch_back_ms" not in r.counters]  # its prefetch is not in the sample
+    rows = [r for r in rows if "prefetch_back_ms" not in r.counters]  # its sample does not include the prefetch
     findings = []
     for record in rows:
         against = base.get(record.text("operation"))
@@ -206,7 +206,7 @@ def _speedups(records: Sequence[Record]) -> list[Finding]:
     return findings if len(findings) <= 2 * MOST_NAMED else [*findings[:MOST_NAMED], *findings[-MOST_NAMED:]]
 
 
-def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
+def _fault_findings_after_prefetch(records: Sequence[Record]) -> list[Finding]:
     """Whether passes still raise faults after the whole buffer was prefetched."""
     whole = [r for r in records if r.text("prefetch") in WHOLE]
     counted = [(r, q) for r in whole if (q := counter(r, "compute_most_gpu_fault_groups", "fault groups"))]
@@ -217,35 +217,35 @@ def _faults_after_prefetch(records: Sequence[Record]) -> list[Finding]:
     return [finding(FAULTS, r, q, case=str(r.counters["case"])) for r, q in raised]
 
 
-def _bytes_of_touches(records: Sequence[Record]) -> list[Finding]:
+def _touch_byte_findings(records: Sequence[Record]) -> list[Finding]:
     """The bytes that touches in order move."""
     findings = []
     for record in records:
-        seen = record.counters
-        if record.factors["order"] == "sequential" and "record_multiple" in seen and is_complete(record):
+        counters = record.counters
+        if record.factors["order"] == "sequential" and "record_multiple" in counters and is_complete(record):
             causes = tuple(
                 f"{format_size(record.counter(key))} {cause[1].replace('_', ' ')}"
-                for key in seen
+                for key in counters
                 if (cause := _CAUSE.fullmatch(key))
             )
             named = {"each": "bytes_per_touch", "smallest": "smallest_record", "largest": "largest_record",
                      "multiple": "record_multiple"}  # fmt: skip
-            details = {name: Quantity(record.counter(of), "B") for name, of in named.items()}
+            details = {name: Quantity(record.counter(counter), "B") for name, counter in named.items()}
             findings.append(
                 finding(
                     MOVED,
                     record,
                     Quantity(record.counter("compute_h2d_bytes"), "B"),
                     details=details,
-                    touched=seen["touched"],
+                    touched=counters["touched"],
                     causes=causes,
-                    same="the same" if seen["same_every_time"] else "not the same",
+                    same="the same" if counters["same_every_time"] else "not the same",
                 )
             )
     return findings
 
 
-def _cost_of_events(records: Sequence[Record]) -> list[Finding]:
+def _event_cost_findings(records: Sequence[Record]) -> list[Finding]:
     """Compares points with and without recording that have the same other factors."""
     pairs_by_factors: dict[str, dict[str, Record]] = defaultdict(dict)
     for record in records:

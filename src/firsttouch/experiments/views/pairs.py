@@ -58,15 +58,15 @@ def by_kind(records: Sequence[Record]) -> dict[str, list[Record]]:
 def actor_of(record: Record) -> str:
     """Who accesses the memory, in words."""
     acting = actor(record.factors, record.device)
-    return (f"the CPU at {acting}" if kind_of(record) == "cpu" else acting) + _on_host(record, 0)
+    return (f"the CPU at {acting}" if kind_of(record) == "cpu" else acting) + _host_suffix(record, 0)
 
 
 def owner_of(record: Record) -> str:
     """The device or the node to which the memory belongs."""
-    return owner(record.factors, record.device) + _on_host(record, -1)
+    return owner(record.factors, record.device) + _host_suffix(record, -1)
 
 
-def _on_host(record: Record, party: int) -> str:
+def _host_suffix(record: Record, party: int) -> str:
     """The host of one of the parties, if they are on several: such a pair is not taken for one within a host."""
     return (
         f" on {record.parties[party].host}" if len({party_of_pair.host for party_of_pair in record.parties}) > 1 else ""
@@ -83,8 +83,8 @@ def pairs_not_told_apart(records: Sequence[Record], best: Record) -> str:
     """For a superlative: ', not told apart from cuda:0 to cuda:2', the pairs whose intervals overlap with that of the
     best; otherwise ''.
     """
-    others = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
-    return f", not told apart from {some(others)}" if others else ""
+    overlapping_pairs = [f"{actor_of(r)} to {owner_of(r)}" for r in overlapping(records, best)]
+    return f", not told apart from {some(overlapping_pairs)}" if overlapping_pairs else ""
 
 
 def name_of_pair(record: Record) -> str:
@@ -122,17 +122,17 @@ def usual_pairs(
     """
     findings = []
     for rows in group_by(records, name).values():
-        links = _by_link(rows)
+        links = _group_by_link(rows)
         for peak, some_rows in links:
             over = f" where the link has {format_number(peak)} GB/s each way" if len(links) > 1 and peak else ""
-            findings.append(_usual(some_rows, one, several, called, over))
+            findings.append(_usual_pair_finding(some_rows, one, several, called, over))
     return findings
 
 
-def _by_link(records: Sequence[Record]) -> list[tuple[float, list[Record]]]:
+def _group_by_link(records: Sequence[Record]) -> list[tuple[float, list[Record]]]:
     """The records by the stated peak of their links, 0 if none is stated; most pairs first."""
     groups: list[tuple[float, list[Record]]] = []
-    for peak, record in sorted(((_peak_of(r), r) for r in records), key=lambda pair: pair[0]):
+    for peak, record in sorted(((_link_peak(r), r) for r in records), key=lambda pair: pair[0]):
         if groups and peak <= _SAME_PEAK * groups[-1][0]:
             groups[-1][1].append(record)
         else:
@@ -140,13 +140,13 @@ def _by_link(records: Sequence[Record]) -> list[tuple[float, list[Record]]]:
     return sorted(groups, key=lambda group: -len(group[1]))
 
 
-def _peak_of(record: Record) -> float:
+def _link_peak(record: Record) -> float:
     share = counter(record, "of_peak", "")
     rates = [rate.value for way in ("in_gbs", "out_gbs") if (rate := counter(record, way, "GB/s"))]
     return max(rates) / share.value if share and share.value > 0 and rates else 0.0
 
 
-def _usual(
+def _usual_pair_finding(
     records: Sequence[Record], one: Claim, several: Claim, called: Callable[[Record], str], over: str
 ) -> Finding:
     found = alikeness(records)
@@ -185,7 +185,7 @@ def matrix(records: Sequence[Record]) -> list[Record]:
 
 
 def between_devices(records: Sequence[Record]) -> list[Record]:
-    """Those of the matrix in which memory of another is used."""
+    """The records of the matrix in which a device uses memory of another."""
     return [r for r in matrix(records) if not is_own(r)]
 
 

@@ -18,7 +18,7 @@ def differences(records: Sequence[Record]) -> list[str]:
     for devices in unlike(records):
         first = next(group[0] for group in groups(records) if devices[0] in group)
         most: dict[str, tuple[Record, Record]] = {}
-        for usual, own in sorted(differing(records, first, devices[0]), key=_ratio):
+        for usual, own in sorted(differing(records, first, devices[0]), key=_ratio_of_medians):
             most[own.experiment] = usual, own
         parts = [
             f"{name} {quantity(median_of(own), own.unit)}, not {quantity(median_of(usual), usual.unit)}"
@@ -29,6 +29,6 @@ def differences(records: Sequence[Record]) -> list[str]:
     return sentences
 
 
-def _ratio(pair: tuple[Record, Record]) -> float:
+def _ratio_of_medians(pair: tuple[Record, Record]) -> float:
     low, high = sorted(map(median_of, pair))
     return high / low

@@ -49,14 +49,14 @@ FASTEST = "relative_fastest_time"
 _Key: TypeAlias = tuple[str, ...]
 
 
-def _key(record: Record, *excluded: str) -> _Key:
+def _setting_key(record: Record, *excluded: str) -> _Key:
     """The record's factors without some of them. repr keeps 1, '1' and True distinct."""
     return tuple(sorted(f"{name}={v!r}" for name, v in record.factors.items() if name not in excluded))
 
 
 def setting(record: Record) -> _Key:
     """The conditions under which strategies may be compared."""
-    return _key(record, "strategy", EVENTS)
+    return _setting_key(record, "strategy", EVENTS)
 
 
 def is_events_run(record: Record) -> bool:
@@ -95,20 +95,20 @@ def baseline_of(records: Sequence[Record]) -> str:
 def prefixes(records: Sequence[Record]) -> Mapping[str, str]:
     """PREFIXES, with the baseline of these records."""
     baseline = baseline_of(records)
-    others = {name: prefix for name, prefix in PREFIXES.items() if name not in (baseline, BASELINE)}
-    return {baseline: PREFIXES[BASELINE], **others}
+    other_prefixes = {name: prefix for name, prefix in PREFIXES.items() if name not in (baseline, BASELINE)}
+    return {baseline: PREFIXES[BASELINE], **other_prefixes}
 
 
 def derive(records: Sequence[Record]) -> list[Record]:
     """The records of one device, with events runs merged into their points, and with ratios to the baseline."""
-    known = prefixes(records)
+    baseline_prefixes = prefixes(records)
     merged = _merge_events_runs([_with_names_of_parts(record) for record in records])
     baselines: dict[_Key, dict[str, Record]] = {}
     for record in measured(merged):
-        if (name := record.factors.get("strategy")) in known and not is_events_run(record):
+        if (name := record.factors.get("strategy")) in baseline_prefixes and not is_events_run(record):
             baselines.setdefault(setting(record), {}).setdefault(str(name), record)
     with_ratios = [
-        _with_ratios(record, {known[name]: r for name, r in baselines.get(setting(record), {}).items()})
+        _with_ratios(record, {baseline_prefixes[name]: r for name, r in baselines.get(setting(record), {}).items()})
         for record in merged
     ]
     return [with_throughput(record) for record in with_ratios]
@@ -124,10 +124,10 @@ def _with_names_of_parts(record: Record) -> Record:
 
 def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
     """Merge events runs into their points, except those that failed, were incorrect or suspect, or have no point."""
-    points = {_key(r, EVENTS): i for i, r in enumerate(records) if not is_events_run(r)}
+    points = {_setting_key(r, EVENTS): i for i, r in enumerate(records) if not is_events_run(r)}
     merged: list[Record | None] = list(records)
     for i, run in enumerate(records):
-        index = points.get(_key(run, EVENTS))
+        index = points.get(_setting_key(run, EVENTS))
         if not is_events_run(run) or index is None or run.verified is False or run.suspect:
             continue
         point = merged[index]
@@ -141,12 +141,12 @@ def _merge_events_runs(records: Sequence[Record]) -> list[Record]:
     return [record for record in merged if record is not None]
 
 
-def _compared(record: Record, source: str) -> Quantity | None:
+def _compared_value(record: Record, source: str) -> Quantity | None:
     """A value for a ratio. That of the whole machine counts only if its noise is known and small beside it."""
-    if (of := positive(record, source)) is None or source not in ("median", MACHINE_PEAK):
-        return None if of is None else Quantity(of)
+    if (value := positive(record, source)) is None or source not in ("median", MACHINE_PEAK):
+        return None if value is None else Quantity(value)
     if source == "median":
-        return quantity(record) if record.summary is not None else Quantity(of)
+        return quantity(record) if record.summary is not None else Quantity(value)
     peak = counter(record, source, "B")
     return None if peak is None or peak.low is None or is_noisy(peak) else peak
 
@@ -159,26 +159,28 @@ def _with_ratios(record: Record, baselines: Mapping[str, Record]) -> Record:
     counters = {name: record.counters[name] for name in kept}
     if record.status == "ok" and not is_events_run(record):
         for prefix, baseline in baselines.items():
-            counters |= _ratios(record, baseline, prefix)
+            counters |= _ratio_counters(record, baseline, prefix)
     return msgspec.structs.replace(record, counters=counters)
 
 
-def _ratio(record: Record, baseline: Record, source: str) -> Quantity | None:
-    of, base = _compared(record, source), _compared(baseline, source)
-    if of is None or base is None:
+def _ratio_to_baseline(record: Record, baseline: Record, source: str) -> Quantity | None:
+    value, base = _compared_value(record, source), _compared_value(baseline, source)
+    if value is None or base is None:
         return None
-    known = source == "median" and record.summary is not None and baseline.summary is not None
-    return ratio_of_points(record, baseline) if known else ratio_of(of, base)
+    has_intervals = source == "median" and record.summary is not None and baseline.summary is not None
+    return ratio_of_points(record, baseline) if has_intervals else ratio_of(value, base)
 
 
-def _ratios(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
+def _ratio_counters(record: Record, baseline: Record, prefix: str) -> dict[str, float]:
     relative: dict[str, float] = {}
-    for what, sources in RELATIVE.items():
-        ratio = next(filter(None, (_ratio(record, baseline, source) for source in sources)), Quantity(math.inf))
+    for ratio_name, sources in RELATIVE.items():
+        ratio = next(
+            filter(None, (_ratio_to_baseline(record, baseline, source) for source in sources)), Quantity(math.inf)
+        )
         if not math.isfinite(ratio.value):
             continue
-        relative[f"{prefix}_{what}"] = ratio.value
+        relative[f"{prefix}_{ratio_name}"] = ratio.value
         low, high = ratio.low or 0, ratio.high or math.inf
         if record is not baseline and 0 < low <= high < math.inf:
-            relative |= {f"{prefix}_{what}_low": low, f"{prefix}_{what}_high": high}
+            relative |= {f"{prefix}_{ratio_name}_low": low, f"{prefix}_{ratio_name}_high": high}
     return relative

@@ -90,48 +90,48 @@ ONLY_RUN = Claim("app.best_run", "{value} under {strategy}", "{app}:", _KINDS)
 
 def of_application(records: Sequence[Record]) -> list[Finding]:
     """Findings of one application, from derived records."""
-    findings, good = _usable(records)
+    findings, good = _split_usable(records)
     if not good:
         return findings
     of_exchanges = exchanges.findings(good)
     if of_exchanges and len({strategy(r) for r in good}) == 1:
-        return [*findings, *of_exchanges, *_caveats(good)]
-    settings = _settings(good)
+        return [*findings, *of_exchanges, *_caveat_findings(good)]
+    settings = _group_by_setting(good)
     chosen = max(reversed(settings), key=len)
     names = [n for n in varying([s[0] for s in settings]) if n not in ("strategy", EVENTS)]
-    findings += [*_speed(chosen, names), *_kernels(chosen), *_memory(chosen)]
+    findings += [*_speed_findings(chosen, names), *_kernel_findings(chosen), *_memory_findings(chosen)]
     if len(settings) > 1:
-        findings += _wins(settings, count(len(settings), "setting"))
+        findings += _win_findings(settings, count(len(settings), "setting"))
     findings += of_exchanges
     findings += [f for record in good for f in best_found(record, strategy(record))]
-    return [*findings, *_caveats(good)]
+    return [*findings, *_caveat_findings(good)]
 
 
 def of_all(records: Sequence[Record]) -> list[Finding]:
     """Findings over several applications: how often each strategy is fastest, and its mean relative time."""
-    findings, good = _usable(records)
+    findings, good = _split_usable(records)
     if not good:
         return findings
-    settings = _settings(good)
+    settings = _group_by_setting(good)
     names = {application(r) for r in good}
     if all(len(rows) == 1 for rows in settings):
         if (of_exchanges := exchanges.findings(good)) and all(INTERFACE in r.factors for r in good):
-            return [*findings, *of_exchanges, *_caveats(good)]
-        return [*findings, *(finding(ALONE, rows[0]) for rows in settings), *_caveats(good)]
+            return [*findings, *of_exchanges, *_caveat_findings(good)]
+        return [*findings, *(finding(ALONE, rows[0]) for rows in settings), *_caveat_findings(good)]
     more = f" under {count(len(settings), 'setting')}" if len(settings) > len(names) else ""
-    findings += _wins(settings, f"{count(len(names), 'application')}{more}")
+    findings += _win_findings(settings, f"{count(len(names), 'application')}{more}")
     baseline, relative = baseline_of(good), dict[str, list[Record]]()
     for record in good:
         if strategy(record) != baseline and positive(record, "relative_time") is not None:
             relative.setdefault(strategy(record), []).append(record)
     everything = [r for rows in relative.values() for r in rows]
-    means = [_mean(name, rows, everything) for name, rows in relative.items() if len(rows) > 1]
+    means = [_mean_finding(name, rows, everything) for name, rows in relative.items() if len(rows) > 1]
     findings += sorted(means, key=lambda f: (-len(f.points), f.value.value if isinstance(f.value, Quantity) else 0))
     compared = {application(r) for r in good if positive(r, "relative_time")}
     if alone := [r for r in good if application(r) not in compared]:
         left_out = tuple(sorted({application(r) for r in alone}))
         findings.append(finding(NOT_COMPARED, alone, "not compared", baseline=baseline, applications=left_out))
-    return [*findings, *_caveats(good)]
+    return [*findings, *_caveat_findings(good)]
 
 
 def numbers(records: Sequence[Record]) -> list[Finding]:
@@ -139,15 +139,15 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
     several the fastest run of each.
     """
     settings: dict[str, list[Record]] = {}
-    for rows in _settings(_usable(records)[1]):
+    for rows in _group_by_setting(_split_usable(records)[1]):
         app = application(rows[0])
         settings[app] = max(settings.get(app, []), rows, key=len)
     if len(settings) != 1:
-        good = _usable(records)[1]
+        good = _split_usable(records)[1]
         by_ranks = {app: exchanges.best_runs([r for r in good if application(r) == app]) for app in settings}
-        return [f for app, rows in sorted(settings.items()) for f in by_ranks[app] or [_best_run(rows)]]
+        return [f for app, rows in sorted(settings.items()) for f in by_ranks[app] or [_best_run_finding(rows)]]
     (rows,) = settings.values()
-    if len(rows) == 1 and (ways := exchanges.runs(_usable(records)[1])):
+    if len(rows) == 1 and (ways := exchanges.runs(_split_usable(records)[1])):
         return ways
     base = next((r for r in rows if strategy(r) == baseline_of(rows)), None)
     return [
@@ -156,7 +156,7 @@ def numbers(records: Sequence[Record]) -> list[Finding]:
     ]
 
 
-def _best_run(rows: Sequence[Record]) -> Finding:
+def _best_run_finding(rows: Sequence[Record]) -> Finding:
     """The fastest run of an application, and the slowest if they clearly differ."""
     best, worst = extremes(rows)
     if best is worst:
@@ -167,7 +167,7 @@ def _best_run(rows: Sequence[Record]) -> Finding:
     return finding(claim, best, comparison=comparison, strategies=f"{len(rows)} strategies", unclear=unclear)
 
 
-def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
+def _split_usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
     """Findings about incorrect results, and the records that others are based on: correct, timed, without events."""
     good = [r for r in measured(records) if not is_events_run(r) and positive(r, "median")]
     findings = []
@@ -180,12 +180,12 @@ def _usable(records: Sequence[Record]) -> tuple[list[Finding], list[Record]]:
     return findings, good
 
 
-def _caveats(good: Sequence[Record]) -> list[Finding]:
+def _caveat_findings(good: Sequence[Record]) -> list[Finding]:
     once = not any(r.has_interval for r in good)
     return [finding(ONCE, good, "once")] if once and len(good) > 1 else []
 
 
-def _settings(records: Sequence[Record]) -> list[list[Record]]:
+def _group_by_setting(records: Sequence[Record]) -> list[list[Record]]:
     """Records by the conditions under which strategies may be compared."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
@@ -207,37 +207,37 @@ def _is_indistinguishable(a: Record, b: Record) -> bool:
     return x.value == y.value if x.low is None or y.low is None else not are_apart(x, y)
 
 
-def _speed(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
+def _speed_findings(rows: Sequence[Record], names: Sequence[str]) -> list[Finding]:
     """The fastest strategy of one setting, and the time of every other relative to the baseline, or to the fastest.
 
     names: the factors that the setting is named by.
     """
-    where = condition(rows[0], names)
+    setting_words = condition(rows[0], names)
     first, *rivals = fastest(rows)
     if len(rows) == 1:
         return [finding(ONLY, first)]
     base = next((r for r in rows if strategy(r) == baseline_of(rows)), first)
-    text = (f"with {where}, " if where else "") + _IS_FASTEST
+    text = (f"with {setting_words}, " if setting_words else "") + _IS_FASTEST
     text += (_AGAINST if base is not first else "") + (_RIVALS if rivals else "")
     comparison = compare(first, base) if base is not first else None
     claim = Claim(_FASTEST, text, names=(*names, *_KINDS))
     answer = finding(claim, first, comparison=comparison, rivals=tuple(map(strategy, rivals)))
-    others = sorted((r for r in rows if r not in (first, base)), key=median_of)
-    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in others)]
+    other_runs = sorted((r for r in rows if r not in (first, base)), key=median_of)
+    return [answer, *(finding(RELATIVE, r, comparison=compare(r, base)) for r in other_runs)]
 
 
-def _kernels(rows: Sequence[Record]) -> list[Finding]:
+def _kernel_findings(rows: Sequence[Record]) -> list[Finding]:
     """The strategies with clearly slower kernels than the baseline in a clearly faster run, or vice versa."""
     base = next((r for r in rows if strategy(r) == baseline_of(rows)), None)
     spread = None if base is None else _kernel_spread(base)
     findings = []
     for record in rows if spread else []:
         bounds = [positive(record, f"relative_time_{end}") for end in ("low", "high")]
-        own, (low, high), ratio = _kernel_spread(record), bounds, positive(record, "relative_kernel")
+        record_spread, (low, high), ratio = _kernel_spread(record), bounds, positive(record, "relative_kernel")
         run = positive(record, "relative_time")
-        if own is None or spread is None or low is None or high is None or ratio is None or run is None:
+        if record_spread is None or spread is None or low is None or high is None or ratio is None or run is None:
             continue
-        apart = (own[0] > spread[1] and high < 1) or (own[1] < spread[0] and low > 1)
+        apart = (record_spread[0] > spread[1] and high < 1) or (record_spread[1] < spread[0] and low > 1)
         if apart and max(ratio, 1 / ratio) > CLEAR_RATIO:
             findings.append(
                 finding(KERNELS, record, Quantity(ratio), details={"run": Quantity(run)}, baseline=baseline_of(rows))
@@ -251,22 +251,22 @@ def _kernel_spread(record: Record) -> tuple[float, float] | None:
     return None if mean is None or deviation is None else (mean - 2 * deviation, mean + 2 * deviation)
 
 
-def _memory(rows: Sequence[Record]) -> list[Finding]:
+def _memory_findings(rows: Sequence[Record]) -> list[Finding]:
     """The strategies with the lowest peak memory, if it is notably below the baseline's."""
-    known = [(ratio, r) for r in rows if (ratio := positive(r, "relative_memory")) is not None]
-    if not known:
+    ratios = [(ratio, r) for r in rows if (ratio := positive(r, "relative_memory")) is not None]
+    if not ratios:
         return []
-    ratio, record = min(known, key=lambda pair: pair[0])
+    ratio, record = min(ratios, key=lambda pair: pair[0])
     peak = positive(record, "peak_bytes") or positive(record, MACHINE_PEAK)
     if (positive(record, "relative_memory_high") or ratio) >= NOTABLE_SAVING or not peak:
         return []
     details = {"saved": Quantity(100 * (1 - ratio), "%"), "baseline_bytes": Quantity(peak / ratio, "B")}
-    least = [record, *(r for other, r in known if r is not record and other <= TIED * ratio)]
+    least = [record, *(r for other_ratio, r in ratios if r is not record and other_ratio <= TIED * ratio)]
     value, names = Quantity(peak, "B"), names_in(least, "strategy")
     return [finding(MEMORY, least, value, details=details, strategy=names, baseline=baseline_of(rows))]
 
 
-def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
+def _win_findings(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     """The number of settings in which each strategy is clearly the fastest."""
     leaders = [fastest(rows) for rows in settings]
     winners = [first[0] for first in leaders if len(first) == 1]
@@ -279,14 +279,14 @@ def _wins(settings: Iterable[Sequence[Record]], where: str) -> list[Finding]:
     return findings
 
 
-def _mean(name: str, rows: Sequence[Record], everything: Sequence[Record]) -> Finding:
+def _mean_finding(name: str, rows: Sequence[Record], everything: Sequence[Record]) -> Finding:
     """everything: the runs that were compared under any strategy."""
     ratios = [ratio for r in rows if (ratio := positive(r, "relative_time")) is not None]
-    over = _cases(rows, everything)
+    over = _describe_cases(rows, everything)
     return finding(MEAN, rows, Quantity(geometric_mean(ratios)), strategy=name, baseline=baseline_of(rows), over=over)
 
 
-def _cases(rows: Sequence[Record], everything: Sequence[Record]) -> str:
+def _describe_cases(rows: Sequence[Record], everything: Sequence[Record]) -> str:
     """Which of all applications, or measured cases of them, records are of: '3 applications without bfs'."""
     apps, cases = {application(r) for r in everything}, {setting(r) for r in everything}
     missing = sorted(apps - {application(r) for r in rows})

@@ -72,10 +72,10 @@ def searches(records: Iterable[Record]) -> list[PlacementSearch]:
     for record in records:
         if word_of(record) and not is_events_run(record):
             groups.setdefault(conditions_of(record), []).append(record)
-    return [search for group in groups.values() if (search := _search(group))]
+    return [search for group in groups.values() if (search := _search_of_group(group))]
 
 
-def _search(group: Sequence[Record]) -> PlacementSearch | None:
+def _search_of_group(group: Sequence[Record]) -> PlacementSearch | None:
     good = sorted(measured(group), key=median_of)
     as_is = [r for r in good if word_of(r) == AS_IS]
     if not as_is:
@@ -84,7 +84,7 @@ def _search(group: Sequence[Record]) -> PlacementSearch | None:
     changed = [r for r in good if is_of_buffers(word_of(r)) and strategy(r) == best]
     tried = {word_of(r): r for r in changed if r.factors.get("repeat") == 1}
     finalists = {word_of(r): r for r in changed if r.factors.get("repeat") == repeat}
-    if repeat == 1:  # then the first runs of the finalists are their only ones
+    if repeat == 1:  # the finalists ran only once
         finalists = {word: r for word, r in finalists.items() if word in finalists_of(tried, as_is[0])}
     return PlacementSearch([r for r in as_is if r.factors.get("repeat") == repeat], tried, finalists)
 

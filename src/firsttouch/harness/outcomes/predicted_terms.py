@@ -22,16 +22,18 @@ FIGURE = Stack(
 
 def with_terms(records: Iterable[Record]) -> list[Record]:
     """The records, those of predictions with a counter for each of the largest terms of all."""
-    known = list(records)
+    all_records = list(records)
     sums = Counter[str]()
-    for record in known:
+    for record in all_records:
         for term in record.terms:
             sums[term.what] += int(term.ms * 1e6)
-    named = {what for what, _ in sums.most_common(MOST if len(sums) > MOST + 1 else None)}
-    return [structs.replace(r, counters={**r.counters, **_counters(r, named)}) if r.terms else r for r in known]
+    named = {term_name for term_name, _ in sums.most_common(MOST if len(sums) > MOST + 1 else None)}
+    return [
+        structs.replace(r, counters={**r.counters, **_term_counters(r, named)}) if r.terms else r for r in all_records
+    ]
 
 
-def _counters(record: Record, named: set[str]) -> dict[str, Scalar]:
+def _term_counters(record: Record, named: set[str]) -> dict[str, Scalar]:
     counters: dict[str, float] = {}
     for term in record.terms:
         if term.ms > 0:

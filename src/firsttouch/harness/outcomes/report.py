@@ -221,7 +221,9 @@ def summary(records: Sequence[Record]) -> list[PointSummary]:
     rows = []
     records = without_candidates(records)
     for device in dict.fromkeys(r.device for r in records):
-        derived = [r for r in derive([r for r in records if r.device == device]) if not is_events_run(r) or _failed(r)]
+        derived = [
+            r for r in derive([r for r in records if r.device == device]) if not is_events_run(r) or _has_failed(r)
+        ]
         for app in sorted({application(r) for r in derived}):
             group = [r for r in derived if application(r) == app]
             conditions = [name for name in varying(group) if name != "strategy"]
@@ -229,7 +231,7 @@ def summary(records: Sequence[Record]) -> list[PointSummary]:
     return rows
 
 
-def _failed(record: Record) -> bool:
+def _has_failed(record: Record) -> bool:
     return record.verified is False or bool(record.suspect) or record.status in FAILURES
 
 
@@ -300,11 +302,12 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
 
 def with_cases(records: Sequence[Record]) -> list[Record]:
     """The records with their CASE, which an application's parameters belong to: they need no panels of their own."""
-    own: dict[str, list[Record]] = {}
+    by_application: dict[str, list[Record]] = {}
     for record in records:
-        own.setdefault(application(record), []).append(record)
+        by_application.setdefault(application(record), []).append(record)
     names = {
-        app: [name for name in varying(rows) if any(name in r.parameters for r in rows)] for app, rows in own.items()
+        app: [name for name in varying(rows) if any(name in r.parameters for r in rows)]
+        for app, rows in by_application.items()
     }
 
     def case(record: Record) -> str:
@@ -320,18 +323,18 @@ def overview(records: Sequence[Record]) -> tuple[Heat, ...]:
         replace(
             _HEAT,
             z=f"{prefix}_{name}",
-            z_title=f"{what if what[:2].isupper() else what[0].lower() + what[1:]} relative to {baseline}",
-            title=f"{what} relative to {baseline}",
+            z_title=f"{noun if noun[:2].isupper() else noun[0].lower() + noun[1:]} relative to {baseline}",
+            title=f"{noun} relative to {baseline}",
         )
         for baseline, prefix in prefixes(records).items()
-        for name, what in _COMPARED.items()
+        for name, noun in _COMPARED.items()
     )
 
 
 def _overview_figures(records: Sequence[Record]) -> Sequence[Figure]:
     """The figures of several applications: without runs of the baseline to compare with, relative to the fastest."""
     timed = (replace(GPU_TIMES, x=CASE),) if any("kernel_ms" in r.counters for r in records) else ()
-    timed = (*(replace(f, facet="app") for f in _over_ratios(records)), *timed)
+    timed = (*(replace(f, facet="app") for f in _ratio_lines(records)), *timed)
     against = overview(records)
     apps: dict[str, set[str]] = {}
     for record in records:
@@ -372,14 +375,14 @@ def _findings(records: Sequence[Record]) -> list[Finding]:
     return [*findings.of_application(without_candidates(records)), *of_searches(records)]
 
 
-def _over_ratios(ran: Sequence[Record]) -> list[Line]:
+def _ratio_lines(ran: Sequence[Record]) -> list[Line]:
     """The time over the ratio of less and less memory, if there are several."""
     return [BY_RATIO] if len({r.factors.get(BY_RATIO.x) for r in ran if BY_RATIO.y in r.counters}) > 1 else []
 
 
-def _over_numbers(ran: Sequence[Record]) -> list[Figure]:
+def _number_figures(ran: Sequence[Record]) -> list[Figure]:
     """The time over the ratio of less and less memory, and over a size or a parameter with several values."""
-    figures: list[Figure] = [*_over_ratios(ran)]
+    figures: list[Figure] = [*_ratio_lines(ran)]
     for name in varying(ran):
         if name != "size" and not any(name in r.parameters for r in ran):
             continue
@@ -409,7 +412,7 @@ def _figures(records: Sequence[Record]) -> list[Figure]:
     figures[1:1] = iterations.figures(ran)
     if len({r.factors.get("gpu_share") for r in ran}) > 1:
         figures.append(BY_SHARE)
-    figures = [*_over_numbers(ran), *figures]
+    figures = [*_number_figures(ran), *figures]
     if any(shares.speedup(r) for r in ran):
         figures.append(SHARES)
     if len({(r.factors.get(INTERFACE), r.factors.get(exchanges.BUFFERS)) for r in ran}) > 1:
