@@ -18,7 +18,7 @@ from unittest.mock import patch
 from firsttouch.cli import main
 from firsttouch.engine import discover, runner
 from firsttouch.engine.choices import BUDGETS
-from firsttouch.machine import effects, gpus, processor_time
+from firsttouch.machine import effects, nvidia, processor_time
 from firsttouch.machine.backends import NATIVE
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo
@@ -69,7 +69,7 @@ def call(
         during.enter_context(contextlib.redirect_stdout(out))
         during.enter_context(contextlib.redirect_stderr(err))
         during.enter_context(patch.object(discover, "discover_devices", devices))
-        during.enter_context(patch.object(gpus, "collect", _collect))
+        during.enter_context(patch.object(nvidia, "collect", _collect))
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
         if not drawn:
             during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
@@ -80,7 +80,7 @@ def call(
 _SHORT = dataclasses.replace(
     BUDGETS["quick"], seconds={name: seconds / 20 for name, seconds in BUDGETS["quick"].seconds.items()}
 )
-_discover, _ask_nvml = discover.discover_devices, gpus.collect
+_discover, _ask_nvml = discover.discover_devices, nvidia.collect
 _IRRELEVANT = ("PYTEST_CURRENT_TEST", "COLUMNS", "TMPDIR", "FIRSTTOUCH_MODULES", "FIRSTTOUCH_TEST_OUT", "STEADY_LOG",
                "RANKS_", "STANDIN_FLIP", "STANDIN_RCCL_FLIP", "STANDIN_CUPTI_")  # fmt: skip
 """The beginnings of the names of variables that change neither."""
@@ -103,13 +103,13 @@ def devices(kinds: Iterable[str] = NATIVE) -> list[DeviceInfo]:
     return with_other_backends(copy.deepcopy([d for kind in wanted for d in _found.get((kind, environment), [])]))
 
 
-def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[gpus.Topics, str]:
+def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[nvidia.Topics, str]:
     """What NVML, or the program `command`, says in each environment."""
     return copy.deepcopy(_collected(timeout, command and tuple(command), _environment()))
 
 
 @cache
-def _collected(timeout: float, command: tuple[str, ...] | None, environment: Environment) -> tuple[gpus.Topics, str]:
+def _collected(timeout: float, command: tuple[str, ...] | None, environment: Environment) -> tuple[nvidia.Topics, str]:
     return _ask_nvml(timeout, command)
 
 

@@ -17,7 +17,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli import interfaces
 from firsttouch.cli.interfaces import LINES
 from firsttouch.records.schema import SCHEMA, Machine, Record
-from firsttouch.report.interfaces import interfaces_section
+from firsttouch.report.interface_answers import interfaces_section
 
 OWN = [*curve("kernel", rates(4, 8, 10, 10)), *curve("copy-engine", rates(1, 4, 20, 30))]
 

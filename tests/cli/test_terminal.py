@@ -13,7 +13,7 @@ from tests import node_of_gpus
 from tests.calls import call
 from tests.kept_runs import stored_run
 
-from firsttouch.cli import findings, output
+from firsttouch.cli import first_findings, output
 from firsttouch.cli.commands import Measured, conclusions
 from firsttouch.cli.console import Console
 from firsttouch.cli.following import next_command
@@ -90,7 +90,7 @@ def _printed(capsys: pytest.CaptureFixture[str], *experiments: str, with_numbers
     results = node_of_gpus.results(node_of_gpus.Node(gpus=2, ranks=(2,)))
     results.records = [r for r in results.records if r.experiment in experiments]
     said = conclusions(results)
-    findings.show(said if with_numbers else replace(said, screen=replace(said.screen, numbers=[])))
+    first_findings.show(said if with_numbers else replace(said, screen=replace(said.screen, numbers=[])))
     return capsys.readouterr().out
 
 
@@ -110,5 +110,5 @@ def test_findings_that_have_no_room_are_said_to_be_in_the_report(
     capsys: pytest.CaptureFixture[str], experiments: Sequence[str], with_numbers: bool, is_shown: Sequence[str]
 ) -> None:
     out = _printed(capsys, *experiments, with_numbers=with_numbers)
-    assert len(out.splitlines()) <= findings.LINES + 1
+    assert len(out.splitlines()) <= first_findings.LINES + 1
     assert all(text in out for text in is_shown), out

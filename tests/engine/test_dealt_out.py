@@ -12,7 +12,7 @@ from firsttouch.base.errors import UsageError
 from firsttouch.engine.plan import list_experiment, make_plan
 from firsttouch.engine.work_kinds import KINDS
 from firsttouch.experiments.contract.base import Experiment, Factor
-from firsttouch.experiments.contract.interfaces import dealt_out
+from firsttouch.experiments.contract.rank_interfaces import dealt_out
 from firsttouch.records.schema import RANKS, SCHEMA, DeviceInfo, Factors, Metric, Request, Scalar, WorkKind
 
 NODE = MACHINES["mi300a-node"].devices

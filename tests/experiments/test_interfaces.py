@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from tests.movements import COPY, SIZES, curve, direct, rates, record
 
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.analysis.interfaces import KINDS, LEAST_WIN, Interfaces, MovementRow, interfaces, segments
+from firsttouch.experiments.analysis.fastest_interfaces import (
+    KINDS,
+    LEAST_WIN,
+    Interfaces,
+    MovementRow,
+    interfaces,
+    segments,
+)
 from firsttouch.experiments.p2p_message import P2pMessage
 from firsttouch.records.schema import Party, Record, Scalar
 

@@ -11,7 +11,7 @@ from small import SMALL, small_plan
 from tests.calls import DRAWN_BESIDES, call
 
 from firsttouch import _core
-from firsttouch.cli import commands, findings
+from firsttouch.cli import commands, first_findings
 from firsttouch.experiments import all_experiments
 from firsttouch.experiments.bandwidth import thread_counts
 from firsttouch.experiments.contract.common import MiB, last_level_bytes
@@ -88,7 +88,7 @@ def test_findings_refer_to_points_and_the_expected_figures_are_drawn(name: str, 
 def test_the_screen_has_findings_of_the_experiment(
     name: str, found: Mapping[str, Results], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    findings.show(commands.conclusions(found[name]))
+    first_findings.show(commands.conclusions(found[name]))
     assert f"{name} on " in capsys.readouterr().out
 
 

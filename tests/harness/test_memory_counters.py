@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.harness import memory
-from firsttouch.harness.memory import MemoryCounters, Meter, memory_counters, over_runs
+from firsttouch.harness import memory_use
+from firsttouch.harness.memory_use import MemoryCounters, Meter, memory_counters, over_runs
 from firsttouch.machine.tree import Tree
 from firsttouch.records.schema import AllocatorInfo, DeviceCapabilities, DeviceInfo
 
@@ -93,9 +93,9 @@ def test_the_counter_of_the_machine_has_each_page_once(plain: Tree, with_node: T
 @pytest.fixture
 def resident(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: Iterator[int] = iter([10, 25, 25, 20, 20])
-    monkeypatch.setattr(memory, "_APART", 0)
-    monkeypatch.setattr(memory, "_SETTLING", 0)
-    monkeypatch.setattr(memory, "_resident_bytes", lambda: (next(sizes), 40))
+    monkeypatch.setattr(memory_use, "_APART", 0)
+    monkeypatch.setattr(memory_use, "_SETTLING", 0)
+    monkeypatch.setattr(memory_use, "_resident_bytes", lambda: (next(sizes), 40))
 
 
 def counted(overlap: bool, *machine: int | None) -> dict[str, int]:

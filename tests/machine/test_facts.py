@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from firsttouch.machine import facts, gpus
+from firsttouch.machine import facts, nvidia
 from firsttouch.records.schema import DeviceInfo, Machine
 
 
@@ -17,7 +17,7 @@ def test_the_record_of_this_machine_is_unchanged_by_encoding_and_decoding() -> N
 
 def test_facts_of_nvml_are_added_to_those_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"nvidia": {"driver": "580.95.05", "gpus": 1}, "gpu0": {"name": "odd\x1b[31m\ud800", "mig": True}}
-    monkeypatch.setattr(gpus, "collect", lambda: (answer, ""))
+    monkeypatch.setattr(nvidia, "collect", lambda: (answer, ""))
     machine = facts.collect_machine([])
     assert machine.facts["nvidia"]["driver"] == "580.95.05"
     assert machine.facts["gpu0"]["name"] == "odd [31m?"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from firsttouch import _core
-from firsttouch.machine import gpus
+from firsttouch.machine import nvidia
 
 
 class Refused(Exception):
@@ -69,7 +69,7 @@ class FakeNvml:
 
 
 def test_two_gpus() -> None:
-    topics = gpus.Nvml(FakeNvml()).topics()
+    topics = nvidia.Nvml(FakeNvml()).topics()
     assert topics["nvidia"] == {"driver": "580.95.05", "cuda": "13.0", "gpus": 2}
     assert topics["gpu0"] == {
         "name": "NVIDIA H200",
@@ -106,7 +106,7 @@ def test_two_gpus() -> None:
 
 def test_gpus_without_nvlink() -> None:
     fake = FakeNvml(DeviceGetNvLinkState=None, DeviceGetP2PStatus=lambda a, b, which: 1, DeviceGetMigMode=None)
-    topics = gpus.Nvml(fake).topics()
+    topics = nvidia.Nvml(fake).topics()
     assert topics["links"]["gpu0_nvlinks"] == 0
     assert "gpu0_nvlink_peers" not in topics["links"]
     assert topics["links"]["gpu0_gpu1"] == "across NUMA nodes, peer access: chipset not supported"
@@ -117,12 +117,12 @@ def test_answers_of_another_form_are_left_out() -> None:
     fake = FakeNvml(
         DeviceGetEccMode=7, DeviceGetCudaComputeCapability="x", DeviceGetMemoryInfo=SimpleNamespace(total=None)
     )
-    facts = gpus.Nvml(fake).topics()["gpu0"]
+    facts = nvidia.Nvml(fake).topics()["gpu0"]
     assert not {"ecc", "compute_capability", "memory_total_bytes"} & set(facts)
 
 
 def test_a_library_whose_functions_all_fail() -> None:
-    assert gpus.Nvml(SimpleNamespace()).topics() == {"nvidia": {"gpus": 0}}
+    assert nvidia.Nvml(SimpleNamespace()).topics() == {"nvidia": {"gpus": 0}}
 
 
 def test_an_idle_gpu_is_not_throttled() -> None:
@@ -132,7 +132,7 @@ def test_an_idle_gpu_is_not_throttled() -> None:
 
 def test_every_name_in_the_tables_exists_in_pynvml() -> None:
     pynvml = pytest.importorskip("pynvml")
-    names = [row[1] for row in [*gpus._GPU, *gpus._LINK]]
+    names = [row[1] for row in [*nvidia._GPU, *nvidia._LINK]]
     missing = [name for name in names if not hasattr(pynvml, f"nvmlDevice{name}")]
     assert missing in ([], ["GetC2cModeInfoV"])  # older releases lack this function
 
@@ -149,15 +149,17 @@ def test_every_name_in_the_tables_exists_in_pynvml() -> None:
     ],
 )
 def test_a_failing_process_is_reported_as_the_reason(program: str, reason: str) -> None:
-    topics, reported = gpus.collect(timeout=0.05 if "sleep" in program else 30, command=[sys.executable, "-c", program])
+    topics, reported = nvidia.collect(
+        timeout=0.05 if "sleep" in program else 30, command=[sys.executable, "-c", program]
+    )
     assert topics == {}
     assert reason in reported
 
 
 def test_a_missing_program_is_reported_as_the_reason() -> None:
-    assert "did not start" in gpus.collect(command=["/nonexistent"])[1]
+    assert "did not start" in nvidia.collect(command=["/nonexistent"])[1]
 
 
 def test_this_machine_has_facts_or_a_reason() -> None:
-    topics, reason = gpus.collect()
+    topics, reason = nvidia.collect()
     assert bool(topics) != bool(reason)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.machine.test_gpus import FakeNvml
 
-from firsttouch.machine import amd, backends, gpus
+from firsttouch.machine import amd, backends, nvidia
 from firsttouch.machine.links import Link, Links, pci_address
 from firsttouch.machine.peers import add_peers
 from firsttouch.machine.tree import Tree
@@ -130,7 +130,7 @@ def value(number: int, kind: int = 1, status: int = 0) -> SimpleNamespace:
     return SimpleNamespace(nvmlReturn=status, valueType=kind, value=SimpleNamespace(**{names[kind]: number}))
 
 
-def a_pair(remote: Callable[[str, int], str], kind: int = 0, **answers: Any) -> gpus.Nvml:
+def a_pair(remote: Callable[[str, int], str], kind: int = 0, **answers: Any) -> nvidia.Nvml:
     """NVML with two GPUs of 18 NVLinks, of which 17 are active. remote: the PCI address at the other end of a link."""
     speeds = {"DeviceGetFieldValues": lambda h, fields: [value(26562) for field in fields if field == (164, field[1])]}
     fake = FakeNvml(**{
@@ -141,10 +141,10 @@ def a_pair(remote: Callable[[str, int], str], kind: int = 0, **answers: Any) -> 
         "DeviceGetCurrPcieLinkWidth": 16,
         "DeviceGetTopologyCommonAncestor": 30,
     } | speeds | answers)  # fmt: skip
-    return gpus.Nvml(fake)
+    return nvidia.Nvml(fake)
 
 
-def peer_of(nvml: gpus.Nvml) -> Peer:
+def peer_of(nvml: nvidia.Nvml) -> Peer:
     first, second = with_peers("cuda", ADDRESSES, nvml.links())
     assert [p.name for p in first.peers + second.peers] == ["cuda:1", "cuda:0"]
     return first.peers[0]
@@ -237,8 +237,8 @@ def test_without_nvml_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr("importlib.import_module", fail)
-    assert gpus.links() == {}
-    assert gpus.Nvml(SimpleNamespace()).links() == {}
+    assert nvidia.links() == {}
+    assert nvidia.Nvml(SimpleNamespace()).links() == {}
 
 
 @pytest.mark.parametrize(

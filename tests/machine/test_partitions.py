@@ -18,7 +18,7 @@ from tests.machine.test_links import NODES, FakeDevice, MakeTree, io_link
 from firsttouch.cli import machine as cli
 from firsttouch.cli.console import Console
 from firsttouch.engine import discover
-from firsttouch.machine import amd, backends, devices, gpus
+from firsttouch.machine import amd, backends, devices, nvidia
 from firsttouch.machine.facts import host_topics
 from firsttouch.machine.measurement_warnings import measurement_warnings
 from firsttouch.machine.partitions import Partition, name_partitions
@@ -32,11 +32,11 @@ GIB = 2**30
 MIG_NAME = "NVIDIA H100 80GB HBM3 MIG"
 
 
-def mig(instances: dict[str, int], *, on: bool = True) -> gpus.Nvml:
+def mig(instances: dict[str, int], *, on: bool = True) -> nvidia.Nvml:
     """Two GPUs of which the first is partitioned. instances: the GPU instance of each MIG device."""
     handles = list(instances)
     gigabytes = {name: int(name.rpartition(".")[2].partition("gb")[0]) for name in handles}
-    return gpus.Nvml(
+    return nvidia.Nvml(
         FakeNvml(
             DeviceGetMigMode=lambda h: [int(on and h == "h0"), 0],
             DeviceGetMaxMigDeviceCount=7,

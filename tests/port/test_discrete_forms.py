@@ -9,8 +9,8 @@ import pytest
 from tests.calls import call
 from tests.port.played import PlayedCuda
 
-from firsttouch.advice.port.findings import PortFindings
 from firsttouch.advice.port.found import found
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.call_journal import read_calls
 from firsttouch.program.trace import trace
 

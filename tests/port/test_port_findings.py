@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from tests.port.traces import PROGRAM, Calls
 
-from firsttouch.advice.port.findings import PortFindings
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.places import function_name
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.profile.cuda import CallFrame
 from firsttouch.profile.schema import Caller
 from firsttouch.program.exact import told

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from tests.port.test_third_party import KNOWN, findings_of
 
-from firsttouch.advice.port.findings import PortFindings
 from firsttouch.advice.port.hazards import ANCHORS, PAGE
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.cli.ported import MOST_LINES, lines
 from firsttouch.profile.reading import read
 from firsttouch.report.ported import ported_page

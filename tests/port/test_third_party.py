@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from firsttouch.advice.port.findings import PortFindings
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.port.reading import findings_of as findings_of_profile
 from firsttouch.advice.port.reading import traced_run
 from firsttouch.profile.reading import read

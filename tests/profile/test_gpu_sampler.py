@@ -20,14 +20,14 @@ import pytest
 from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, tree_of
 
 from firsttouch.machine.tree import Tree
-from firsttouch.profile import amdgpu, gpus, memory
+from firsttouch.profile import amdgpu, gpu_sampler, process_memory
 from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
 STANDIN = str(Path(__file__).parent / "pynvml_standin")
 NOBODY = 2**22 + 5
 """An id that no process has: the largest is 2**22."""
 
-Play = Callable[..., gpus.GpuSampler]
+Play = Callable[..., gpu_sampler.GpuSampler]
 
 
 class Clock:
@@ -50,8 +50,8 @@ def clock(tmp_path: Path) -> Clock:
 
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
-    """play(gpus, ...): a sampler whose NVML is the stand-in with these GPUs."""
-    started: list[gpus.GpuSampler] = []
+    """play(gpu_sampler, ...): a sampler whose NVML is the stand-in with these GPUs."""
+    started: list[gpu_sampler.GpuSampler] = []
 
     def make(devices: list[dict[str, Any]], tree: Tree | None = None, interval: float = 0.01, **plan: Any) -> Any:
         file = tmp_path / "nvml.json"
@@ -59,7 +59,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
         paths = [STANDIN, *filter(None, [os.environ.get("PYTHONPATH")])]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
         monkeypatch.setenv("PYNVML_STANDIN", str(file))
-        started.append(gpus.GpuSampler(tree or tree_of(tmp_path / "tree", {"proc/version": "x"}), interval))
+        started.append(gpu_sampler.GpuSampler(tree or tree_of(tmp_path / "tree", {"proc/version": "x"}), interval))
         return started[-1]
 
     yield make
@@ -74,7 +74,7 @@ def nobody(pid: int) -> int | None:
 class Seen:
     """What a sampler has returned so far."""
 
-    def __init__(self, sampler: gpus.GpuSampler, keys: Callable[[int], int | None] = nobody) -> None:
+    def __init__(self, sampler: gpu_sampler.GpuSampler, keys: Callable[[int], int | None] = nobody) -> None:
         self.sampler, self.keys = sampler, keys
         self.rows: dict[str, list[list[Any]]] = {}
         self.notices: list[str] = []
@@ -289,7 +289,7 @@ def test_nvml_that_fails_later_is_said_once(
     since = time.monotonic()
     with monkeypatch.context() as patch:  # in which time flies
         quick = SimpleNamespace(monotonic=lambda: since + 10 * (time.monotonic() - since))
-        patch.setattr(gpus, "time", quick)
+        patch.setattr(gpu_sampler, "time", quick)
         seen.until(lambda s: s.notices)
     begin = time.monotonic()
     for _ in range(5):
@@ -338,7 +338,7 @@ def test_the_process_ends_with_its_parent(play: Play, tmp_path: Path) -> None:
     play([{"total": GIB}])
     code = (
         "import os, signal; from pathlib import Path; from firsttouch.machine.tree import Tree\n"
-        f"from firsttouch.profile.gpus import GpuSampler; s = GpuSampler(Tree(Path({str(tmp_path)!r})), 0.01)\n"
+        f"from firsttouch.profile.gpu_sampler import GpuSampler; s = GpuSampler(Tree(Path({str(tmp_path)!r})), 0.01)\n"
         "s.start(); print(s.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -367,7 +367,7 @@ def test_ids_inside_a_real_pid_namespace(play: Play, tmp_path: Path) -> None:
     play([{"total": GIB, "processes": [{"pid": os.getpid(), "used": [[0, GIB]]}]}])
     code = (
         "from pathlib import Path; from firsttouch.machine.tree import Tree\n"
-        f"from firsttouch.profile.gpus import GpuSampler; s = GpuSampler(Tree(Path({str(tmp_path)!r})), 0.01)\n"
+        f"from firsttouch.profile.gpu_sampler import GpuSampler; s = GpuSampler(Tree(Path({str(tmp_path)!r})), 0.01)\n"
         "print(s.start()[0][0].by_process); s.stop()"
     )
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
@@ -378,14 +378,14 @@ def test_ids_inside_a_real_pid_namespace(play: Play, tmp_path: Path) -> None:
 
 
 def test_no_gpu_and_no_library(tmp_path: Path) -> None:
-    sampler = gpus.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
     found, states = sampler.start()
     assert found == []
     assert only(states).why == (
         "no GPU was found: the process that asks NVML ended with no pynvml; and no amdgpu driver counts memory"
     )
     sampler.stop()
-    missing = gpus.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
+    missing = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, ["/nonexistent"])
     assert "did not start: No such file or directory" in only(missing.start()[1]).why
     missing.stop()
 
@@ -394,15 +394,15 @@ def test_no_place_for_what_the_process_says(tmp_path: Path, monkeypatch: pytest.
     def refuse(name: str) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(gpus, "anonymous_file", refuse)
-    sampler = gpus.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
+    monkeypatch.setattr(gpu_sampler, "anonymous_file", refuse)
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", "import sys; sys.exit('no pynvml')"])
     assert "the process that asks NVML ended with status 1" in only(sampler.start()[1]).why
     sampler.stop()
 
 
 def test_nonsense_from_the_process_is_left_out(tmp_path: Path) -> None:
     code = 'print(\'\\x00{\'); print(\'{"line": "samples", "of": 5}\'); print(\'{"line": "found"\'); print()'
-    sampler = gpus.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", code])
+    sampler = gpu_sampler.GpuSampler(Tree(tmp_path), 0.01, [sys.executable, "-c", code])
     assert sampler.start()[0] == []
     sampler.stop()
 
@@ -416,11 +416,11 @@ def test_the_node_of_grace_hopper_by_nvml_or_by_the_kernel_module(play: Play, tm
     for stated in ({"node": 1}, {}):
         found, _ = play([gpu | stated], tree).start()
         assert found[0].node == 1
-        assert [(n.node, n.gpu) for n in memory.nodes(tree, found)] == [(0, ""), (1, "gpu:0")]
+        assert [(n.node, n.gpu) for n in process_memory.nodes(tree, found)] == [(0, ""), (1, "gpu:0")]
 
 
-def no_nvml(tree: Tree) -> gpus.GpuSampler:
-    return gpus.GpuSampler(tree, 0.01, [sys.executable, "-c", 'print(\'{"line":"found","reason":"NVML: x"}\')'])
+def no_nvml(tree: Tree) -> gpu_sampler.GpuSampler:
+    return gpu_sampler.GpuSampler(tree, 0.01, [sys.executable, "-c", 'print(\'{"line":"found","reason":"NVML: x"}\')'])
 
 
 def test_four_apus(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ def test_four_apus(tmp_path: Path) -> None:
         for n, bus in enumerate(APUS)
     ]
     assert [gpu.before.used for gpu in found] == [GIB + n + 16 * MIB for n in range(4)]
-    assert [node.gpu for node in memory.nodes(tree, found)] == ["gpu:0", "gpu:1", "gpu:2", "gpu:3"]
+    assert [node.gpu for node in process_memory.nodes(tree, found)] == ["gpu:0", "gpu:1", "gpu:2", "gpu:3"]
     seen = Seen(sampler)
     seen.take()
     seen.take()

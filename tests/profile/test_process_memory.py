@@ -15,7 +15,7 @@ from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, node,
 
 from firsttouch.machine.pages import HUGE_PAGE
 from firsttouch.machine.tree import READ_LIMIT, Tree
-from firsttouch.profile import memory
+from firsttouch.profile import process_memory as memory
 from firsttouch.profile.schema import ProfiledGpu
 
 _SIZE = 64 * MIB
@@ -164,7 +164,7 @@ def test_a_process_that_has_ended_is_none() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_a_process_of_another_user_is_none() -> None:
     code = (
-        "import os; from firsttouch.machine.tree import Tree; from firsttouch.profile import memory\n"
+        "import os; from firsttouch.machine.tree import Tree; from firsttouch.profile import process_memory as memory\n"
         "os.setgid(65534); os.setuid(65534)\n"
         f"print([f(Tree(), {os.getpid()}) for f in (memory.rollup, memory.pages_on_nodes, memory.mappings)])"
     )
@@ -194,7 +194,10 @@ def test_grace_hopper_counts_each_mapping_in_its_own_pages(tmp_path: Path) -> No
 def test_the_nodes_of_grace_hopper(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, GRACE_HOPPER)
     gpu = ProfiledGpu(name="gpu:0", source="NVML", node=1)
-    assert [(n.node, n.processors, n.gpu) for n in memory.nodes(tree, [gpu])] == [(0, True, ""), (1, False, "gpu:0")]
+    assert [(n.node, n.processors, n.gpu) for n in memory.nodes(tree, [gpu])] == [
+        (0, True, ""),
+        (1, False, "gpu:0"),
+    ]
     assert memory.host_counters(tree, 50) == {"node0_free": 400 * GIB, "node1_free": 90 * GIB}
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.profile.calls import until
 
 from firsttouch.machine.tree import Tree
-from firsttouch.profile import memory
+from firsttouch.profile import process_memory
 from firsttouch.profile.records import Writer
 from firsttouch.profile.sampler import Sampler
 
@@ -27,8 +27,8 @@ def lock_seconds(folder: Path, patch: pytest.MonkeyPatch, read: Callable[[int], 
             read(pid)
         done.append(pid)
 
-    patch.setattr(memory, "rollup", once)
-    patch.setattr(memory, "mappings", once)
+    patch.setattr(process_memory, "rollup", once)
+    patch.setattr(process_memory, "mappings", once)
     with subprocess.Popen(["sleep", "60"]) as target:
         writer = Writer(folder / "out")
         sampler = Sampler(Tree(), writer, time.monotonic(), 0.01)

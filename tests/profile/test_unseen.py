@@ -8,8 +8,8 @@ from tests.experiments.fake_records import a_record
 
 from firsttouch.comparison.papers.comparisons import compared
 from firsttouch.harness.outcomes import report
+from firsttouch.harness.outcomes.app_findings import of_application
 from firsttouch.harness.outcomes.derive import derive
-from firsttouch.harness.outcomes.findings import of_application
 from firsttouch.profile.events import unseen
 from firsttouch.records.papers.claims import Compare, Level
 from firsttouch.records.schema import Record, Scalar

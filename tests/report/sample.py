@@ -7,8 +7,8 @@ import random
 from firsttouch.experiments.analysis.levels import levels
 from firsttouch.experiments.contract.base import Experiment
 from firsttouch.harness.outcomes import report as apps
+from firsttouch.harness.outcomes.app_findings import of_application
 from firsttouch.harness.outcomes.derive import derive
-from firsttouch.harness.outcomes.findings import of_application
 from firsttouch.records.figures import Bar, Heat, Line, Table
 from firsttouch.records.findings import Claim, finding
 from firsttouch.records.reading import Results

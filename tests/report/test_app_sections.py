@@ -12,8 +12,8 @@ from test_page import Elements, section
 
 from firsttouch.experiments.contract.base import ReportSection
 from firsttouch.harness.outcomes import report
+from firsttouch.harness.outcomes.app_findings import of_all, of_application
 from firsttouch.harness.outcomes.derive import derive
-from firsttouch.harness.outcomes.findings import of_all, of_application
 from firsttouch.program.strategies import STRATEGIES
 from firsttouch.records.figures import Line, Stack, Table, Timeline
 from firsttouch.records.findings import Claim, finding

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from tests.kept_runs import stored_run
 
 from firsttouch.base.units import format_size, parse_size
-from firsttouch.cli import findings
+from firsttouch.cli import first_findings
 from firsttouch.cli.commands import conclusions
 from firsttouch.engine.work_kinds import reportable_experiments
 from firsttouch.records.reading import key_of, load_results, point_key
@@ -134,7 +134,7 @@ def test_means_over_applications_are_geometric(told):
 def test_advice_comes_first_and_says_what_its_numbers_are(name, ground, undrawn, capsys):
     results = load_results(stored_run(name))
     found = conclusions(results)
-    findings.show_first_screen(found)
+    first_findings.show_first_screen(found)
     title, _, advice, *rest = re.split(r"\n", capsys.readouterr().out)
     assert title == found.screen.title
     assert advice.startswith(f"Advice ({ground}): Take ")

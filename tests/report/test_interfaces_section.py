@@ -10,9 +10,9 @@ from test_page import Elements
 from tests.movements import COPY, curve, direct, rates, record
 
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.analysis.interfaces import interfaces
+from firsttouch.experiments.analysis.fastest_interfaces import interfaces
 from firsttouch.report.export import export_results
-from firsttouch.report.interfaces import parts
+from firsttouch.report.interface_answers import parts
 from firsttouch.report.interfaces_picture import picture
 from firsttouch.report.page import render
 from firsttouch.report.palette import Palette

@@ -16,9 +16,9 @@ from firsttouch.base.errors import UsageError
 from firsttouch.profile import schema as s
 from firsttouch.profile.reading import read
 from firsttouch.profile.summarise import summarise
-from firsttouch.report.memory import size_ticks, spaced, thinned
 from firsttouch.report.profile import names_of, render, write_profile
 from firsttouch.report.profile_figure import per_second
+from firsttouch.report.profile_panels import size_ticks, spaced, thinned
 
 EVIL = "</script><script>alert(1)</script><b>\x00\x1b[31m\u202e'\""
 

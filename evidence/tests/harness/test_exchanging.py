@@ -10,7 +10,7 @@ from tests.kept_runs import stored_run
 
 from firsttouch.apps.transport import Transport
 from firsttouch.harness import exchanging
-from firsttouch.harness.outcomes import findings, report
+from firsttouch.harness.outcomes import app_findings, report
 from firsttouch.harness.outcomes.derive import derive
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Factors, Record, Scalar
@@ -25,7 +25,7 @@ def records() -> list[Record]:
 
 
 def test_the_fastest_and_the_slowest_way_of_messages_are_named(records: list[Record]) -> None:
-    said = sentences(findings.of_all(records))
+    said = sentences(app_findings.of_all(records))
     times = {
         (r.factors["app"], r.factors["interface"], r.factors["buffers"]): r.summary.median
         for r in records if r.summary and r.factors["ranks"] == 2
@@ -39,10 +39,10 @@ def test_the_fastest_and_the_slowest_way_of_messages_are_named(records: list[Rec
 
 
 def test_the_first_numbers_are_those_of_one_process_and_of_several(records: list[Record]) -> None:
-    said = [(one.conditions["app"], one.conditions["ranks"]) for one in findings.numbers(records)]
+    said = [(one.conditions["app"], one.conditions["ranks"]) for one in app_findings.numbers(records)]
     assert said == [("halo", 1), ("halo", 2), ("transport", 1), ("transport", 2)]
     halo = [r for r in records if r.factors["app"] == "halo"]
-    ways = [(one.conditions["interface"], one.conditions["ranks"]) for one in findings.numbers(halo)]
+    ways = [(one.conditions["interface"], one.conditions["ranks"]) for one in app_findings.numbers(halo)]
     assert sorted(ways) == [("mpi", 2), ("mpi-staged", 2), ("none", 1)]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 
 from firsttouch.advice.answer import Edit
-from firsttouch.advice.port.findings import PortBlock, PortFindings
 from firsttouch.advice.port.places import Places, line_of
+from firsttouch.advice.port.port_findings import PortBlock, PortFindings
 from firsttouch.machine.allocators.properties import is_plain_host
 from firsttouch.profile.call_journal import VENDOR
 from firsttouch.profile.calls import PAGE_LOCKED

@@ -16,8 +16,8 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.units import format_number, format_seconds, format_size, significant_digits
 from firsttouch.experiments.contract.shares import speedup
 from firsttouch.experiments.views.ranking import not_told_apart, some
+from firsttouch.harness.outcomes.app_findings import fastest
 from firsttouch.harness.outcomes.derive import BASELINE, application, is_events_run, setting, strategy
-from firsttouch.harness.outcomes.findings import fastest
 from firsttouch.harness.outcomes.placements import begun, is_gain, without_candidates
 from firsttouch.machine.conditions import first_touch_note
 from firsttouch.model.costs import record_keys

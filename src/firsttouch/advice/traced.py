@@ -14,8 +14,8 @@ from firsttouch.advice.answer import Advice, CopyCheck, KernelEstimate, Strategy
 from firsttouch.advice.by_use import ByUse, as_it_is, bounds_by_use, sums, turns_by_use
 from firsttouch.advice.edits import edits
 from firsttouch.advice.least import timed_launches, why_only_least
-from firsttouch.advice.port.findings import PortFindings
 from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.advice.traced_wording import is_good_enough, not_priced, sentences_of_traced, unseen_of
 from firsttouch.advice.wording import chosen
 from firsttouch.base.errors import UsageError

@@ -113,7 +113,7 @@ def formats(options: Given, text: str) -> Candidates:
 
 
 def movements(options: Given, text: str) -> Candidates:
-    from firsttouch.experiments.analysis.interfaces import KINDS
+    from firsttouch.experiments.analysis.fastest_interfaces import KINDS
 
     return dict.fromkeys((kind.name for kind in KINDS), "")
 

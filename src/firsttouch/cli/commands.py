@@ -17,7 +17,7 @@ from firsttouch.base.errors import UsageError
 
 if TYPE_CHECKING:
     from firsttouch.advice.answer import Advice
-    from firsttouch.advice.port.findings import PortFindings
+    from firsttouch.advice.port.port_findings import PortFindings
     from firsttouch.base.examples import Example
     from firsttouch.base.outputs import Output
     from firsttouch.cli.schemas import FitOutput, SchemasOutput
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from firsttouch.engine.request import RunOptions
     from firsttouch.engine.runner import RunOutcome
     from firsttouch.engine.work import Listing, Work
-    from firsttouch.experiments.analysis.interfaces import Interfaces
+    from firsttouch.experiments.analysis.fastest_interfaces import Interfaces
     from firsttouch.harness.outcomes.explanations import Explanation
     from firsttouch.model.listing import KnownValuesOutput, PlatformsOutput
     from firsttouch.profile.sources import LayerSource
@@ -369,7 +369,7 @@ def fit(
 
 
 def interfaces(directory: Path, kinds: Sequence[str]) -> CommandResult[Interfaces]:
-    from firsttouch.report.interfaces import output, read
+    from firsttouch.report.interface_answers import output, read
 
     return CommandResult(read(directory, kinds), lambda interfaces: output(interfaces, str(directory)))
 

@@ -16,7 +16,7 @@ from firsttouch.cli.output import print_json, print_stdout, text_width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from firsttouch.report.interfaces import AnswersOfKind
+    from firsttouch.report.interface_answers import AnswersOfKind
 
 LINES = 40
 """The lines that are printed without --all."""
@@ -44,7 +44,7 @@ def command(
 
     Example: firsttouch interfaces results/h200-pairs
     """
-    from firsttouch.report.interfaces import crossover_texts, parts, summary
+    from firsttouch.report.interface_answers import crossover_texts, parts, summary
 
     result = commands.interfaces(directory, kind or ())
     if as_json:
@@ -67,7 +67,7 @@ def command(
 def _answer_lines(parts: Sequence[AnswersOfKind], most: int) -> list[str]:
     """The answers, at most `most` of each part, and what was measured by one interface only."""
     from firsttouch.records.text import caption
-    from firsttouch.report.interfaces import alone
+    from firsttouch.report.interface_answers import alone
 
     lines = []
     for part in parts:

@@ -60,7 +60,7 @@ def command(
 def _show(machine: Machine) -> None:
     from firsttouch.cli.console import Console
     from firsttouch.machine.backends import names_together
-    from firsttouch.machine.gpus import gpu_topics
+    from firsttouch.machine.nvidia import gpu_topics
     from firsttouch.machine.tree import format_ids
 
     console = Console()

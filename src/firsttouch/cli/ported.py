@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TextIO
 
-from firsttouch.advice.port.findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
 from firsttouch.advice.port.places import counted, named_places, where
+from firsttouch.advice.port.port_findings import HAZARDS, FindingKind, PortBlock, PortFinding, PortFindings
 from firsttouch.base.units import format_size
 from firsttouch.cli.output import text_width
 from firsttouch.profile.headline import short

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from firsttouch.cli import commands, findings
+from firsttouch.cli import commands, first_findings
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import path
 from firsttouch.cli.output import print_failure, print_json, print_stdout
@@ -81,7 +81,7 @@ def _show(report: Report) -> None:
     from firsttouch.cli.profiled import of_rank
 
     for conclusions in report.conclusions:
-        show = findings.show_first_screen if conclusions.screen.numbers else findings.show
+        show = first_findings.show_first_screen if conclusions.screen.numbers else first_findings.show
         show(conclusions)
     for summary in report.profiles:
         print_stdout(of_rank(summary))

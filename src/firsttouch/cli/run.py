@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from firsttouch.base.errors import Terminated, UsageError
-from firsttouch.cli import commands, findings
+from firsttouch.cli import commands, first_findings
 from firsttouch.cli.following import next_command
 from firsttouch.cli.module_code import code_of_modules
 from firsttouch.cli.options import (
@@ -180,10 +180,10 @@ def measure(
     else:
         if show is not None:
             show(outcome)
-            findings.show_first_screen(result.value.conclusions)
+            first_findings.show_first_screen(result.value.conclusions)
         else:
-            findings.show(result.value.conclusions)
-        findings.show_suspect(outcome.suspect)
+            first_findings.show(result.value.conclusions)
+        first_findings.show_suspect(outcome.suspect)
         print_stdout(str(outcome.report or outcome.directory))
         print_stdout(f"Next: {next_command(work, result.value, options.modules)}")
     return outcome.exit_status

@@ -132,11 +132,11 @@ def place_text(place: PlaceDifference) -> str:
         share = 1 - 1 / place.whole.ratio if slower else 1 / place.whole.ratio - 1
         how, points = f"{100 * share:.0f} % {place.verdict}", f"the median of {count(place.total, 'point')}"
     else:
-        how, points = amount(d), f"{len(place.points):,} of {count(place.total, 'point')}"
+        how, points = format_change(d), f"{len(place.points):,} of {count(place.total, 'point')}"
     return f"{place.name} {be} {how} ({text}; {points})"
 
 
-def amount(d: Difference) -> str:
+def format_change(d: Difference) -> str:
     """'47 % slower': of a rate, the part of it that is lost. Where one run a side cannot tell, '47 % apart'."""
     ratio = d.ratio or 1.0
     if d.verdict == CANNOT_TELL:

@@ -19,8 +19,8 @@ import msgspec
 from firsttouch.base.processes import why_foreign
 from firsttouch.engine.planned import Planned
 from firsttouch.machine.tree import Tree
-from firsttouch.profile import memory, schema
-from firsttouch.profile.gpus import GpuSampler
+from firsttouch.profile import process_memory, schema
+from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.nvml import FLUSH
 from firsttouch.profile.records import Writer, header
 from firsttouch.profile.sampler import Sampler
@@ -84,7 +84,7 @@ class PointSampler:
         writer = Writer(folder)
         began = time.monotonic()
         in_use = gpus.now() if gpus is not None else []
-        nodes = memory.nodes(self._tree)
+        nodes = process_memory.nodes(self._tree)
         first = header(
             command=[planned.point.experiment, *(f"{name}={value}" for name, value in planned.point.factors.items())],
             pid=pid,

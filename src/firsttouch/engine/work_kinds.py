@@ -169,7 +169,7 @@ class ApplicationWork(Work):
         there is a GPU, kernels on the host's processor run only if --device names it. Where several processes share the
         work, they have all devices of a driver, so its first one stands for them.
         """
-        from firsttouch.experiments.contract.interfaces import devices_of
+        from firsttouch.experiments.contract.rank_interfaces import devices_of
 
         known_apps = self.experiments({}).values()
         usable = [device for device in devices if any(app.supports(device) is None for app in known_apps)]

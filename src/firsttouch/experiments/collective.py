@@ -12,7 +12,9 @@ from firsttouch import _core
 from firsttouch.base.units import format_size
 from firsttouch.experiments.contract.base import Candidate, Experiment, Factor, Measurement, Point
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiments.contract.interfaces import (
+from firsttouch.experiments.contract.meanings import INTERFACES
+from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
+from firsttouch.experiments.contract.rank_interfaces import (
     MPI_STAGED,
     XCCL,
     by_device_address,
@@ -26,8 +28,6 @@ from firsttouch.experiments.contract.interfaces import (
     why_not_carried,
     why_too_many,
 )
-from firsttouch.experiments.contract.meanings import INTERFACES
-from firsttouch.experiments.contract.presets import QUICK, STANDARD, Above, Not, Octave, leave_out
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.ranking import not_told_apart, overlapping
 from firsttouch.machine.allocators.properties import main_allocator

@@ -11,18 +11,6 @@ from typing import ClassVar
 from firsttouch import _core
 from firsttouch.experiments.contract.base import Factor, Measurement, Point
 from firsttouch.experiments.contract.common import GiB, KiB, MiB, buffer_fact
-from firsttouch.experiments.contract.interfaces import (
-    MPI,
-    MPI_STAGED,
-    XCCL,
-    by_device_address,
-    interface_factor,
-    memory_factor,
-    open_interface,
-    staging_allocator,
-    why_no_use,
-    why_not_carried,
-)
 from firsttouch.experiments.contract.meanings import INTERFACES, WAYS
 from firsttouch.experiments.contract.pairs import (
     PairExperiment,
@@ -34,6 +22,18 @@ from firsttouch.experiments.contract.pairs import (
     ways,
 )
 from firsttouch.experiments.contract.presets import leave_out
+from firsttouch.experiments.contract.rank_interfaces import (
+    MPI,
+    MPI_STAGED,
+    XCCL,
+    by_device_address,
+    interface_factor,
+    memory_factor,
+    open_interface,
+    staging_allocator,
+    why_no_use,
+    why_not_carried,
+)
 from firsttouch.experiments.contract.rules import Preset
 from firsttouch.experiments.views.pairs import (
     BETWEEN,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from firsttouch import _core
 from firsttouch.experiments.contract.base import Factor
 from firsttouch.experiments.contract.common import unavailable, unreachable
-from firsttouch.experiments.contract.interfaces import (
+from firsttouch.experiments.contract.rank_interfaces import (
     INTERFACES,
     MPI_STAGED,
     XCCL,

@@ -21,8 +21,8 @@ from firsttouch.harness.app import App, Params, solve
 from firsttouch.harness.divided import Division
 from firsttouch.harness.fitting import memory_sizes, requested_budget, why_does_not_fit, why_too_small, window_rows
 from firsttouch.harness.measure import PHASES, Run, phases_before_work, process_seconds, run
-from firsttouch.harness.memory import memory_counters, over_runs
-from firsttouch.harness.outcomes import findings, report
+from firsttouch.harness.memory_use import memory_counters, over_runs
+from firsttouch.harness.outcomes import app_findings, report
 from firsttouch.harness.outcomes.derive import derive
 from firsttouch.harness.outcomes.exchanges import BUFFERS
 from firsttouch.harness.outcomes.placements import PLACEMENT
@@ -142,7 +142,7 @@ class Applications(Experiment):
         return report.sections(records, about, {name: app.source for name, app in self.known.items()})
 
     def findings(self, records: Sequence[Record], device: DeviceInfo | None) -> list[Finding]:
-        return findings.of_application(records)
+        return app_findings.of_application(records)
 
 
 class Application(Applications):

@@ -18,7 +18,7 @@ from firsttouch.experiments.contract.base import ONE_AT_A_TIME
 from firsttouch.harness import outputs
 from firsttouch.harness.app import App, in_pieces
 from firsttouch.harness.counting import Marks
-from firsttouch.harness.memory import MemoryCounters, Meter
+from firsttouch.harness.memory_use import MemoryCounters, Meter
 from firsttouch.machine.tree import Tree
 from firsttouch.profile.events.iterations import moved_by_iteration
 from firsttouch.profile.events.log import EventLog

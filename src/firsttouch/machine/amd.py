@@ -16,7 +16,7 @@ from typing import Any
 
 from firsttouch.base.encoding import encode_json
 from firsttouch.base.processes import python_module
-from firsttouch.machine import gpus, usage
+from firsttouch.machine import nvidia, usage
 from firsttouch.machine.links import Link, Links
 from firsttouch.machine.partitions import Partition
 from firsttouch.machine.tree import Facts, Tree, drop_missing, parse_int
@@ -302,7 +302,7 @@ class Smi:
     def __init__(self, amdsmi: Any) -> None:
         self._amdsmi = amdsmi
 
-    def topics(self) -> gpus.Topics:
+    def topics(self) -> nvidia.Topics:
         """The topics 'amd_gpu0', 'amd_gpu1', ... in AMD SMI's order."""
         try:
             handles = self._amdsmi.amdsmi_get_processor_handles()
@@ -320,13 +320,13 @@ class Smi:
         return {key: value for key, value in facts.items() if isinstance(value, (int, float, str))}
 
 
-def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> gpus.Topics:
+def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> nvidia.Topics:
     """The topics of `Smi.topics` from a separate process; empty if the package is not installed."""
     if command is None:
         if importlib.util.find_spec("amdsmi") is None:
             return {}
         command = python_module("firsttouch.machine.amd")
-    return gpus.collect(timeout, command)[0]
+    return nvidia.collect(timeout, command)[0]
 
 
 def _main() -> None:

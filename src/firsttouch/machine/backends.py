@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from firsttouch.machine import amd, gpus, host, numa
+from firsttouch.machine import amd, host, numa, nvidia
 from firsttouch.machine.cores import unnamed
 from firsttouch.machine.kernel_cache import provide_cache
 from firsttouch.machine.libraries import candidates
@@ -144,8 +144,8 @@ BACKENDS: Mapping[str, Backend] = {
         Backend(
             "cuda",
             libraries=("cuda", "nvrtc", "nvml", "cupti", "cublas", "cusparse", "cufft", "nccl"),
-            links=gpus.links,
-            partitions=gpus.mig_partitions,
+            links=nvidia.links,
+            partitions=nvidia.mig_partitions,
             listed=lambda tree: sum(re.fullmatch(r"nvidia\d+", name) is not None for name in tree.names("dev")),
             chosen_by=("CUDA_VISIBLE_DEVICES",),
             counters="ncu",

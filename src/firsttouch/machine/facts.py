@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 from firsttouch import __version__
 from firsttouch.base.encoding import host_name
-from firsttouch.machine import amd, effects, gpus, host, numa, partitions, processor_time
+from firsttouch.machine import amd, effects, host, numa, nvidia, partitions, processor_time
 from firsttouch.machine.backends import names_together
 from firsttouch.machine.libraries import find_libraries
 from firsttouch.machine.measurement_warnings import measurement_warnings
@@ -24,7 +24,7 @@ def collect_machine(devices: Sequence[DeviceInfo]) -> Machine:
     Changes nothing, needs no root privileges and never fails: facts that are not available are absent.
     """
     before = processor_time.use_now()
-    nvml, reason = gpus.collect()
+    nvml, reason = nvidia.collect()
     topics = host_topics(Tree(), os.environ, host.usable_cores())
     for topic, facts in (nvml | amd.collect()).items():
         topics[topic] = topics.get(topic, {}) | _clean(facts)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from firsttouch.base.units import format_number, format_seconds, format_size
 from firsttouch.machine.caches import effective_cache_bytes
-from firsttouch.machine.gpus import Topics, gpu_topics
+from firsttouch.machine.nvidia import Topics, gpu_topics
 from firsttouch.machine.tree import format_ids
 from firsttouch.records.schema import BUSY, Scalar, as_number
 

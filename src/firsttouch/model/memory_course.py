@@ -121,7 +121,7 @@ class MemoryReplay(CountedReplay):
         return counters | sums | {"peak_bytes": max(self.most_on_host, *sums.values())}
 
     def _in_both(self) -> bool:
-        """As in harness/memory.py."""
+        """As in harness/memory_use.py."""
         entry = self.device.allocator(self.strategy.allocator)
         if entry is None or self.device.capabilities.shares_host_memory:
             return True

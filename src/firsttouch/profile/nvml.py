@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from firsttouch.base.encoding import encode_json
-from firsttouch.machine.gpus import MEMORY_V2, NOT_AVAILABLE, Nvml, open_nvml
 from firsttouch.machine.links import pci_address
+from firsttouch.machine.nvidia import MEMORY_V2, NOT_AVAILABLE, Nvml, open_nvml
 from firsttouch.profile.schema import GpuMemory, Notice, ProfiledGpu, ProfileLine, Samples
 
 FLUSH = 0.2

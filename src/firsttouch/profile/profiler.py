@@ -21,9 +21,9 @@ from firsttouch.base.errors import UsageError
 from firsttouch.base.files import as_usage_error, make_new_directory
 from firsttouch.base.processes import why_foreign
 from firsttouch.machine.tree import Tree, drop_missing, parse_int
-from firsttouch.profile import launch, memory, schema
+from firsttouch.profile import launch, process_memory, schema
 from firsttouch.profile.call_journal import frames
-from firsttouch.profile.gpus import GpuSampler
+from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.marks import VARIABLE
 from firsttouch.profile.perf import TargetEvents, open_processes
@@ -293,7 +293,7 @@ class _Profiler:
         """Writes the header and begins to sample. The target waits, or has run for a while."""
         call = self.call
         perf = self._open_perf(pid)
-        nodes = memory.nodes(call.tree, profiled)
+        nodes = process_memory.nodes(call.tree, profiled)
         began = time.monotonic()
         first = header(
             command=call.command,

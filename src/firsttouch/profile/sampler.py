@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from firsttouch.machine.tree import Tree
 from firsttouch.profile import schema
 from firsttouch.profile.faults import FaultRecorder
-from firsttouch.profile.gpus import GpuSampler
+from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.perf import PerfBatch, TargetEvents
 from firsttouch.profile.records import LONGEST_SPAN, LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.slow import HOST_APART, HOST_APART_IF_SHARED, SlowReader

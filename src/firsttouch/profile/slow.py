@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firsttouch.machine.tree import Tree
-from firsttouch.profile import memory, schema
+from firsttouch.profile import process_memory, schema
 from firsttouch.profile.records import LONGEST_SPAN_OF_PROCESS, Pace, Track, Writer
 from firsttouch.profile.tree import Member, Processes
 
@@ -125,23 +125,23 @@ class SlowReader:
 
     def _read_memory(self, now: float, member: Member) -> None:
         member.rollup_at = now
-        if rollup := self._timed(member, ROLLUP, lambda: memory.rollup(self._tree, member.pid)):
+        if rollup := self._timed(member, ROLLUP, lambda: process_memory.rollup(self._tree, member.pid)):
             self._add(now, member, rollup)
         if not self._nodes or not self._fits(now, member, NODES):
             return
-        if pages := self._timed(member, NODES, lambda: memory.pages_on_nodes(self._tree, member.pid)):
+        if pages := self._timed(member, NODES, lambda: process_memory.pages_on_nodes(self._tree, member.pid)):
             if member.nodes is None:
                 columns = [f"node{node}" for node in self._nodes]
                 member.nodes = Track(f"process:{member.key}", columns, self._pace, LONGEST_SPAN_OF_PROCESS)
             member.nodes.add(now - self._began, tuple(pages.get(node, 0) for node in self._nodes))
 
     def _read_mappings(self, now: float, member: Member) -> None:
-        if mappings := self._timed(member, MAPPINGS, lambda: memory.mappings(self._tree, member.pid)):
+        if mappings := self._timed(member, MAPPINGS, lambda: process_memory.mappings(self._tree, member.pid)):
             self._add(now, member, mappings.sums)
             t = round(now - self._began, 5)
             self._writer.add(schema.Mappings(t=t, key=member.key, rows=mappings.rows, others=mappings.others))
 
-    def _add(self, now: float, member: Member, rollup: memory.Rollup) -> None:
+    def _add(self, now: float, member: Member, rollup: process_memory.Rollup) -> None:
         member.pss = rollup.pss
         if member.memory is None:
             member.memory = Track(f"process:{member.key}", _MEMORY, self._pace, LONGEST_SPAN_OF_PROCESS)
@@ -149,7 +149,7 @@ class SlowReader:
         member.memory.add(now - self._began, values)
 
     def _read_host(self, now: float, pid: int) -> None:
-        counters = memory.host_counters(self._tree, pid)
+        counters = process_memory.host_counters(self._tree, pid)
         if self._machine is None and counters:
             self._columns = tuple(counters)
             self._machine = Track("machine", self._columns, self._pace)

@@ -17,8 +17,8 @@ from firsttouch.machine import cgroup
 from firsttouch.machine.host import CAP_SYS_ADMIN, has_capability
 from firsttouch.machine.libraries import find_library
 from firsttouch.machine.tree import Tree, parse_int
-from firsttouch.profile import memory
-from firsttouch.profile.gpus import GpuSampler
+from firsttouch.profile import process_memory
+from firsttouch.profile.gpu_sampler import GpuSampler
 from firsttouch.profile.inject import inject_environment
 from firsttouch.profile.perf import open_processes
 from firsttouch.profile.schema import LayerState, Node, ProfiledGpu
@@ -78,7 +78,7 @@ def sources(
     root = has_capability(tree, CAP_SYS_ADMIN) if is_root is None else is_root
     gpus, states = read_gpus(tree, timeout)
     return [
-        *_sampling(tree, memory.nodes(tree, gpus)),
+        *_sampling(tree, process_memory.nodes(tree, gpus)),
         *_gpus(gpus, states),
         *_perf(tree, open_perf),
         *(_injected(tree, state, root) for state in injected),

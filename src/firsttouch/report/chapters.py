@@ -14,7 +14,7 @@ from firsttouch.records.text import caption, count
 from firsttouch.report.answers import answered
 from firsttouch.report.drawing import Drawing
 from firsttouch.report.first_screen import FirstScreen, first_screen
-from firsttouch.report.interfaces import InterfacesSection, interfaces_section
+from firsttouch.report.interface_answers import InterfacesSection, interfaces_section
 from firsttouch.report.machines import MachinesTable
 from firsttouch.report.permalinks import section_id
 from firsttouch.report.published import published_tables

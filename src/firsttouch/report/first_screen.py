@@ -16,9 +16,9 @@ from firsttouch.experiments.views.gpus import by_product
 from firsttouch.experiments.views.headlines import MOST, headlines
 from firsttouch.experiments.views.latencies import latencies, may_be_cached
 from firsttouch.experiments.views.ranking import tied
+from firsttouch.harness.outcomes.app_findings import MEAN
+from firsttouch.harness.outcomes.app_findings import numbers as of_runs
 from firsttouch.harness.outcomes.derive import derive
-from firsttouch.harness.outcomes.findings import MEAN
-from firsttouch.harness.outcomes.findings import numbers as of_runs
 from firsttouch.harness.outcomes.placements import without_candidates
 from firsttouch.harness.outcomes.report import STACK, WITHOUT_CONTEXT
 from firsttouch.machine.conditions import first_touch_note, measuring_conditions
@@ -36,7 +36,7 @@ from firsttouch.records.statistics import group_by, measured, median_of
 from firsttouch.records.text import caption, count, join_names, label
 from firsttouch.report.answers import AnsweredSection
 from firsttouch.report.broken import without_broken
-from firsttouch.report.gpus import GpuTable, gpu_tables, pairs_picture
+from firsttouch.report.gpu_pairs import GpuTable, gpu_tables, pairs_picture
 from firsttouch.report.machines import MachinesTable, machines_table
 from firsttouch.report.sentences import predicted, quantity_text, sentences
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from firsttouch.base.units import format_number, format_size
-from firsttouch.experiments.analysis.interfaces import LEAST_WIN, MovementRow
+from firsttouch.experiments.analysis.fastest_interfaces import LEAST_WIN, MovementRow
 from firsttouch.records.text import RATIO, compact, count, join_names
 from firsttouch.report.chart import LINE_END, finish, side_by_side
 from firsttouch.report.drawing import Drawing, Spec, marked
-from firsttouch.report.interfaces import AnswersOfKind, InterfacesSection, ratio_text
+from firsttouch.report.interface_answers import AnswersOfKind, InterfacesSection, ratio_text
 from firsttouch.report.movements import between_text, shared_and_own
 from firsttouch.report.palette import Palette
 from firsttouch.report.permalinks import id_of

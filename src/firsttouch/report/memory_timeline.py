@@ -15,8 +15,8 @@ from firsttouch.records.timeline import MemoryCourse, Phase, Readings, peak
 from firsttouch.report import points
 from firsttouch.report.chart import finish
 from firsttouch.report.drawing import Drawing, DrawingContext, Spec
-from firsttouch.report.memory import Band, MemoryFigure, Panel, Series, plain, stacked, when
 from firsttouch.report.palette import COLOURS
+from firsttouch.report.profile_panels import Band, MemoryFigure, Panel, Series, plain, stacked, when
 
 MOST_COLUMNS = 12
 MOST_NAMED = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from firsttouch.advice.port.findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.places import named_places, where
+from firsttouch.advice.port.port_findings import HAZARDS, CopyCount, PortBlock, PortFinding, PortFindings, StepRecord
 from firsttouch.advice.port.reading import findings_of, program_of, traced_run
 from firsttouch.advice.port.savings import SavingMoment, moments
 from firsttouch.base.errors import UsageError
@@ -16,8 +16,8 @@ from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import partners
 from firsttouch.program.program_text import program_lines
 from firsttouch.records.text import count
-from firsttouch.report.memory import MOST_READINGS, Panel, Series, plain, thinned, when
 from firsttouch.report.palette import COLOURS
+from firsttouch.report.profile_panels import MOST_READINGS, Panel, Series, plain, thinned, when
 from firsttouch.report.profile_tables import DASH, ProfileTable, size
 
 MOST_ROWS = 100

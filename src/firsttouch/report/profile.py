@@ -21,10 +21,10 @@ from firsttouch.records.text import count
 from firsttouch.report import profile_tables as words
 from firsttouch.report.cells import csv_cell
 from firsttouch.report.drawing import Drawing
-from firsttouch.report.memory import MemoryFigure, plain, specification
 from firsttouch.report.parquet import parquet
 from firsttouch.report.ported import ported_page
 from firsttouch.report.profile_figure import figure_of, overlay
+from firsttouch.report.profile_panels import MemoryFigure, plain, specification
 from firsttouch.report.svg import to_png, to_svg, to_svgs
 from firsttouch.report.templates import assets, environment, packaged
 
@@ -86,7 +86,7 @@ def _caption(figure: MemoryFigure) -> str:
 def _about(summary: ProfileSummary) -> str:
     """When and where the target ran, and how it ended."""
     rank = f", rank {summary.rank}" if summary.rank else ""
-    ended = words.ended(summary)
+    ended = words.describe_end(summary)
     return plain(
         f"On {summary.host_name}{rank}, started {summary.started.partition('.')[0].replace('T', ' ')}, "
         f"{how_long(summary)}; {ended}.",

@@ -13,8 +13,8 @@ from firsttouch.profile.phase_rows import phases_of
 from firsttouch.profile.phases import TargetPhase
 from firsttouch.profile.segments import FALLING, FLAT, RISING, SOURCE
 from firsttouch.profile.summary import ProfileSummary
-from firsttouch.report.memory import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
 from firsttouch.report.palette import COLOURS, Palette
+from firsttouch.report.profile_panels import MOST_READINGS, Band, Instant, MemoryFigure, Panel, Series, plain, when
 
 MOST_LINES = 8
 """The most lines of a panel."""

@@ -13,7 +13,7 @@ from firsttouch.profile.summary import GpuRow, MappedProcess, Peak, PhaseRow, Pr
 from firsttouch.profile.trace import Moves, UnifiedMemory
 from firsttouch.profile.traced import Allocated, TraceSummary
 from firsttouch.records.text import compact, count, join_names, percent
-from firsttouch.report.memory import plain, when
+from firsttouch.report.profile_panels import plain, when
 
 DASH = "\N{EN DASH}"
 _MOST_FAULT_ROWS = 100
@@ -464,7 +464,7 @@ def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
                 format_seconds(summary.seconds),
                 whole(summary.minor),
                 whole(summary.major),
-                ended(summary).replace(" ", "\N{NO-BREAK SPACE}"),
+                describe_end(summary).replace(" ", "\N{NO-BREAK SPACE}"),
             ]
         )
     table.notes.append("Peaks of GPUs are rises over the reading before the target was started, by all programs.")
@@ -472,7 +472,7 @@ def peaks(summaries: Mapping[str, ProfileSummary]) -> ProfileTable:
     return table
 
 
-def ended(summary: ProfileSummary) -> str:
+def describe_end(summary: ProfileSummary) -> str:
     """How the target ended."""
     if not summary.ended:
         return "the profiler was killed"

@@ -129,7 +129,7 @@ class Worker:
         with suppress(BlockingIOError):
             while data := os.read(self._pipes["stderr"].fileno(), 1 << 16):
                 self._read["stderr"] = (self._read["stderr"] + data)[-_TAIL:]
-        return how_it_ended("worker", status, self._read["stderr"].decode(errors="replace"))
+        return describe_exit("worker", status, self._read["stderr"].decode(errors="replace"))
 
     @property
     def pid(self) -> int:
@@ -160,7 +160,7 @@ def took_too_much(used: int, memory: int) -> str:
     return f"took {format_size(used)} of host memory; the limit is {format_size(memory)}"
 
 
-def how_it_ended(subject: str, status: int, printed: str) -> str:
+def describe_exit(subject: str, status: int, printed: str) -> str:
     ending = f"ended by {signal_name(-status)}" if status < 0 else f"ended with exit status {status}"
     words = printed.splitlines()[-3:]
     return one_line(f"{subject} {ending}: {' | '.join(words)}" if words else f"{subject} {ending}")
@@ -202,7 +202,7 @@ def run_under(
             return ToolRun(reply, "", output)
     if status is None:
         return ToolRun(None, f"the point did not finish within {format_number(timeout)} s", output)
-    return ToolRun(None, how_it_ended("the point", status, output), output)
+    return ToolRun(None, describe_exit("the point", status, output), output)
 
 
 def run_program(command: Sequence[str], timeout: float) -> str:

@@ -23,7 +23,7 @@ from firsttouch.base.encoding import encode_json, host_name
 from firsttouch.base.processes import python_module
 from firsttouch.base.units import format_number
 from firsttouch.workers.launch import SHARED_MEMORY, clean_up, segments
-from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, how_it_ended, took_too_much
+from firsttouch.workers.process import START_TIMEOUT, TICK, TaskResult, describe_exit, took_too_much
 from firsttouch.workers.protocol import Reply, Shared, Task, WorkerState, one_line, split_replies
 from firsttouch.workers.relay import CHANNEL, ENDED, REPLY
 
@@ -295,7 +295,7 @@ class Ranks:
                 who, memory_bytes = self._rank_title(rank.number, names), rank.ended.get("took")
                 if isinstance(memory_bytes, int) and memory_bytes and self._memory is not None:
                     return "failed", f"{who} {took_too_much(memory_bytes, self._memory)}"
-                return "crashed", how_it_ended(who, int(str(rank.ended["status"])), str(rank.ended["words"]))
+                return "crashed", describe_exit(who, int(str(rank.ended["status"])), str(rank.ended["words"]))
         if len(closed := [rank for rank in ranks if rank.closed]) not in (0, self._count):
             return (
                 "crashed",
@@ -303,7 +303,7 @@ class Ranks:
             )
         if (status := self._launcher.poll()) is not None:
             self._read()
-            return "crashed", how_it_ended(self._name, status, self._printed.decode(errors="replace"))
+            return "crashed", describe_exit(self._name, status, self._printed.decode(errors="replace"))
         return None
 
     def _why_late(self, begin: float, now: float, timeout: float, names: Sequence[str]) -> tuple[_Failure, str] | None:

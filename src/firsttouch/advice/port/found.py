@@ -9,7 +9,10 @@ from pathlib import Path
 from firsttouch.advice.port.blocks import ProgramUse, block_use, port_blocks
 from firsttouch.advice.port.concurrent import ConcurrentAccess
 from firsttouch.advice.port.cpu_use import watched_ranges
-from firsttouch.advice.port.findings import (
+from firsttouch.advice.port.hazards import Findings, ProgramState, RecordOf
+from firsttouch.advice.port.hidden import TouchedRange, find_hidden, touched_ranges
+from firsttouch.advice.port.places import Places, counted
+from firsttouch.advice.port.port_findings import (
     HAZARDS,
     HazardKind,
     KernelUse,
@@ -20,9 +23,6 @@ from firsttouch.advice.port.findings import (
     SearchedHazard,
     StepRecord,
 )
-from firsttouch.advice.port.hazards import Findings, ProgramState, RecordOf
-from firsttouch.advice.port.hidden import TouchedRange, find_hidden, touched_ranges
-from firsttouch.advice.port.places import Places, counted
 from firsttouch.advice.port.repeated import RepeatedBytes
 from firsttouch.advice.port.rules import FreeMemory, PartialTransfer, StackVariable, StaticVariable
 from firsttouch.advice.port.savings import most_saved

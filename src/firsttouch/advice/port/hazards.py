@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from firsttouch.advice.port.findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding, StepRecord
 from firsttouch.advice.port.places import Places, largest, summed
+from firsttouch.advice.port.port_findings import MOST_RECORDS, FindingCertainty, FindingKind, PortFinding, StepRecord
 from firsttouch.profile.calls import CudaWait
 from firsttouch.profile.traced import CallLocation
 from firsttouch.program.partners import LifePartners, Partners

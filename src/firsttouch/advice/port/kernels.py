@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from firsttouch.advice.port.findings import KernelBytes, KernelUse
 from firsttouch.advice.port.places import Places
+from firsttouch.advice.port.port_findings import KernelBytes, KernelUse
 from firsttouch.base.errors import UsageError
 from firsttouch.profile.content import Profile
 from firsttouch.profile.exact import FOLDER

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from firsttouch.advice.port.findings import PortFindings
 from firsttouch.advice.port.found import found
 from firsttouch.advice.port.kernels import kernel_use
 from firsttouch.advice.port.places import Places, line_of, lines_of
+from firsttouch.advice.port.port_findings import PortFindings
 from firsttouch.base.errors import UsageError
 from firsttouch.base.files import write_atomically
 from firsttouch.profile.call_journal import read_calls

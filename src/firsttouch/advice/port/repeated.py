@@ -6,9 +6,9 @@ from collections import defaultdict
 
 from firsttouch import _core
 from firsttouch.advice.port.blocks import ProgramUse
-from firsttouch.advice.port.findings import MOST_RECORDS, NeedlessCopies, PortFinding
 from firsttouch.advice.port.hazards import Findings, RecordOf
 from firsttouch.advice.port.places import Places, function_name
+from firsttouch.advice.port.port_findings import MOST_RECORDS, NeedlessCopies, PortFinding
 from firsttouch.base.units import format_size
 from firsttouch.profile.exact import GRANULE
 from firsttouch.profile.traced import CallLocation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from firsttouch.comparison.papers.memory import exceeds_memory
+from firsttouch.comparison.papers.exceeded_memory import exceeds_memory
 from firsttouch.records.codebook import codebook_of
 from firsttouch.records.findings import Quantity, counter, is_noisy, quantity, ratio_of
 from firsttouch.records.papers.files import MEDIAN

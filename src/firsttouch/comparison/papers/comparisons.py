@@ -95,7 +95,7 @@ def sides_of(test: Check) -> Iterator[PointSelection]:
 # ------------------------------------------------------------------------------------------------ values
 
 
-def repeated(record: Record) -> bool:
+def has_repetitions(record: Record) -> bool:
     return record.has_interval
 
 
@@ -110,7 +110,7 @@ def _value(test: Check, record: Record) -> Quantity | None:
     value, unit = math.fsum(float(c) for c in counted if c is not None), _unit(test.metric)
     if test.exact:
         return Quantity(value, unit, value, value if _is_complete(test, record) else math.inf)
-    if not repeated(record):
+    if not has_repetitions(record):
         return None
     noisy = counter(record, test.metric, unit)
     if noisy is not None and noisy.low is not None:
@@ -162,7 +162,9 @@ def compared(test: Check, points: Sequence[Record]) -> Iterator[ClaimComparison]
         yield from (_word_comparison(test, row, names) for row in rows if row.counters.get(test.metric) is not None)
     elif isinstance(test, Iterations):
         yield from (
-            comparison for row in rows if repeated(row) and (comparison := _iteration_comparison(test, row, names))
+            comparison
+            for row in rows
+            if has_repetitions(row) and (comparison := _iteration_comparison(test, row, names))
         )
 
 

@@ -19,11 +19,11 @@ from firsttouch.comparison.papers.comparisons import (
     ComparedValue,
     PointSelection,
     compared,
-    repeated,
+    has_repetitions,
     sides_of,
     values_of,
 )
-from firsttouch.comparison.papers.memory import exceeds_memory
+from firsttouch.comparison.papers.exceeded_memory import exceeds_memory
 from firsttouch.comparison.papers.pooled import CONDITIONS, pooled
 from firsttouch.machine.access_counters import why_plain_memory_moves
 from firsttouch.machine.backends import HOST
@@ -285,7 +285,7 @@ def _why_nothing(test: Check, points: Sequence[Record]) -> str:
     """Why points that were measured do not test a claim."""
     if not any(record.counters.keys() >= set(test.counters) for record in points):
         return f"not measured in this run: the points have no {test.metric}"
-    if not test.exact and not all(map(repeated, points)):
+    if not test.exact and not all(map(has_repetitions, points)):
         return "each point was measured once, so that a difference may be chance"
     return "not measured in this run: no two of its points differ in this alone"
 

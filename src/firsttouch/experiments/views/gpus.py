@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from firsttouch.experiments.analysis.interfaces import LEAST_WIN
+from firsttouch.experiments.analysis.fastest_interfaces import LEAST_WIN
 from firsttouch.experiments.views.equals import compare_equals
 from firsttouch.experiments.views.pairs import (
     BOTH,

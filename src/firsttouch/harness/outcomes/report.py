@@ -12,7 +12,7 @@ from msgspec import structs
 
 from firsttouch.experiments.contract import shares
 from firsttouch.experiments.contract.base import ReportSection
-from firsttouch.harness.outcomes import exchanges, findings, iterations, predicted_terms
+from firsttouch.harness.outcomes import app_findings, exchanges, iterations, predicted_terms
 from firsttouch.harness.outcomes.derive import (
     BASELINE,
     FASTEST,
@@ -295,7 +295,7 @@ def sections(records: Sequence[Record], about: Mapping[str, str], sources: Mappi
         counted=COUNTED,
         source=SOURCE,
         overview=True,
-        findings=lambda _good, _device: findings.of_all(of_strategies),  # they also name incorrect results
+        findings=lambda _good, _device: app_findings.of_all(of_strategies),  # they also name incorrect results
     )
     return [overview, *by_application]
 
@@ -372,7 +372,7 @@ def _section(app: str, records: list[Record], about: str, source: str, counted: 
 
 def _findings(records: Sequence[Record]) -> list[Finding]:
     """The findings of one application: of its strategies, and of a search for placements."""
-    return [*findings.of_application(without_candidates(records)), *of_searches(records)]
+    return [*app_findings.of_application(without_candidates(records)), *of_searches(records)]
 
 
 def _ratio_lines(ran: Sequence[Record]) -> list[Line]:

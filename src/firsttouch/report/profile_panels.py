@@ -167,7 +167,7 @@ def plain(text: str, most: int = _LONGEST_TEXT) -> str:
     return short(_UNSEEABLE.sub("\N{REPLACEMENT CHARACTER}", text), most)
 
 
-def amount(value: float, unit: str) -> str:
+def format_amount(value: float, unit: str) -> str:
     """A value of a panel in words."""
     return format_size(value, 3) if unit == "B" else f"{number(value)} {unit}".replace(" /", "/")
 
@@ -240,7 +240,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
             yield from ({**common, **row} for row in _values(panel, series, scale))
         if series.peak:
             t, value = series.peak
-            text = f"peak {amount(value, panel.unit)} at {when(t)}"
+            text = f"peak {format_amount(value, panel.unit)} at {when(t)}"
             side = "left" if t > 0.7 * until else "right"
             tip = _tip(text, series.name, *series.about)
             named = {
@@ -256,7 +256,7 @@ def _rows(panel: Panel, scale: float, low: float, top: float, until: float) -> I
 def _values(panel: Panel, series: Series, scale: float) -> Iterator[Spec]:
     """Places of a line that tell their value."""
     for i, (t, value) in enumerate(thinned(series.readings, _HOVER)):
-        words = _tip(amount(value, panel.unit), series.name, f"at {when(t)}")
+        words = _tip(format_amount(value, panel.unit), series.name, f"at {when(t)}")
         anchor = f"{panel.key}-{panel.series.index(series)}-{i}"
         yield {"part": "value", "x": t / scale, "y": value, "tip": [anchor, words]}
 

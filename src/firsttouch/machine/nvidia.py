@@ -382,7 +382,7 @@ def links() -> Links:
 
 def collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tuple[Topics, str]:
     """The topics of `Nvml.topics` from a separate process, and the reason if there are none (otherwise empty)."""
-    command = command or python_module("firsttouch.machine.gpus")
+    command = command or python_module("firsttouch.machine.nvidia")
     try:
         result = subprocess.run(
             command,

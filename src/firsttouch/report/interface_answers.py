@@ -15,7 +15,7 @@ from firsttouch.base.errors import UsageError, unknown
 from firsttouch.base.outputs import Output
 from firsttouch.base.units import format_number, format_size
 from firsttouch.experiments import all_experiments
-from firsttouch.experiments.analysis.interfaces import (
+from firsttouch.experiments.analysis.fastest_interfaces import (
     KINDS,
     Crossover,
     Interfaces,
