@@ -9,14 +9,16 @@ import io
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 from unittest.mock import patch
 
+from firsttouch.base.errors import UsageError
 from firsttouch.cli import main
-from firsttouch.engine import discover, runner
+from firsttouch.engine import discover, reporting, runner
 from firsttouch.engine.choices import BUDGETS
 from firsttouch.machine import effects, gpus, processor_time
 from firsttouch.machine.backends import NATIVE
@@ -52,11 +54,16 @@ def quiet() -> Iterator[None]:
 
 
 def call(
-    *words: object, cwd: Path | None = None, drawn: bool = False, **environment: str
+    *words: object,
+    cwd: Path | None = None,
+    drawn: bool = False,
+    drawn_by_process: bool = False,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Carries out `firsttouch WORDS` in this process, with streams that are no terminals. Workers are processes still.
 
-    drawn: whether a run draws its report. environment: variables besides those of this process. Devices, and what NVML
+    drawn: whether a run or a profile draws its report. drawn_by_process: whether a process draws what is drawn, as it does for users;
+    otherwise this process does, which has loaded what that takes. environment: variables besides those of this process. Devices, and what NVML
     says of them, are looked for once, which takes as long as a short run does. A quick run samples for a twentieth of
     the time that it takes otherwise.
     """
@@ -72,9 +79,28 @@ def call(
         during.enter_context(patch.object(gpus, "collect", _collect))
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
         if not drawn:
-            during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
+            for module in (runner, reporting):
+                during.enter_context(patch.object(module, "write_report", lambda directory: ""))
+        if not drawn_by_process and reporting._written is _written:
+            during.enter_context(patch.object(reporting, "_written", _draw))
         status = main.call(arguments)
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+_written = reporting._written
+
+
+def _draw(drawing: Sequence[object]) -> list[Path]:
+    """Draws here what a process would be asked for, with the same errors."""
+    from firsttouch.report.__main__ import write
+
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return write(drawing)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise reporting.NotDrawn(traceback.format_exception_only(error)[-1].strip()) from error
 
 
 _SHORT = dataclasses.replace(
