@@ -22,10 +22,10 @@ from firsttouch.base.errors import UsageError
 from firsttouch.cli import main
 from firsttouch.engine import discover, reporting, runner
 from firsttouch.engine.choices import BUDGETS
-from firsttouch.machine import effects, gpus, processor_time
+from firsttouch.machine import effects, facts, gpus, libraries, processor_time
 from firsttouch.machine.backends import NATIVE
 from firsttouch.machine.peers import with_other_backends
-from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.schema import DeviceInfo, Library
 from firsttouch.workers import process
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
@@ -81,6 +81,7 @@ def call(
         during.enter_context(contextlib.redirect_stderr(err))
         during.enter_context(patch.object(discover, "discover_devices", devices))
         during.enter_context(patch.object(gpus, "collect", _collect))
+        during.enter_context(patch.object(facts, "find_libraries", _libraries))
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
         if not DRAWN_BESIDES:
             during.enter_context(patch.object(process.subprocess, "Popen", ForkedWorker))
@@ -143,6 +144,16 @@ def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tup
 @cache
 def _collected(timeout: float, command: tuple[str, ...] | None, environment: Environment) -> tuple[gpus.Topics, str]:
     return _ask_nvml(timeout, command)
+
+
+def _libraries() -> list[Library]:
+    """The vendors' libraries in each environment."""
+    return [*_libraries_found(_environment())]
+
+
+@cache
+def _libraries_found(environment: Environment) -> list[Library]:
+    return libraries.find_libraries()
 
 
 @contextlib.contextmanager
