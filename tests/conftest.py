@@ -59,10 +59,20 @@ LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "expe
 """Folders whose files take longest. They begin first, so that no process works on one when the others are done."""
 
 
+LONG = ("ranks_on_hip", "small_runs", "ranks", "profiler", "reproduce", "hip_apps", "sampled", "every_claim", "library")
+"""Files that take longest, in whatever folder. They begin before all others."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts by folder and file, which leaves the tests of a file as they are."""
+    long = {f"test_{name}": i for i, name in enumerate(LONG)}
     order = {name: i for i, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: (order.get(item.path.parent.name, len(order)), item.path))
+
+    def place(item: pytest.Item) -> tuple[int, int, Path]:
+        folder = order.get(item.path.parent.name, len(order))
+        return long.get(item.path.stem, len(long)), folder, item.path
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

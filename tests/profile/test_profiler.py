@@ -272,6 +272,7 @@ def test_children_of_all_kinds_are_counted(tmp_path: Path) -> None:
     assert "sleep" in names
     children = [p for p in profile.processes.values() if p.name == "children" and p.parent is not None]
     assert any(p.ended is not None for p in children), "that whose parent has ended"
+    assert all(0 <= p.started <= profile.seconds for p in children), "perf events have the clock of the profile"
 
 
 def test_children_are_found_without_perf_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
