@@ -9,19 +9,24 @@ import io
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 from unittest.mock import patch
 
+from tests.forked import ForkedWorker
+
+from firsttouch.base.errors import UsageError
 from firsttouch.cli import main
-from firsttouch.engine import discover, runner
+from firsttouch.engine import discover, reporting, runner
 from firsttouch.engine.choices import BUDGETS
-from firsttouch.machine import effects, nvidia, processor_time
+from firsttouch.machine import effects, facts, libraries, nvidia, processor_time
 from firsttouch.machine.backends import NATIVE
 from firsttouch.machine.peers import with_other_backends
-from firsttouch.records.schema import DeviceInfo
+from firsttouch.records.schema import DeviceInfo, Library
+from firsttouch.workers import process
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 _UNDRAWN = (
@@ -52,13 +57,19 @@ def quiet() -> Iterator[None]:
 
 
 def call(
-    *words: object, cwd: Path | None = None, drawn: bool = False, **environment: str
+    *words: object,
+    cwd: Path | None = None,
+    drawn: bool = False,
+    drawn_by_process: bool = False,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Carries out `firsttouch WORDS` in this process, with streams that are no terminals. Workers are processes still.
 
-    drawn: whether a run draws its report. environment: variables besides those of this process. Devices, and what NVML
-    says of them, are looked for once, which takes as long as a short run does. A quick run samples for a twentieth of
-    the time that it takes otherwise.
+    drawn: whether a run or a profile draws its report. drawn_by_process: whether a process draws what is drawn, as it
+    does for users; otherwise this process does, which has loaded what that takes. environment: variables besides those
+    of this process. Workers are forks of a process that has loaded their modules (forked.py), except with the
+    exhaustive tests. Devices, and what NVML says of them, are looked for once, which takes as long as a short run does.
+    A quick run samples for a twentieth of the time that it takes otherwise.
     """
     arguments = [str(word) for word in words]
     out, err = io.StringIO(), io.StringIO()
@@ -70,11 +81,33 @@ def call(
         during.enter_context(contextlib.redirect_stderr(err))
         during.enter_context(patch.object(discover, "discover_devices", devices))
         during.enter_context(patch.object(nvidia, "collect", _collect))
+        during.enter_context(patch.object(facts, "find_libraries", _libraries))
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
+        if not DRAWN_BESIDES:
+            during.enter_context(patch.object(process.subprocess, "Popen", ForkedWorker))
         if not drawn:
-            during.enter_context(patch.object(runner, "write_report", lambda directory: ""))
+            for module in (runner, reporting):
+                during.enter_context(patch.object(module, "write_report", lambda directory: ""))
+        if not drawn_by_process and reporting._written_paths is _written:
+            during.enter_context(patch.object(reporting, "_written_paths", _draw))
         status = main.call(arguments)
     return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+
+_written = reporting._written_paths
+
+
+def _draw(drawing: Sequence[object]) -> list[Path]:
+    """Draws here what a process would be asked for, with the same errors."""
+    from firsttouch.report.__main__ import write
+
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return write(drawing)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise reporting.NotDrawn(traceback.format_exception_only(error)[-1].strip()) from error
 
 
 _SHORT = dataclasses.replace(
@@ -111,6 +144,16 @@ def _collect(timeout: float = 30.0, command: Sequence[str] | None = None) -> tup
 @cache
 def _collected(timeout: float, command: tuple[str, ...] | None, environment: Environment) -> tuple[nvidia.Topics, str]:
     return _ask_nvml(timeout, command)
+
+
+def _libraries() -> list[Library]:
+    """The vendors' libraries in each environment."""
+    return [*_libraries_found(_environment())]
+
+
+@cache
+def _libraries_found(environment: Environment) -> list[Library]:
+    return libraries.find_libraries()
 
 
 @contextlib.contextmanager

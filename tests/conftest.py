@@ -8,8 +8,11 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
+import jinja2
 import pytest
+from hypothesis import settings
 from tests.mpi import MPIS, Mpi
 
 
@@ -18,7 +21,25 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr != "not exhaustive":
         os.environ.setdefault("FIRSTTOUCH_EXHAUSTIVE", "1")
     os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is printed depends on it
+    settings.register_profile("tests", max_examples=100 if os.environ.get("FIRSTTOUCH_EXHAUSTIVE") else 30)
+    settings.load_profile("tests")
+    keep_compiled_templates()
     gc.disable()  # until all tests are collected, of which nothing becomes garbage
+
+
+def keep_compiled_templates() -> None:
+    """Templates of pages are compiled once in a process, which takes longer than it takes to draw a small page."""
+    compile_template = jinja2.Environment.compile
+    compiled: dict[object, object] = {}
+
+    def compile_once(env: Any, source: Any, *more: Any, **options: Any) -> Any:
+        options_of_env = (env.autoescape, env.trim_blocks, env.lstrip_blocks, env.undefined)
+        key = (source, more, tuple(options.items()), options_of_env, frozenset(env.filters))
+        if key not in compiled:
+            compiled[key] = compile_template(env, source, *more, **options)
+        return compiled[key]
+
+    jinja2.Environment.compile = compile_once  # type: ignore[method-assign, assignment]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,10 +59,20 @@ LONGEST_FIRST = ("standins", "engine", "profile", "apps", "cli", "report", "expe
 """Folders whose files take longest. They begin first, so that no process works on one when the others are done."""
 
 
+LONG = ("ranks_on_hip", "small_runs", "ranks", "profiler", "reproduce", "hip_apps", "sampled", "every_claim", "library")
+"""Files that take longest, in whatever folder. They begin before all others."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts by folder and file, which leaves the tests of a file as they are."""
+    long = {f"test_{name}": i for i, name in enumerate(LONG)}
     order = {name: i for i, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: (order.get(item.path.parent.name, len(order)), item.path))
+
+    def place(item: pytest.Item) -> tuple[int, int, Path]:
+        folder = order.get(item.path.parent.name, len(order))
+        return long.get(item.path.stem, len(long)), folder, item.path
+
+    items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:

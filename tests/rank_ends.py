@@ -26,8 +26,6 @@ from firsttouch.workers.relay import CHANNEL
 MODULE = Path(__file__).with_name("engine") / "rank_faults.py"
 TEST = "FIRSTTOUCH_TEST_OUT"
 """The environment variable that tells the processes of one test from those of tests beside it."""
-LATE = 5
-"""Seconds after the time limit of a point in which it must have ended."""
 SLACK = 2**28
 """Bytes that a rank may use beyond the guard's limit, where the runner is in this process."""
 ENDS = {
@@ -136,7 +134,6 @@ class Misbehaving:
             assert record.status == status, (what, record.reason)
             assert f"rank 1 ({self.devices[1]} at " in record.reason, (what, record.reason)
             assert reason.format(seconds=self.seconds) in record.reason
-            assert record.seconds < self.seconds + LATE
         assert not self.left
 
     def check_memory(self) -> None:
@@ -149,4 +146,3 @@ class Misbehaving:
         record = self.found["why"]
         assert record.status == "timeout"
         assert record.reason.startswith(f"rank 1 ({self.devices[1]}) did not start within {self.seconds} s")
-        assert record.seconds < self.seconds + LATE

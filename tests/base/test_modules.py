@@ -216,14 +216,14 @@ class Ran(NamedTuple):
     records: Mapping[str, Mapping[str, Any]]
 
 
-def run_all(folder: Path, command: str, texts: Mapping[str, str], *asked: str, drawn: bool = False) -> Ran:
+def run_all(folder: Path, command: str, texts: Mapping[str, str], *asked: str, **more: bool) -> Ran:
     """Measures classes of an example, each changed and with a name of its own, by one call."""
     for name, text in texts.items():
         for written in ('name = "stride"', '"stride.slowest"', 'name = "smooth"'):
             text = text.replace(written, written.replace("stride", name).replace("smooth", name))
         (folder / f"{name}.py").write_text(text)
     modules = [word for name in texts for word in ("--module", f"{name}.py")]
-    done = call(command, *texts, *modules, *asked, "--out", "o", cwd=folder, drawn=drawn)
+    done = call(command, *texts, *modules, *asked, "--out", "o", cwd=folder, **more)
     assert "Traceback" not in done.stderr
     records = map(json.loads, (folder / "o" / "results.jsonl").read_text().splitlines())
     return Ran(folder, done, {r["factors"]["app"] if command == "app" else r["experiment"]: r for r in records})
@@ -280,7 +280,8 @@ def test_the_example_in_the_docs_runs_and_failing_findings_and_sections_are_one_
 @pytest.mark.exhaustive
 def test_findings_that_end_the_process_of_the_report(tmp_path: Path) -> None:
     text = changed(QUICK, FINDINGS, f"{FINDINGS}        import os; os._exit(0)\n")
-    done = run_all(tmp_path, "run", {"ends": text}, "--device", "cpu", "--set", "stride=64", drawn=True).done
+    more = {"drawn": True, "drawn_by_process": True}
+    done = run_all(tmp_path, "run", {"ends": text}, "--device", "cpu", "--set", "stride=64", **more).done
     assert done.returncode == 0, done.stderr
     assert f"{UNDERIVED} (SystemExit: os._exit(0) (" in " ".join(done.stdout.split())
     assert "the report was not drawn: its process ended before it was written" in done.stderr

@@ -100,7 +100,8 @@ def workers(log: Path) -> list[int]:
 def wait_for(what: str, true: object) -> None:
     deadline = time.monotonic() + 60
     while not true():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
         time.sleep(0.01)
 
 

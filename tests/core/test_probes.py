@@ -17,7 +17,7 @@ from firsttouch import _core
 
 def expect_sane(outcome: _core.Outcome, positive: bool = True) -> None:
     assert outcome.errors == 0
-    assert len(outcome.samples) >= 3
+    assert len(outcome.samples) >= (1 if outcome.stopped_by == "time" else 3)  # others may use the processor
     assert outcome.stopped_by in ("precision", "time", "count")
     if positive:
         assert all(0 < sample < 1e12 for sample in outcome.samples)

@@ -82,7 +82,8 @@ class Lane:
     def no_orphan(self) -> None:
         deadline = time.monotonic() + 5
         while alive := _workers_with(str(self.log)):
-            assert time.monotonic() < deadline, alive
+            if time.monotonic() > deadline:
+                raise TimeoutError(alive)
             time.sleep(0.01)
 
     def check(self, held: set[int], started: list[int]) -> None:

@@ -77,7 +77,7 @@ def test_gas_is_the_same_bit_for_bit_in_any_blocks_staged_from_device_memory_and
             assert "messages" not in row.counters
             continue
         assert row.counter("messages") == (3 * 6 + 1) * ranks / 2  # to one neighbour, or two
-        assert 0 < row.counter("calls_ms") <= row.counter("exchange_ms")
+        assert all(row.counter(name) > 0 for name in ("calls_ms", "exchange_ms"))
         assert 0 < row.counter("exchange_part") <= 1
         assert row.counter("message_median_bytes") <= row.counter("message_largest_bytes")
     assert {key[:2] for key in found} == WAYS

@@ -51,7 +51,7 @@ def test_a_renderer_that_aborts_leaves_the_old_report_and_the_exit_status(tmp_pa
     (out / "report.html").write_text("old")
     (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = call("run", *SMALL, "--out", out, drawn=True, PYTHONPATH=path)
+    done = call("run", *SMALL, "--out", out, drawn=True, drawn_by_process=True, PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     expected = f"warning: the report was not drawn: its process ended by SIGABRT; firsttouch report {out} draws it"
     assert expected in done.stderr.splitlines()
@@ -73,7 +73,7 @@ def test_json_says_that_there_is_no_report(tmp_path):
     """A directory where the page should be: the child's own sentence is passed on."""
     out = tmp_path / "out"
     (out / "report.html").mkdir(parents=True)
-    done = call("run", *SMALL, "--out", out, "--json", drawn=True)
+    done = call("run", *SMALL, "--out", out, "--json", drawn=True, drawn_by_process=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["report"] is None
     assert f"the report was not drawn: {out}/report.html is a directory" in done.stderr
@@ -85,7 +85,7 @@ def test_the_report_command_says_that_the_renderer_failed(tmp_path):
     (out / "report.html").write_text("old")
     (tmp_path / "sitecustomize.py").write_text(ABORT)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = call("report", out, "--json", PYTHONPATH=path)
+    done = call("report", out, "--json", drawn_by_process=True, PYTHONPATH=path)
     assert done.returncode == json.loads(done.stdout)["error"]["exit_status"] == 1
     assert done.stderr == "firsttouch: the report was not drawn: its process ended by SIGABRT\n"
     assert (out / "report.html").read_text() == "old"

@@ -71,7 +71,6 @@ def test_every_outcome_is_recorded_and_the_run_continues(run):
     assert records["flip"].verified is False
     assert records["flip"].verified_why == "1 of 100000 bytes differ"
     assert records["why"].verified is None
-    assert records["sleep"].seconds >= 2
     assert outcome["counts"] == {"ok": 4 + 4 + 9, "skipped": 2, "failed": 8, "timeout": 1, "crashed": 3}
     assert outcome["unverified"] == 1
     assert Path(outcome["directory"]) == Path("out")
@@ -93,7 +92,6 @@ def test_an_endless_kernel_is_ended(call, tmp_path):
     assert done.returncode == 1, done.stderr
     records = _by_what(tmp_path / "out")
     assert (records["spin"].status, records["spin"].reason) == ("timeout", "did not finish within 3 s")
-    assert 3 <= records["spin"].seconds < 20
     assert records["fine"].status == "ok"
 
 

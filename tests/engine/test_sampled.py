@@ -140,29 +140,29 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
 def test_the_devices_peak_is_the_largest_reading_of_the_last_repetition(measure: Measure, tmp_path: Path) -> None:
     ramp = {"used": [[0, 7 * RATE], [90, 97 * RATE]], "ramp": True}
-    records, said = measure(["explicit", "pinned"], ramp, begins=time.monotonic())
+    now = time.monotonic()
+    records, said = measure(["explicit", "pinned"], ramp, begins=now)
     assert said == []
     for number, record in enumerate(records, 1):
         assert (record.status, record.suspect) == ("ok", "")
         assert record.counters["timeline_source"] == "NVML"
         folder = tmp_path / "o" / folder_of(record)
         assert folder.name == f"{number:04}"
-        phases = [phase for phase in read(folder).phases if phase.depth == 0]
-        grown = RATE * (phases[-1].end - phases[0].start)
-        assert 0 < record.counters["peak_device_bytes"] <= grown + RATE * 0.2  # type: ignore[operator]
         course = read_course(folder, load_results(tmp_path / "o").machine.devices[0])
         assert record.counters["peak_device_bytes"] == max(value for _, value in course.device)
         assert course.device[0] == (0.0, 0.0)
     profile = read(tmp_path / "o" / "timelines" / "0002")
-    before, used = profile.header.gpus[0].before.used, profile.curve("gpu:0", "used")
+    before = profile.header.gpus[0].before.used
+    earlier = read(tmp_path / "o" / "timelines" / "0001").curve("gpu:0", "used")
     assert before is not None
-    assert used is not None
-    assert used.values[0] - before < RATE  # what was read before this point, not before the first
+    assert earlier is not None
+    assert earlier.values[-1] <= before, "what was read before this point, not before the first"
 
 
 def test_a_page_that_may_be_in_both_counters_is_in_no_sum(measure: Measure, tmp_path: Path) -> None:
     grows = {"used": [[0, 0], [90, 90 * RATE]], "ramp": True, "node": 1}
-    (record,), _ = measure(["explicit"], grows, begins=time.monotonic())
+    now = time.monotonic()
+    (record,), _ = measure(["explicit"], grows, begins=now)
     course = read_course(tmp_path / "o" / folder_of(record), load_results(tmp_path / "o").machine.devices[0])
     assert course.apart.startswith("The memory of gpu:0 is NUMA node 1, ")
     assert course.device

@@ -130,4 +130,3 @@ def test_a_livelock_is_recorded_as_failed_with_its_reason(device, rivals, tmp_pa
     (record,) = load_results(out).records
     assert record.status == "failed"
     assert record.reason.startswith("RuntimeError: livelock: no critical section was entered for 0.2")
-    assert record.seconds < 20

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from small import SMALL, small_plan
 from tests.calls import DRAWN_BESIDES, call
 
@@ -69,7 +70,8 @@ def test_every_device_that_supports_the_experiment_is_measured(name: str, found:
 def test_findings_refer_to_points_and_the_expected_figures_are_drawn(name: str, found: Mapping[str, Results]) -> None:
     experiment, small = all_experiments()[name], SMALL[name]
     for device in found[name].machine.devices:
-        good = measured([r for r in ok_of(found[name]) if r.device == device.name])
+        unmarked = [replace(r, suspect="") for r in ok_of(found[name])]  # what others use makes points suspect
+        good = measured([r for r in unmarked if r.device == device.name])
         if not good:
             continue
         said = experiment.findings(good, device)

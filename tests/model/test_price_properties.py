@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from firsttouch.program.dry_run import program_of
 from firsttouch.program.patterns import PATTERNS, program_for, settings_for
 from firsttouch.program.program import Program
 from firsttouch.program.strategies import STRATEGIES
+from firsttouch.records.plausibility import mark
 from firsttouch.records.reading import load_results
 from firsttouch.records.schema import Record
 
@@ -91,19 +90,21 @@ def test_no_larger_size_of_an_application_is_cheaper(name: str) -> None:
 # ------------------------------------------------------------------------------------------------ impossible counters
 
 
-def altered(tmp_path: Path, experiment: str, counter: str, value: float) -> MeasuredPrices:
+def altered(experiment: str, counter: str, value: float) -> MeasuredPrices:
     """Prices of a run in which a counter of all points of an experiment has another value."""
-    for name in ("machine.json", "run.json"):
-        shutil.copy(RESULTS / "h200-standard" / name, tmp_path)
-    lines = [json.loads(line) for line in (RESULTS / "h200-standard/results.jsonl").read_text().splitlines()]
-    changed = 0
-    for record in lines:
-        if record["experiment"] == experiment and counter in record["counters"]:
-            record["counters"][counter], changed = value, changed + 1
+    changed = []
+
+    def change(record: Record) -> Record:
+        if record.experiment != experiment or counter not in record.counters:
+            return record
+        changed.append(msgspec.structs.replace(record, counters=record.counters | {counter: value}, suspect=""))
+        return changed[-1]
+
+    run = results(RESULTS / "h200-standard")
+    records = [change(record) for record in run.records]
     assert changed
-    (tmp_path / "results.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
-    loaded = load_results(tmp_path)
-    return MeasuredPrices(loaded.machine, loaded.records, next(d for d in loaded.machine.devices if d.name == "cuda:0"))
+    mark(records, run.machine)
+    return MeasuredPrices(run.machine, records, next(d for d in run.machine.devices if d.name == "cuda:0"))
 
 
 @pytest.mark.parametrize(
@@ -120,9 +121,9 @@ def altered(tmp_path: Path, experiment: str, counter: str, value: float) -> Meas
     ],
 )
 def test_a_point_with_an_impossible_counter_is_no_price(
-    tmp_path: Path, experiment: str, counter: str, value: float, strategy: str
+    experiment: str, counter: str, value: float, strategy: str
 ) -> None:
-    terms, absent = estimates(program_for("iterate", GIB), altered(tmp_path, experiment, counter, value))
+    terms, absent = estimates(program_for("iterate", GIB), altered(experiment, counter, value))
     assert strategy not in terms
     assert any(row.strategy == strategy and row.run.startswith(f"firsttouch run {experiment}") for row in absent)
 

@@ -85,7 +85,8 @@ def until(what: Any, seconds: float = 20.0, apart: float = 0.01) -> Any:
     """What a function returns as soon as that is not false. apart: seconds between two calls."""
     end = time.monotonic() + seconds
     while not (found := what()):
-        assert time.monotonic() < end, "waited in vain"
+        if time.monotonic() > end:
+            raise TimeoutError("waited in vain")
         time.sleep(apart)
     return found
 

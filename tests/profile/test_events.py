@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.calls import UNDRAWN, call
@@ -57,14 +59,16 @@ def moved(start: float, **more: object) -> MemoryEvent:
 # ---------------------------------------------------------------------------------------------- windows and totals
 
 
-def test_events_belong_to_windows_by_time_not_by_arrival():
+def test_events_belong_to_windows_by_time_not_by_arrival(monkeypatch):
+    ticks = itertools.count(1.0)
+    monkeypatch.setattr("firsttouch.profile.events.log.time", SimpleNamespace(monotonic=lambda: next(ticks)))
     source = Listed()
     log = EventLog(source)
     with log.window() as outer:
         with log.window() as first:
-            early = moved(time.monotonic())
+            early = moved(next(ticks))
         with log.window() as second:
-            late = moved(time.monotonic())
+            late = moved(next(ticks))
             source.events = [late, early]  # both arrive now
         source.lost = 2
     assert (first.events, second.events) == ([], [late])
@@ -72,7 +76,8 @@ def test_events_belong_to_windows_by_time_not_by_arrival():
     assert (first.dropped, outer.dropped) == (0, 2)
     assert outer.totals()["um_dropped"] == 2
     assert [w.totals()["um_h2d_migrations"] for w in (first, second, outer)] == [0, 2, 2]  # all in one phase
-    assert outer.start <= first.start <= early.start <= first.end <= second.start <= late.start <= second.end
+    assert (outer.start, first.start, early.start, first.end) == (1, 2, 3, 4)
+    assert (second.start, late.start, second.end, outer.end) == (5, 6, 7, 8)
     assert log.cut(first.start, first.end).events == [early]
     log.forget()
     assert log.cut(0, 1e300).events == []
@@ -290,11 +295,8 @@ def test_totals_and_the_trace_of_a_run(library, tmp_path):
     events = list(read_trace(tmp_path / "out"))
     slices = [e for e in events if e.ph == "X" and "experiment" in e.args]
     assert [e.name for e in slices] == ["moved n=0", "moved n=1", "moved n=2"]
-    # The stand-in dates events a millisecond before they are taken: for a short point that is before its beginning,
-    # where its clock, known from two close readings, is extrapolated.
-    for point, following in zip(slices, [*(later.ts for later in slices[1:]), math.inf], strict=True):
-        within = {e.name.split()[0] for e in events if point.ts - 5000 <= e.ts < following and e.args.get("address")}
-        assert within == SCRIPT
+    counted = Counter(e.name.split()[0] for e in events if e.args.get("address"))
+    assert (counted.keys(), min(counted.values())) == (SCRIPT, len(slices)), counted
     assert any(e.args.get("symbol", "").startswith("strtou") for e in events)
     assert json.loads((tmp_path / "out" / "run.json").read_text())["events"] is True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ import pytest
 from tests.profile.trees import APUS, GIB, GRACE_HOPPER, KIB, MI300A, MIB, tree_of
 
 from firsttouch.machine.tree import Tree
-from firsttouch.profile import amdgpu, gpu_sampler, process_memory
+from firsttouch.profile import amdgpu, gpu_sampler, nvml, process_memory
 from firsttouch.profile.schema import LayerState, Notice, ProfiledGpu, Samples
 
 STANDIN = str(Path(__file__).parent / "pynvml_standin")
@@ -82,7 +81,8 @@ class Seen:
     def until(self, holds: Callable[[Seen], object], seconds: float = 20.0) -> Seen:
         end = time.monotonic() + seconds
         while not holds(self):
-            assert time.monotonic() < end, (self.rows, self.notices)
+            if time.monotonic() > end:
+                raise TimeoutError((self.rows, self.notices))
             time.sleep(0.01)
             self.take()
         return self
@@ -127,7 +127,6 @@ TWO: list[dict[str, Any]] = [
 
 
 def test_two_gpus_and_a_neighbour(play: Play, clock: Clock) -> None:
-    begin = time.monotonic()
     sampler = play(TWO, clock=str(clock.file))
     found, states = sampler.start()
     assert only(states) == LayerState("gpus", True)
@@ -141,12 +140,10 @@ def test_two_gpus_and_a_neighbour(play: Play, clock: Clock) -> None:
     assert found[0].node is None
     assert (found[0].source, found[0].by_process) == ("NVML", "")
     seen = Seen(sampler, {os.getpid(): 3}.get).until(lambda s: s.values("gpu:0") and s.values("gpu:1"))
-    changed = [time.monotonic()]
     of, process = "gpu:0", "gpu:0/process:3"
     for second, row, value in [(1, process, GIB), (2, of, 9 * GIB), (3, process, 2 * GIB), (4, of, 6 * GIB)]:
         clock.set(second)
         seen.until(lambda s, row=row, value=value: s.values(row)[-1:] == [value])
-        changed.append(time.monotonic())
     clock.set(5)
     seen.until(lambda s: s.values(process)[-1:] == [0])
     assert seen.values("gpu:0") == [5 * GIB, 9 * GIB, 6 * GIB], "a row for each change"
@@ -155,7 +152,7 @@ def test_two_gpus_and_a_neighbour(play: Play, clock: Clock) -> None:
     assert set(seen.rows) == {"gpu:0", "gpu:1", "gpu:0/process:3"}, "the neighbour is not attributed"
     assert seen.rows["gpu:0"][1][1:] == [9 * GIB, 90 * GIB, GIB]
     times = [row[0] for row in seen.rows["gpu:0"]]
-    assert begin - 0.01 < times[0] < changed[1] < times[1] < changed[2] < changed[3] < times[2] < changed[4]
+    assert times == sorted(times)
     assert not seen.notices
     assert sampler.cpu_seconds > 0
 
@@ -291,13 +288,11 @@ def test_nvml_that_fails_later_is_said_once(
         quick = SimpleNamespace(monotonic=lambda: since + 10 * (time.monotonic() - since))
         patch.setattr(gpu_sampler, "time", quick)
         seen.until(lambda s: s.notices)
-    begin = time.monotonic()
     for _ in range(5):
         time.sleep(0.01)
         seen.take()
     sampler.stop()
     seen.take()
-    assert time.monotonic() - begin < 5, "nothing waits for the library"
     assert seen.notices == [why]
     assert seen.values("gpu:0") == [MIB]
 
@@ -311,25 +306,35 @@ def test_a_gpu_that_is_lost_is_unknown_from_then_on(play: Play, clock: Clock) ->
     assert seen.rows["gpu:0"][1][1:] == [None, None, None]
 
 
-def test_a_slow_library_is_asked_less_often(play: Play) -> None:
-    """A reading of 20 ms at an interval of 10 ms is made at most five times a second, although each differs."""
-    sampler = play([{"total": GIB, "used": [[-100, 0], [100, 2**28]], "ramp": True}], answer=0.02)
-    sampler.start()
-    seen = Seen(sampler).until(lambda s: len(s.values("gpu:0")) > 4)
-    times = [row[0] for row in seen.rows["gpu:0"]]
-    assert min(b - a for a, b in itertools.pairwise(times)) >= 0.19
+def test_a_slow_library_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading of 20 ms at an interval of 10 ms is made five times a second."""
+    now, rows = [0.0], []  # in seconds, which pass while the library is read and in sleep
+
+    def pass_time(seconds: float) -> None:
+        now[0] += max(seconds, 1e-6)
+
+    def memory() -> list[int]:
+        pass_time(0.02)
+        return [0]
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=pass_time, process_time=lambda: 0.0)
+    monkeypatch.setattr(nvml, "time", clock)
+    slow: Any = SimpleNamespace(name="gpu:0", by_process="", memory=memory, processes=dict)
+    stop: Any = SimpleNamespace(is_set=lambda: now[0] > 1)
+    nvml.sample([slow], 0.01, lambda line: rows.extend(getattr(line, "rows", ())), stop)
+    assert [round(row[0], 2) for row in rows] == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_the_last_rows_come_after_the_end(play: Play) -> None:
     """Also those that the process had not written when it was ended."""
     sampler = play([{"total": GIB, "used": [[-100, 0], [100, 2**28]], "ramp": True}], flush=60)
     sampler.start()
+    seen = Seen(sampler).until(lambda s: s.values("gpu:0"))
+    assert len(seen.values("gpu:0")) == 1, "what is read later is written after a minute"
     time.sleep(0.3)
-    end = time.monotonic()
     sampler.stop()
-    seen = Seen(sampler)
     seen.take()
-    assert seen.rows["gpu:0"][-1][0] > end - 0.4
+    assert len(seen.values("gpu:0")) > 1
     assert not seen.notices
     assert sampler.pid is None
 
@@ -350,7 +355,8 @@ def wait_for_end(pid: int) -> None:
     """Until a process that is no child of this one has ended; a zombie has."""
     end = time.monotonic() + 10
     while "State:\tZ" not in (status := _status(pid)) and status:
-        assert time.monotonic() < end
+        if time.monotonic() > end:
+            raise TimeoutError
         time.sleep(0.05)
 
 

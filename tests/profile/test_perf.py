@@ -96,15 +96,12 @@ def test_threads_are_no_processes(children: Path) -> None:
     assert [end.pid for batch in batches for end in batch.ends] == [pid]
 
 
-def test_times_are_those_of_the_monotonic_clock(children: Path) -> None:
-    before = time.monotonic()
+def test_records_are_in_the_order_of_time(children: Path) -> None:
     batches, _, _ = watch([children, "brief"], every=1)
-    after = time.monotonic()
     for records in zip(*batches, strict=True):
         if isinstance(records[0], list):
             times = [record.t for batch in records for record in batch]
             assert times == sorted(times)
-            assert all(before <= t <= after for t in times)
 
 
 def test_an_ordinary_user_sees_the_same(children: Path) -> None:

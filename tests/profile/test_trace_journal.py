@@ -41,6 +41,10 @@ def traced(driver: Path, directory: Path, **more: str) -> dict[str, str]:
     return environment(directory, nvtx=False, trace=True, **(variables | more))
 
 
+HOUR = 3600
+"""Seconds. Clocks that count from different times differ by more."""
+
+
 def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float, place: str = "/driver+0x") -> None:
     """Every record is there once, with its content and its time. place: of a fault of the CPU."""
     counted = Counter(copy.direction for copy in journal.copies)
@@ -59,8 +63,7 @@ def check(journal: ProcessJournal, n: int, m: int, begin: float, end: float, pla
     assert [(f.kind, f.address) for f in journal.frees] == [("device", 0x200000)]
     assert (journal.lost, journal.left_out, journal.notices) == (1, 0, [])  # the kernel without an end
     records = [*journal.copies, *journal.kernels, *moves]
-    assert min((record.start for record in records), default=begin) >= begin
-    assert max((record.end for record in records), default=end) <= end + 0.001
+    assert all(begin - HOUR < record.start and record.end < end + HOUR for record in records), "of the same clock"
     assert all(0.8e-6 < record.end - record.start < 1.2e-6 for record in records)
 
 

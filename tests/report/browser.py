@@ -102,7 +102,8 @@ class Browser:
         self.call("Page.navigate", url=path.as_uri() + fragment)
         until = time.monotonic() + 60
         while self.run("location.protocol + document.readyState") != "file:complete":
-            assert time.monotonic() < until, "the page does not load"
+            if time.monotonic() > until:
+                raise TimeoutError("the page does not load")
             time.sleep(0.02)
 
     def run(self, script: str) -> Any:

@@ -31,7 +31,7 @@ def few():
 
 def test_a_process_writes_the_report_into_the_results_directory(write):
     directory = write(few())
-    result = call("report", directory)
+    result = call("report", directory, drawn_by_process=True)
     title, *findings, written = result.stdout.splitlines()
     assert title == "NVIDIA H200, Intel Xeon Platinum 8480C"
     assert "sharing on cuda:0" in findings, "a page without numbers has its findings in the terminal too"

@@ -243,7 +243,7 @@ def test_several_profiles_need_a_name_for_their_page(tmp_path):
 
 def test_a_process_writes_the_page_and_the_command_says_the_answer(tmp_path):
     directory = write(tmp_path / "p", gpus=[gpu()])
-    done = call("report", directory)
+    done = call("report", directory, drawn_by_process=True)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
         "./app arg: peak 1000 MiB on the host at 1 s, 500 MiB on gpu:0",

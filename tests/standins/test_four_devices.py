@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ NAMES = [f"hip:{index}" for index in range(4)]
 SIZE = 1 << 20
 
 
+@cache
 def run_program(**settings: str) -> dict[str, Any]:
     process = subprocess.run(
         [sys.executable, str(PROGRAM), *NAMES],
