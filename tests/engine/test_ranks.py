@@ -95,7 +95,7 @@ def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path, kills: 
         )
         for kill in range(KILLS_OF_A_GROUP):
             # A group that fails twice before it has measured anything is given up, so the second waits for a point.
-            measured, end = count_ok(out), time.monotonic() + 30
+            measured, end = count_ok(out), time.monotonic() + 60
             while (kill and count_ok(out) == measured) or not ours(out):
                 if time.monotonic() > end:
                     raise TimeoutError
@@ -109,7 +109,7 @@ def test_any_process_may_be_killed_at_any_time(mpi: Mpi, tmp_path: Path, kills: 
         runner.kill()
         runner.wait()
         of_runner += 1
-        end = time.monotonic() + 5
+        end = time.monotonic() + 60
         while (ours(out) or any(temporary.iterdir())) and time.monotonic() < end:
             time.sleep(0.05)
         assert not ours(out), of_runner

@@ -65,7 +65,7 @@ SMALL: Mapping[str, Small] = {
         ],
         empty={"cpu": {0, 3}, "opencl:0": {0, 3}},  # of counters that a call must ask for
     ),
-    "transfer": Small(["size=1,4096,1000003"]),
+    "transfer": Small(["size=1,1000003"]),
     # OpenCL has no memory whose frees are measured after a touch: plain host memory is measured on cpu.
     "allocation": Small(["size=64,64KiB"], empty={"opencl:0": {2}}, buffers=False),
     # The pages of a block of one page may be there already.
@@ -77,14 +77,14 @@ SMALL: Mapping[str, Small] = {
     "concurrency": Small(
         ["size=1MiB", "iterations=10", "cpu_half=same,svm-fine"], empty={"opencl:0": {2, 3}}, buffers=False
     ),
-    "accounting": Small(["size=4MiB"], negative=True),
+    "accounting": Small(["size=4MiB", "allocator=malloc,device,svm-fine"], negative=True),
     # Three figures are of a GPU.
     "atomics": Small(
         ["elements=2^10", "allocator=malloc,device,svm-atomic", "gpu_threads=0,64", "reading=progress"],
         empty={"cpu": {0, 2, 3}},
     ),
     "caching": Small(
-        ["threads=0,1,2,1024", "allocator=malloc,device,svm-fine", "padding=0,128", "size=auto,1MiB"],
+        ["threads=0,1,1024", "allocator=malloc,device,svm-fine", "padding=0,128", "size=auto,1MiB"],
         empty={"cpu": {3, 4}},  # over device memory
         derived=True,
     ),

@@ -81,7 +81,7 @@ def call(*arguments: str, input: str | None = None, **more: Any) -> subprocess.C
     return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
 
 
-def until(what: Any, seconds: float = 20.0, apart: float = 0.01) -> Any:
+def until(what: Any, seconds: float = 60.0, apart: float = 0.01) -> Any:
     """What a function returns as soon as that is not false. apart: seconds between two calls."""
     end = time.monotonic() + seconds
     while not (found := what()):

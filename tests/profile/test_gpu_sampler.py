@@ -78,7 +78,7 @@ class Seen:
         self.rows: dict[str, list[list[Any]]] = {}
         self.notices: list[str] = []
 
-    def until(self, holds: Callable[[Seen], object], seconds: float = 20.0) -> Seen:
+    def until(self, holds: Callable[[Seen], object], seconds: float = 60.0) -> Seen:
         end = time.monotonic() + seconds
         while not holds(self):
             if time.monotonic() > end:
@@ -353,7 +353,7 @@ def test_the_process_ends_with_its_parent(play: Play, tmp_path: Path) -> None:
 
 def wait_for_end(pid: int) -> None:
     """Until a process that is no child of this one has ended; a zombie has."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while "State:\tZ" not in (status := _status(pid)) and status:
         if time.monotonic() > end:
             raise TimeoutError

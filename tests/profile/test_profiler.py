@@ -99,7 +99,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def until(self, *words: str, seconds: float = 20.0) -> None:
+    def until(self, *words: str, seconds: float = 60.0) -> None:
         """Reads until all words have been printed since the last call."""
         end = time.monotonic() + seconds
         self.text = ""
