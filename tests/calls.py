@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TypeAlias
 from unittest.mock import patch
 
-from tests.forked import ForkedWorker
-
 from firsttouch.base.errors import UsageError
 from firsttouch.cli import main
 from firsttouch.engine import discover, reporting, runner
@@ -26,7 +24,6 @@ from firsttouch.machine import effects, facts, libraries, nvidia, processor_time
 from firsttouch.machine.backends import NATIVE
 from firsttouch.machine.peers import with_other_backends
 from firsttouch.records.schema import DeviceInfo, Library
-from firsttouch.workers import process
 
 COMMAND = (sys.executable, "-m", "firsttouch.cli.main")
 _UNDRAWN = (
@@ -67,9 +64,8 @@ def call(
 
     drawn: whether a run or a profile draws its report. drawn_by_process: whether a process draws what is drawn, as it
     does for users; otherwise this process does, which has loaded what that takes. environment: variables besides those
-    of this process. Workers are forks of a process that has loaded their modules (forked.py), except with the
-    exhaustive tests. Devices, and what NVML says of them, are looked for once, which takes as long as a short run does.
-    A quick run samples for a twentieth of the time that it takes otherwise.
+    of this process. Devices, and what NVML says of them, are looked for once, which takes as long as a short run
+    does. A quick run samples for a twentieth of the time that it takes otherwise.
     """
     arguments = [str(word) for word in words]
     out, err = io.StringIO(), io.StringIO()
@@ -83,8 +79,6 @@ def call(
         during.enter_context(patch.object(nvidia, "collect", _collect))
         during.enter_context(patch.object(facts, "find_libraries", _libraries))
         during.enter_context(patch.dict(BUDGETS, quick=_SHORT))
-        if not DRAWN_BESIDES:
-            during.enter_context(patch.object(process.subprocess, "Popen", ForkedWorker))
         if not drawn:
             for module in (runner, reporting):
                 during.enter_context(patch.object(module, "write_report", lambda directory: ""))
