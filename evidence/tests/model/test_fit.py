@@ -147,6 +147,8 @@ def test_a_price_that_a_platform_lacks_is_named_and_not_taken_as_nothing(tmp_pat
     content["parameters"] = {name: value for name, value in content["parameters"].items() if name not in names}
     (tmp_path / "less.json").write_text(json.dumps(content))
     prices = PlatformPrices(load_platform(str(tmp_path / "less.json")))
-    assert prices.copy("h2d", "pinned").gb_per_s == pytest.approx(content["parameters"]["link.h2d"]["value"])
+    price = prices.copy("h2d", "pinned")
+    rate = price.sizes[-1] / price.times[-1].value
+    assert rate == pytest.approx(content["parameters"]["link.h2d"]["value"])
     with pytest.raises(MissingValue, match=r"allocation\.free\.malloc"):
         prices.allocation("malloc", "free")
