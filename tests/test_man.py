@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.scripts import load_script
 
 from firsttouch.cli import main
 
@@ -18,12 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def man() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("man", ROOT / "docs/man.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "docs/man.py")
 
 
 def test_the_page_is_that_of_the_commands_and_of_the_guide(man: ModuleType) -> None:

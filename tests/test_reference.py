@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
+
+from tests.scripts import load_script
 
 import firsttouch
 from firsttouch import api
@@ -12,11 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    spec = importlib.util.spec_from_file_location("reference", ROOT / "docs/reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    reference = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(reference)
+    reference = load_script(ROOT / "docs/reference.py")
     pages = reference.pages()
     for path, module in (("reference/python.md", firsttouch), ("reference/api.md", api)):
         lines = pages[path].splitlines()

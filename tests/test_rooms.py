@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 from collections import defaultdict
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from tests.scripts import load_script
+
 ROOT = Path(__file__).parents[1]
 
 
 def test_the_picture_and_the_page_match_the_import_contract() -> None:
-    spec = importlib.util.spec_from_file_location("rooms", ROOT / "docs/figures/rooms.py")
-    assert spec is not None
-    assert spec.loader is not None
-    rooms = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(rooms)
+    rooms = load_script(ROOT / "docs/figures/rooms.py")
     assert rooms.picture() == rooms.PICTURE.read_text(), "run python docs/figures/rooms.py"
     page = rooms.PAGE.read_text()
     assert rooms.page() == page, "run python docs/figures/rooms.py"

@@ -1,8 +1,7 @@
-"""The tables of the docs that quote records are what `make docs` computes from the records."""
+"""The tables of the docs that quote records are what `make evidence` computes from the records."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.calls import call
+from tests.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -26,11 +26,7 @@ def recompute() -> Iterator[Recompute]:
     """The program, called in this process with words of its command line. Returns its exit status."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "evidence/recompute")
-        spec = importlib.util.spec_from_file_location("recompute", ROOT / "evidence/recompute/__main__.py")
-        assert spec is not None
-        assert spec.loader is not None
-        program = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(program)
+        program = load_script(ROOT / "evidence/recompute/__main__.py")
         yield lambda *words: program.main([str(word) for word in words])
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.scripts import load_script
 
 ROOT = Path(__file__).resolve().parents[3]
 WORDS = {"yes", "part", "value", "scope", "real", "no"}
@@ -17,12 +17,7 @@ WORDS = {"yes", "part", "value", "scope", "real", "no"}
 def program() -> Iterator[ModuleType]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "evidence/recompute")
-        spec = importlib.util.spec_from_file_location("modelled", ROOT / "evidence/recompute/modelled.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
+        yield load_script(ROOT / "evidence/recompute/modelled.py")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 import msgspec
 import pytest
 from tests.kept_runs import stored_run
+from tests.scripts import load_script
 
 from firsttouch.apps import all_apps
 from firsttouch.base.errors import UsageError
@@ -28,12 +28,7 @@ GIB = 2**30
 
 def recompute(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(ROOT / "evidence/recompute")
-    spec = importlib.util.spec_from_file_location("recompute_kernels", ROOT / "evidence/recompute" / "kernels.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "evidence/recompute/kernels.py")
 
 
 def kernels_of(name: str, size: int, platform: Platform, profiles: KernelProfiles | None = None) -> Kernels:
